@@ -1,0 +1,88 @@
+"""Rules that span settings. Each message names the key, the value and what would be right."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+from urllib.parse import urlsplit
+
+from referee.config.schema import Config, EndpointConfig, without_credentials
+from referee.errors import ConfigError
+
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
+
+def checked(config: Config, where: str) -> Config:
+    """The same configuration, or a ConfigError."""
+
+    def refuse(setting: str, problem: str) -> ConfigError:
+        return ConfigError(f"{where}: {setting}: {problem}", setting=setting)
+
+    judge, limits, missing, length = config.judge, config.limits, config.missing, config.shaping.length
+    if judge.low >= judge.high:
+        raise refuse("judge.low", f"low ({judge.low}) must be below high ({judge.high}).")
+    for name, number, least in (
+        ("judge.max_tokens", judge.max_tokens, 1),
+        ("judge.ask_again", judge.ask_again, 0),
+        ("limits.max_concurrency", limits.max_concurrency, 1),
+        ("limits.concurrency", limits.concurrency if limits.concurrency != "auto" else 1, 1),
+        ("limits.rpm", limits.rpm if limits.rpm is not None else 1, 1),
+        ("limits.tpm", limits.tpm if limits.tpm is not None else 1, 1),
+        ("cache.memory_items", config.cache.memory_items, 0),
+    ):
+        if number < least:
+            raise refuse(name, f"must be at least {least}, not {number}.")
+    for name, seconds in (("limits.attempt_timeout", limits.attempt_timeout), ("limits.deadline", limits.deadline)):
+        if not (seconds > 0 and math.isfinite(seconds)):
+            raise refuse(name, f"must be a positive number of seconds, not {seconds}.")
+    if not 0 <= length.peak_ratio < length.outer_ratio:
+        raise refuse(
+            "shaping.length.outer_ratio",
+            f"outer_ratio ({length.outer_ratio}) must exceed peak_ratio ({length.peak_ratio}), and both be at least 0.",
+        )
+    for name, weight in (
+        ("shaping.length.penalty_scale", length.penalty_scale),
+        ("shaping.length.max_penalty", length.max_penalty),
+    ):
+        if not (weight >= 0 and math.isfinite(weight)):
+            raise refuse(name, f"must be a finite number of at least 0, not {weight}.")
+    if not math.isfinite(config.shaping.coefficient):
+        raise refuse("shaping.coefficient", f"must be finite, not {config.shaping.coefficient}.")
+    if missing.policy == "value" and (missing.value is None or not math.isfinite(missing.value)):
+        raise refuse("missing.value", 'policy = "value" needs a finite number here; there is no default.')
+    if missing.policy != "value" and missing.value is not None:
+        raise refuse("missing.value", f'only read with policy = "value", and policy is "{missing.policy}".')
+    if not 0 < missing.abort_above <= 1:
+        raise refuse("missing.abort_above", f"must be above 0 and at most 1 (1 = off), not {missing.abort_above}.")
+    for number, endpoint in enumerate(config.endpoint):
+        _check_endpoint(endpoint, f"endpoint[{number}]", limits.budget_usd is not None, refuse)
+    if limits.budget_usd is not None and not limits.budget_usd > 0:
+        raise refuse("limits.budget_usd", f"must be above 0, not {limits.budget_usd}.")
+    return config
+
+
+def _check_endpoint(endpoint: EndpointConfig, name: str, budget: bool, refuse: Any) -> None:
+    parts = urlsplit(endpoint.url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise refuse(f"{name}.url", f"must be an http(s) URL, not {without_credentials(endpoint.url)!r}.")
+    if parts.username or parts.password or parts.query:
+        raise refuse(f"{name}.url", "must not hold credentials or a query: the key is sent in a header.")
+    wants_key = endpoint.key_file or endpoint.api_key or endpoint.key_env not in ("", "OPENAI_API_KEY")
+    if wants_key and not key_may_travel(endpoint):
+        raise refuse(
+            f"{name}.url",
+            f"the key would travel unencrypted to {parts.hostname}. Use https, or key_env = \"\" if the endpoint needs "
+            "no key, or key_over_http = true if the network in between is yours.",
+        )
+    if not endpoint.model:
+        raise refuse(f"{name}.model", "must name the judge model.")
+    if (endpoint.price_in is None) != (endpoint.price_out is None):
+        raise refuse(f"{name}.price_in", "price_in and price_out go together.")
+    if budget and endpoint.price_in is None:
+        raise refuse("limits.budget_usd", f"needs {name}.price_in and price_out (US dollars per million tokens).")
+
+
+def key_may_travel(endpoint: EndpointConfig) -> bool:
+    """False where a key would cross a network in the clear; such an endpoint is asked without one."""
+    parts = urlsplit(endpoint.url)
+    return parts.scheme == "https" or parts.hostname in LOOPBACK or endpoint.key_over_http

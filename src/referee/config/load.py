@@ -1,0 +1,168 @@
+"""From a TOML file, a mapping and the environment to a checked Config.
+
+Unknown keys are refused with the nearest known name. Environment variables override keys: `REFEREE_LIMITS_RPM=500`
+is `[limits] rpm`, `REFEREE_ENDPOINT_MODEL` the first endpoint's model.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from referee.config.check import checked
+from referee.config.schema import Config, Secret
+from referee.errors import ConfigError
+
+ENV_PREFIX = "REFEREE_"
+
+
+def load(source: str | Path | Mapping[str, Any] | Config, env: Mapping[str, str] | None = None) -> Config:
+    """Read a TOML file or a mapping, apply the environment's overrides, check everything."""
+    if isinstance(source, Config):
+        return source
+    if isinstance(source, Mapping):
+        data = {str(key): value for key, value in source.items()}
+        where = "the configuration"
+    else:
+        data = _read_toml(Path(source))
+        where = str(source)
+        for number, endpoint in enumerate(_endpoints(data, where)):
+            if "api_key" in endpoint:
+                raise ConfigError(
+                    f"{where}: endpoint[{number}].api_key: a key does not belong in a file. Put it in an environment "
+                    "variable and name that in key_env, or in a file of its own named in key_file.",
+                    setting="endpoint.api_key",
+                )
+    data["endpoint"] = _endpoints(data, where)
+    if env:
+        _apply_environment(data, env)
+    if not data["endpoint"]:
+        del data["endpoint"]
+    _refuse_unknown(data, Config, "", where)
+    try:
+        config = msgspec.convert(data, Config, strict=True, dec_hook=_decode)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"{where}: {_plain(error)}") from None
+    return checked(config, where)
+
+
+def _read_toml(path: Path) -> dict[str, Any]:
+    try:
+        with path.open("rb") as stream:
+            return tomllib.load(stream)
+    except FileNotFoundError:
+        raise ConfigError(f"{path}: no such file. `referee init` writes a commented starter.") from None
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot read it ({error.strerror}).") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: not valid TOML: {error}") from None
+
+
+def _endpoints(data: Mapping[str, Any], where: str) -> list[dict[str, Any]]:
+    """`[endpoint]`, `[[endpoint]]` and `[[endpoints]]` all mean the same list."""
+    if "endpoint" in data and "endpoints" in data:
+        raise ConfigError(f"{where}: both `endpoint` and `endpoints` are given; keep `endpoint`.", setting="endpoint")
+    given = data.get("endpoint", data.get("endpoints", []))
+    if isinstance(data, dict):
+        data.pop("endpoints", None)
+    if isinstance(given, Mapping):
+        given = [given]
+    if not isinstance(given, list | tuple) or not all(isinstance(item, Mapping) for item in given):
+        raise ConfigError(f"{where}: endpoint must be a table [endpoint] or tables [[endpoint]].", setting="endpoint")
+    return [dict(item) for item in given]
+
+
+def _decode(kind: type, value: Any) -> Any:
+    if kind is Secret:
+        return value if isinstance(value, Secret) else Secret(str(value))
+    raise NotImplementedError(kind)
+
+
+def _plain(error: msgspec.ValidationError) -> str:
+    text = str(error)
+    what, _, path = text.partition(" - at `$")
+    path = path.rstrip("`").lstrip(".")
+    return f"{path}: {what[0].lower()}{what[1:]}" if path else what
+
+
+def _struct_of(kind: Any) -> type[Struct] | None:
+    """The Struct inside a field's type: itself, or the item type of a tuple of them."""
+    if isinstance(kind, type) and issubclass(kind, Struct):
+        return kind
+    for inner in getattr(kind, "__args__", ()):
+        found = _struct_of(inner)
+        if found is not None:
+            return found
+    return None
+
+
+def _kinds(struct: type[Struct]) -> dict[str, Any]:
+    return {item.name: item.type for item in msgspec.structs.fields(struct)}
+
+
+def _refuse_unknown(data: Any, struct: type[Struct], path: str, where: str) -> None:
+    if not isinstance(data, Mapping):
+        return
+    known = _kinds(struct)
+    for name, value in data.items():
+        full = f"{path}{name}"
+        if name not in known:
+            raise ConfigError(f"{where}: unknown key `{full}`.{_nearest(name, known)}", setting=full)
+        inner = _struct_of(known[name])
+        if inner is not None:
+            for item in value if isinstance(value, list | tuple) else [value]:
+                _refuse_unknown(item, inner, f"{full}.", where)
+
+
+def _nearest(name: str, known: Mapping[str, Any]) -> str:
+    close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    return f" Did you mean `{close[0]}`?" if close else f" Known here: {', '.join(sorted(known))}."
+
+
+def _apply_environment(data: dict[str, Any], env: Mapping[str, str]) -> None:
+    for variable in sorted(env):
+        if not variable.startswith(ENV_PREFIX):
+            continue
+        words = variable[len(ENV_PREFIX) :].lower().split("_")
+        if words[0] not in _kinds(Config):
+            continue  # other variables of ours, or of nobody: not a section of the configuration
+        _override(data, Config, words, env[variable], variable)
+
+
+def _override(data: dict[str, Any], struct: type[Struct], words: list[str], text: str, variable: str) -> None:
+    known = _kinds(struct)
+    for cut in range(len(words), 0, -1):
+        name = "_".join(words[:cut])
+        if name not in known:
+            continue
+        rest, inner = words[cut:], _struct_of(known[name])
+        if inner is None and not rest:
+            data[name] = _from_text(text, known[name], variable)
+            return
+        if inner is not None and rest:
+            if name == "endpoint":
+                data[name] = data.get(name) or [{}]
+                _override(data[name][0], inner, rest, text, variable)
+            else:
+                data[name] = dict(data.get(name) or {})
+                _override(data[name], inner, rest, text, variable)
+            return
+    raise ConfigError(f"{variable}: names no setting.{_nearest('_'.join(words), known)}", setting=variable)
+
+
+def _from_text(text: str, kind: Any, variable: str) -> Any:
+    """The text as it is if the setting takes it, else what TOML makes of it (20, true, 0.5, [1, 2])."""
+    with contextlib.suppress(msgspec.ValidationError):
+        return msgspec.convert(text, kind, strict=True, dec_hook=_decode)
+    with contextlib.suppress(tomllib.TOMLDecodeError):
+        value = tomllib.loads(f"value = {text}")["value"]
+        with contextlib.suppress(msgspec.ValidationError):
+            return msgspec.convert(value, kind, strict=True, dec_hook=_decode)
+    raise ConfigError(f"{variable}: {text!r} is not a value for this setting.", setting=variable)

@@ -1,0 +1,211 @@
+"""Every setting there is: its name, default and meaning. Data only; `load` reads it, `check` holds rules across keys."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any, Literal
+from urllib.parse import urlsplit
+
+import msgspec
+from msgspec import Struct, field
+
+GateAction = Literal["lowest", "unscored", "off"]
+
+
+class Gates(Struct, frozen=True, forbid_unknown_fields=True):
+    """Answers that need no judge. `lowest` gives the bottom of the scale, `unscored` no reward, `off` asks anyway."""
+
+    empty: GateAction = "lowest"
+    """Nothing but white space (after reasoning is stripped)."""
+    no_alphanumerics: GateAction = "lowest"
+    """Only punctuation; not applied when the reference itself is like that."""
+    echo: GateAction = "lowest"
+    """The prompt repeated back."""
+    truncated: GateAction = "lowest"
+    """Generation stopped at its token limit (`truncated = true` on the sample)."""
+
+
+class JudgeConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """What to ask and how to read the answer."""
+
+    kind: Literal["score", "yes_no", "reference"] = "score"
+    """score: an integer on a scale. yes_no: one question, as P(yes) where the endpoint gives log-probabilities.
+    reference: does the answer agree with the known one."""
+    low: int = 1
+    high: int = 10
+    """Ends of the scale for kind = "score", both included."""
+    criteria: str = ""
+    """What makes an answer good, in your words. Empty: a general default. For yes_no: the question."""
+    prompt_file: str = ""
+    """A template of your own instead of the shipped one; see docs/judging.md for its placeholders."""
+    reply: Literal["auto", "schema", "text"] = "auto"
+    """schema: JSON by response_format. text: a verdict tag. auto: schema, and text where the endpoint refuses it."""
+    view: Literal["answer", "full"] = "answer"
+    """answer: reasoning (<think>…) is stripped before judging. full: the judge sees it too."""
+    max_tokens: int = 512
+    """Cap on the judge's reply. Token limits and the budget reserve this much, so keep it small."""
+    temperature: float | Literal["default"] = 0.0
+    """"default" leaves it out, for models that do not take it."""
+    ask_again: int = 2
+    """New attempts after a reply without a usable verdict."""
+    gates: Gates = field(default_factory=Gates)
+
+
+class Secret:
+    """A key that does not show: not in repr, str, JSON or pickles. `reveal` is called where a request is sent."""
+
+    __slots__ = ("_value",)
+
+    def __init__(self, value: str) -> None:
+        self._value = value
+
+    def reveal(self) -> str:
+        """The key itself."""
+        return self._value
+
+    def __repr__(self) -> str:
+        return "Secret(***)"
+
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        raise TypeError("a Secret does not pickle: send where the key is found (key_env, key_file), not the key")
+
+
+class EndpointConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """One OpenAI-compatible chat-completions endpoint."""
+
+    url: str = "https://api.openai.com/v1/chat/completions"
+    """The chat-completions URL, or its base (…/v1)."""
+    model: str = "gpt-4o-mini"
+    name: str = ""
+    """Shown in records. Empty: the host."""
+    key_env: str = "OPENAI_API_KEY"
+    """Environment variable that holds the key. Empty: no key is sent."""
+    key_file: str = ""
+    """File that holds the key, instead of the environment."""
+    api_key: Secret | None = None
+    """Only from Python: the key itself. Refused in a file."""
+    price_in: float | None = None
+    price_out: float | None = None
+    """US dollars per million tokens. Without them cost is shown as unknown and `budget_usd` is refused."""
+    key_over_http: bool = False
+    """Allow the key to travel over plain http to a host that is not this machine (a judge inside your own network)."""
+    backup: bool = False
+    """Use only while no other endpoint is usable."""
+    proxy: str = ""
+    """HTTP proxy URL. Environment proxies are not used by themselves."""
+    extra: dict[str, Any] = field(default_factory=dict)
+    """More fields for the request body, as they are (reasoning_effort, chat_template_kwargs…)."""
+
+    @property
+    def host(self) -> str:
+        """Host and port the key is bound to."""
+        return urlsplit(self.url).netloc.rpartition("@")[2].lower()
+
+    @property
+    def label(self) -> str:
+        """Name for records."""
+        return self.name or self.host
+
+
+class LimitsConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """How hard to press. The default finds the provider's limit by itself."""
+
+    concurrency: int | Literal["auto"] = "auto"
+    """Calls in flight per endpoint: auto adapts, a number is a fixed limit."""
+    max_concurrency: int = 512
+    """Ceiling for auto."""
+    rpm: int | None = None
+    """Requests per minute, per endpoint, if you know it. Server headers are obeyed anyway."""
+    tpm: int | None = None
+    """Tokens per minute, per endpoint."""
+    budget_usd: float | None = None
+    """Stop sending before more than this is spent. Counted per Referee, in-flight worst case included."""
+    attempt_timeout: float = 60.0
+    """Seconds for one call, to its last byte."""
+    deadline: float = 300.0
+    """Seconds for a batch; what is not judged by then is unscored (deadline)."""
+
+
+class CacheConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """Verdicts already paid for."""
+
+    enabled: bool = True
+    path: str = ".referee/cache.sqlite"
+    """SQLite file on a local disk. Empty: memory only."""
+    memory_items: int = 50_000
+    """Verdicts kept in memory in front of the file."""
+
+
+class LengthConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """Penalty for straying from the group's median length. Values as in docs/shaping.md."""
+
+    enable: bool = False
+    penalty_scale: float = 1.0
+    max_penalty: float = 1.0
+    peak_ratio: float = 0.3
+    """Half-width of the free zone, as a share of the median."""
+    outer_ratio: float = 0.5
+    """Where the plateau starts; must exceed peak_ratio."""
+
+
+class ShapingConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """reward = rule score + coefficient * judge - penalty_scale * penalty."""
+
+    coefficient: float = 1.0
+    """Weight of the judge's score."""
+    scale: Literal["unit", "native"] = "unit"
+    """unit: the judge's score mapped to [0, 1]. native: its own numbers (1 to 10)."""
+    length: LengthConfig = field(default_factory=LengthConfig)
+
+
+class MissingConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """What the trainer gets for a sample that could not be scored."""
+
+    policy: Literal["abstain", "group_mean", "value", "raise"] = "abstain"
+    """abstain: the framework's own "no reward" signal. group_mean: the mean of the scored siblings (abstain if none).
+    value: the number below. raise: an error."""
+    value: float | None = None
+    """For policy = "value"; there is no default, on purpose."""
+    abort_above: float = 0.5
+    """Stop with an error when more than this share of the last 256 samples was unscored. 1 turns it off."""
+
+
+class LedgerConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """The record of every verdict."""
+
+    dir: str = ""
+    """Folder for ledger files. Empty: no ledger (the command line writes one beside its output)."""
+    content: bool = True
+    """Keep prompts and replies, not only their digests."""
+
+
+class Config(Struct, frozen=True, forbid_unknown_fields=True):
+    """Everything."""
+
+    judge: JudgeConfig = field(default_factory=JudgeConfig)
+    endpoint: tuple[EndpointConfig, ...] = field(default_factory=lambda: (EndpointConfig(),))
+    limits: LimitsConfig = field(default_factory=LimitsConfig)
+    cache: CacheConfig = field(default_factory=CacheConfig)
+    shaping: ShapingConfig = field(default_factory=ShapingConfig)
+    missing: MissingConfig = field(default_factory=MissingConfig)
+    ledger: LedgerConfig = field(default_factory=LedgerConfig)
+    runtime: Literal["thread", "inline"] = "thread"
+    """Where judging runs: thread (a background event loop) or inline (one call after another, for debugging)."""
+
+    def public(self) -> dict[str, Any]:
+        """The configuration as plain data, without keys and without credentials inside URLs."""
+        data: dict[str, Any] = msgspec.to_builtins(self, enc_hook=lambda _: None)
+        for endpoint in data["endpoint"]:
+            endpoint.pop("api_key", None)
+            for name in ("url", "proxy"):
+                endpoint[name] = without_credentials(endpoint[name])
+        return data
+
+    def digest(self) -> str:
+        """A short name for this configuration; equal settings give equal digests."""
+        return hashlib.sha256(msgspec.json.encode(self.public(), order="sorted")).hexdigest()[:16]
+
+
+def without_credentials(url: str) -> str:
+    parts = urlsplit(url)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()

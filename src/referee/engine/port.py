@@ -1,0 +1,36 @@
+"""The transport port: what the engine needs of an HTTP client. Implementations: `aio` here, `referee.sim` for tests."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal, Protocol
+
+from msgspec import Struct
+
+FaultKind = Literal["timeout", "connect", "dns", "tls", "reset", "cut", "too_large", "protocol"]
+
+
+class Response(Struct, frozen=True):
+    """A whole HTTP answer. Header names are lower case."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+class TransportFault(Exception):
+    """No whole answer came. `stale`: a reused connection died before any byte, so the request can be replayed free."""
+
+    def __init__(self, kind: FaultKind, detail: str = "", stale: bool = False) -> None:
+        super().__init__(f"{kind}: {detail}" if detail else kind)
+        self.kind: FaultKind = kind
+        self.detail = detail
+        self.stale = stale
+
+
+class Transport(Protocol):
+    """Sends one request and returns its whole answer within `timeout` seconds, or raises TransportFault."""
+
+    async def post(self, url: str, headers: Mapping[str, str], body: bytes, timeout: float) -> Response: ...
+
+    async def close(self) -> None: ...

@@ -1,0 +1,82 @@
+"""Every exception referee raises, and nothing else.
+
+    RefereeError
+    ├── ConfigError            a setting is wrong, missing or unknown: nothing was spent
+    │   └── MissingKeyError    the judge's API key is not where the configuration says
+    ├── InputError             a sample or a line of input cannot be used: nothing was spent
+    ├── UnscoredError          rewards are missing and `[missing] policy` says to stop
+    │   └── TooManyUnscored    the share of unscored samples passed `[missing] abort_above`
+    ├── EndpointClosed         no endpoint can answer: bad key, no quota, unknown model, unreachable
+    ├── TicketTimeout          the caller's own timeout ran out; the work goes on (also a TimeoutError)
+    ├── TicketCancelled        the work was cancelled or the Referee was closed
+    └── WrongContext           a call that could only deadlock: from the engine's own loop, or across a fork
+
+A message says what happened, what it means for the reward, and which setting to change. All of them pickle:
+one positional message, the rest keywords with defaults. No message ever holds a key.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class RefereeError(Exception):
+    """Base of everything referee raises."""
+
+    def __init__(self, message: str = "", **details: Any) -> None:
+        super().__init__(message)
+        for name, value in details.items():
+            setattr(self, name, value)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), self.args[0] if self.args else "", dict(self.__dict__))
+
+
+def _rebuild(kind: type[RefereeError], message: str, details: dict[str, Any]) -> RefereeError:
+    return kind(message, **details)
+
+
+class ConfigError(RefereeError):
+    """A setting is wrong, missing or unknown."""
+
+    setting: str = ""
+
+
+class MissingKeyError(ConfigError):
+    """The judge's API key is not where the configuration says it is."""
+
+
+class InputError(RefereeError):
+    """A sample or a line of input cannot be used."""
+
+    line: int = 0
+    field: str = ""
+
+
+class UnscoredError(RefereeError):
+    """Rewards are missing and the policy is to stop. `rewards` holds what there is, in the caller's order."""
+
+    rewards: Any = None
+
+
+class TooManyUnscored(UnscoredError):
+    """The share of unscored samples passed the limit."""
+
+
+class EndpointClosed(RefereeError):
+    """No endpoint can answer. `reason` is the closed set's word for it; `rewards` holds what there is."""
+
+    reason: str = ""
+    rewards: Any = None
+
+
+class TicketTimeout(RefereeError, TimeoutError):
+    """The caller's timeout ran out. The work goes on: ask again, or cancel."""
+
+
+class TicketCancelled(RefereeError):
+    """The work was cancelled, or the Referee was closed before it finished."""
+
+
+class WrongContext(RefereeError):
+    """A blocking call from a place where it could only deadlock."""

@@ -1,0 +1,225 @@
+"""The values that flow through referee, left to right. Data only: frozen, slotted, picklable, no I/O, no clock.
+
+    Sample -> JudgeRequest -> Reply | Failure -> Verdict | Unscored -> Settled -> Reward
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Any, Literal
+
+from msgspec import Struct
+
+
+class Reason(enum.StrEnum):
+    """Why there is no score. A closed set: reports, policies and tests can rely on it."""
+
+    THROTTLED = "throttled"  # the provider said: too many requests or tokens
+    OVERLOADED = "overloaded"  # the provider said: not now (5xx, 529)
+    TIMEOUT = "timeout"  # an attempt took longer than its total timeout
+    CONNECTION = "connection"  # no usable HTTP answer: refused, reset, cut short, not JSON
+    DEADLINE = "deadline"  # the batch's time was up
+    REFUSED = "refused"  # the judge or its filter declined to answer
+    TRUNCATED = "truncated"  # the judge's reply (or the rollout, if so configured) was cut at its token limit
+    EMPTY = "empty"  # the reply held no text
+    NO_VERDICT = "no_verdict"  # text, but no verdict where it must stand
+    AMBIGUOUS = "ambiguous"  # more than one verdict, or doubt which one is the judge's
+    OUT_OF_RANGE = "out_of_range"  # a number outside the declared scale; nothing is clamped
+    SCHEMA = "schema"  # JSON that does not have the declared shape
+    TOO_LONG = "too_long"  # the request does not fit the judge's context
+    TOO_LARGE = "too_large"  # the reply passed the byte cap
+    AUTH = "auth"  # key missing, wrong, or without permission
+    QUOTA = "quota"  # the account has no credit left
+    CONFIG = "config"  # unknown model or URL, unsupported parameter, TLS failure
+    BUDGET = "budget"  # the user's own money limit
+    CANCELLED = "cancelled"  # the caller gave up
+
+
+class Action(enum.StrEnum):
+    """What the engine does about a failed attempt."""
+
+    PARK = "park"  # throttled: back to the queue, pause the endpoint, shrink the limit
+    BACK_OFF = "back_off"  # overloaded or timed out: back to the queue after a while, stop growing
+    RETRY = "retry"  # a glitch of one connection or one reply: again soon
+    ASK_AGAIN = "ask_again"  # the model's reply is unusable: a small bounded number of new attempts
+    GIVE_UP = "give_up"  # this request cannot succeed; others can
+    CLOSE = "close"  # no request can succeed here: close the endpoint
+
+
+class Message(Struct, frozen=True):
+    """One chat message."""
+
+    role: str
+    content: str
+
+
+class Sample(Struct, frozen=True, kw_only=True):
+    """One rollout to be judged."""
+
+    prompt: str
+    """What the policy was asked."""
+    response: str
+    """What it answered, decoded, without padding."""
+    id: str = ""
+    """The caller's name for it, echoed back. Need not be unique."""
+    group: str = ""
+    """Rollouts of one prompt share it (verl: uid). Empty: a group of its own."""
+    reference: str | None = None
+    """The known right answer, for judges that compare."""
+    rule_score: float = 0.0
+    """What a rule already said of it; the judge's share is added."""
+    length: int | None = None
+    """Response length in tokens. None: counted from the text (words and punctuation marks)."""
+    truncated: bool = False
+    """True if generation stopped at its token limit."""
+    step: int | None = None
+    """Training step, for records."""
+
+
+class Sampling(Struct, frozen=True):
+    """How the judge model is asked to generate. Shared by all requests of one judge."""
+
+    max_tokens: int = 512
+    temperature: float | None = 0.0
+    top_logprobs: int = 0
+    schema: dict[str, Any] | None = None
+    """JSON schema the reply must follow, or None for text."""
+    schema_name: str = "verdict"
+
+
+class JudgeRequest(Struct, frozen=True):
+    """What to ask. `facets` is everything that shaped it, nonce left out: the cache key is made of them."""
+
+    messages: tuple[Message, ...]
+    sampling: Sampling
+    facets: tuple[tuple[str, str], ...]
+    nonce: str
+    prompt_tokens: int
+    """Estimate, for token limits and the budget, until the provider reports usage."""
+
+
+class TokenChoice(Struct, frozen=True):
+    """One generated token and the likeliest alternatives at its place: (text, natural log of probability)."""
+
+    token: str
+    top: tuple[tuple[str, float], ...]
+
+
+class Reply(Struct, frozen=True, kw_only=True):
+    """A complete, well-formed answer of the judge model. Whether it holds a verdict is judging's question."""
+
+    text: str
+    finish: str = ""
+    refusal: str = ""
+    model: str = ""
+    request_id: str = ""
+    tokens_in: int = 0
+    tokens_out: int = 0
+    tokens_cached: int = 0
+    """Of tokens_in, how many the provider took from its own prompt cache."""
+    choices: tuple[TokenChoice, ...] = ()
+    """Per generated token, when log-probabilities were asked for and given."""
+
+
+class Failure(Struct, frozen=True, kw_only=True):
+    """An attempt that gave no Reply, and what to do about it. `detail` never holds a key or a whole body."""
+
+    reason: Reason
+    action: Action
+    detail: str = ""
+    status: int = 0
+    code: str = ""
+    request_id: str = ""
+    retry_after: float | None = None
+    """Seconds the server asked us to stay away, from any of the header forms; None if it did not say."""
+    unsupported: str = ""
+    """The request parameter the server does not know (response_format, temperature…), when that is the complaint."""
+
+
+class RateHints(Struct, frozen=True):
+    """What the server's rate-limit headers say. None where it says nothing; resets in seconds from now."""
+
+    limit_requests: int | None = None
+    remaining_requests: int | None = None
+    reset_requests: float | None = None
+    limit_tokens: int | None = None
+    remaining_tokens: int | None = None
+    reset_tokens: float | None = None
+
+
+How = Literal["schema", "tag", "logprob", "integer", "gate"]
+
+
+class Verdict(Struct, frozen=True, kw_only=True):
+    """An accepted judgement."""
+
+    score: float
+    """On the judge's own scale."""
+    value: float
+    """The same in [0, 1]."""
+    reason: str = ""
+    """The judge's words, or which gate settled it."""
+    how: How = "tag"
+    """Which path produced it."""
+    uncertainty: float | None = None
+    """Entropy in nats over the offered labels, when log-probabilities were given."""
+
+
+class Unscored(Struct, frozen=True, kw_only=True):
+    """No judgement, and why. It never becomes a number by itself."""
+
+    reason: Reason
+    detail: str = ""
+
+
+Origin = Literal["call", "cache", "shared", "gate", "none"]
+
+
+class Settled(Struct, frozen=True, kw_only=True):
+    """The end of one sample's judging: the verdict or its absence, and where it came from."""
+
+    verdict: Verdict | Unscored
+    origin: Origin = "none"
+    """call: paid for now; cache; shared: another sample's identical request in flight; gate; none: never sent."""
+    key: str = ""
+    reply: Reply | None = None
+    endpoint: str = ""
+    attempts: int = 0
+    sent: float = 0.0
+    """Wall time of the first attempt."""
+    queued_s: float = 0.0
+    latency_s: float = 0.0
+    """Of the last attempt, on the wire."""
+    cost: float = 0.0
+    """US dollars, all attempts, 0 when the endpoint has no price. What a cached verdict saved is not counted here."""
+
+
+class Reward(Struct, frozen=True, kw_only=True):
+    """What the trainer gets for one sample, and what it is made of."""
+
+    index: int
+    """Position in the submitted batch."""
+    id: str
+    group: str
+    value: float | None
+    """The reward. None: no reward, use the framework's own signal for it."""
+    settled: Settled
+    rule: float = 0.0
+    judge: float | None = None
+    """The judge's term, coefficient included. None when unscored."""
+    penalty: float = 0.0
+    """The length penalty, scale included; it was subtracted."""
+    length: int = 0
+    median_length: float = 0.0
+    filled: str = ""
+    """Empty, or the missing policy that supplied `value`: group_mean or value."""
+
+    @property
+    def verdict(self) -> Verdict | Unscored:
+        """The judge's verdict, or why there is none."""
+        return self.settled.verdict
+
+    @property
+    def scored(self) -> bool:
+        """True if a judge or a gate gave a verdict."""
+        return isinstance(self.settled.verdict, Verdict)
