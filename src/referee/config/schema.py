@@ -1,4 +1,4 @@
-"""Every setting there is: its name, default and meaning. Data only; `load` reads it, `check` holds rules across keys."""
+"""Every setting: its name, default and meaning. Data only; `load` reads it, `check` holds rules across keys."""
 
 from __future__ import annotations
 
