@@ -1,0 +1,1 @@
+"""referee: an LLM judge as an RL reward, without making the GPU wait."""

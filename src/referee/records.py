@@ -1,6 +1,6 @@
 """The values that flow through referee, left to right. Data only: frozen, slotted, picklable, no I/O, no clock.
 
-    Sample -> JudgeRequest -> Reply | Failure -> Verdict | Unscored -> Settled -> Reward
+Sample -> JudgeRequest -> Reply | Failure -> Verdict | Unscored -> Settled -> Reward
 """
 
 from __future__ import annotations
@@ -191,7 +191,9 @@ class Settled(Struct, frozen=True, kw_only=True):
     latency_s: float = 0.0
     """Of the last attempt, on the wire."""
     cost: float = 0.0
-    """US dollars, all attempts, 0 when the endpoint has no price. What a cached verdict saved is not counted here."""
+    """US dollars, all attempts; 0 when the endpoint has no price."""
+    saved: float = 0.0
+    """US dollars that a cached or shared verdict did not cost."""
 
 
 class Reward(Struct, frozen=True, kw_only=True):

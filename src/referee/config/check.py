@@ -6,10 +6,14 @@ import math
 from typing import Any
 from urllib.parse import urlsplit
 
-from referee.config.schema import Config, EndpointConfig, without_credentials
+import msgspec
+
+from referee.config.schema import Config, EndpointConfig
 from referee.errors import ConfigError
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
+HEAVIEST = 1e9
+"""Largest weight of a reward's term: trainers keep 7 digits, beyond this the other terms would vanish."""
 
 
 def checked(config: Config, where: str) -> Config:
@@ -21,6 +25,8 @@ def checked(config: Config, where: str) -> Config:
     judge, limits, missing, length = config.judge, config.limits, config.missing, config.shaping.length
     if judge.low >= judge.high:
         raise refuse("judge.low", f"low ({judge.low}) must be below high ({judge.high}).")
+    if judge.temperature != "default" and not (judge.temperature >= 0 and math.isfinite(judge.temperature)):
+        raise refuse("judge.temperature", f'must be a number of at least 0, or "default", not {judge.temperature}.')
     for name, number, least in (
         ("judge.max_tokens", judge.max_tokens, 1),
         ("judge.ask_again", judge.ask_again, 0),
@@ -35,51 +41,75 @@ def checked(config: Config, where: str) -> Config:
     for name, seconds in (("limits.attempt_timeout", limits.attempt_timeout), ("limits.deadline", limits.deadline)):
         if not (seconds > 0 and math.isfinite(seconds)):
             raise refuse(name, f"must be a positive number of seconds, not {seconds}.")
-    if not 0 <= length.peak_ratio < length.outer_ratio:
+    if not 0 <= length.peak_ratio < length.outer_ratio < math.inf:
         raise refuse(
             "shaping.length.outer_ratio",
-            f"outer_ratio ({length.outer_ratio}) must exceed peak_ratio ({length.peak_ratio}), and both be at least 0.",
+            f"outer_ratio ({length.outer_ratio}) must exceed peak_ratio ({length.peak_ratio}), both at least 0.",
         )
     for name, weight in (
         ("shaping.length.penalty_scale", length.penalty_scale),
         ("shaping.length.max_penalty", length.max_penalty),
     ):
-        if not (weight >= 0 and math.isfinite(weight)):
-            raise refuse(name, f"must be a finite number of at least 0, not {weight}.")
-    if not math.isfinite(config.shaping.coefficient):
-        raise refuse("shaping.coefficient", f"must be finite, not {config.shaping.coefficient}.")
+        if not 0 <= weight <= HEAVIEST:
+            raise refuse(name, f"must be a number from 0 to {HEAVIEST:g}, not {weight}.")
+    if not abs(config.shaping.coefficient) <= HEAVIEST:
+        raise refuse("shaping.coefficient", f"must be at most {HEAVIEST:g}, not {config.shaping.coefficient}.")
     if missing.policy == "value" and (missing.value is None or not math.isfinite(missing.value)):
-        raise refuse("missing.value", 'policy = "value" needs a finite number here; there is no default.')
+        raise refuse("missing.value", f'policy = "value" needs a finite number here, not {missing.value}; no default.')
     if missing.policy != "value" and missing.value is not None:
-        raise refuse("missing.value", f'only read with policy = "value", and policy is "{missing.policy}".')
+        raise refuse("missing.value", f'{missing.value} is only read with policy = "value", not "{missing.policy}".')
     if not 0 < missing.abort_above <= 1:
         raise refuse("missing.abort_above", f"must be above 0 and at most 1 (1 = off), not {missing.abort_above}.")
     for number, endpoint in enumerate(config.endpoint):
         _check_endpoint(endpoint, f"endpoint[{number}]", limits.budget_usd is not None, refuse)
-    if limits.budget_usd is not None and not limits.budget_usd > 0:
-        raise refuse("limits.budget_usd", f"must be above 0, not {limits.budget_usd}.")
+    if limits.budget_usd is not None and not 0 < limits.budget_usd < math.inf:
+        raise refuse("limits.budget_usd", f"must be above 0 and finite, not {limits.budget_usd}.")
+    try:
+        config.digest()
+    except UnicodeEncodeError as error:
+        raise refuse("text", f"half a character (lone surrogate) in {error.object[:40]!r}.") from None
     return config
 
 
 def _check_endpoint(endpoint: EndpointConfig, name: str, budget: bool, refuse: Any) -> None:
+    for field, url in (("url", endpoint.url), ("proxy", endpoint.proxy)):
+        if not _is_web(url) and (url or field == "url"):
+            shown = url.rpartition("@")[2].partition("?")[0]
+            raise refuse(f"{name}.{field}", f"must be an http(s) URL, not {shown!r}.")
     parts = urlsplit(endpoint.url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise refuse(f"{name}.url", f"must be an http(s) URL, not {without_credentials(endpoint.url)!r}.")
     if parts.username or parts.password or parts.query:
         raise refuse(f"{name}.url", "must not hold credentials or a query: the key is sent in a header.")
     wants_key = endpoint.key_file or endpoint.api_key or endpoint.key_env not in ("", "OPENAI_API_KEY")
     if wants_key and not key_may_travel(endpoint):
         raise refuse(
             f"{name}.url",
-            f"the key would travel unencrypted to {parts.hostname}. Use https, or key_env = \"\" if the endpoint needs "
+            f'the key would travel unencrypted to {parts.hostname}. Use https, or key_env = "" if the endpoint needs '
             "no key, or key_over_http = true if the network in between is yours.",
         )
     if not endpoint.model:
         raise refuse(f"{name}.model", "must name the judge model.")
     if (endpoint.price_in is None) != (endpoint.price_out is None):
-        raise refuse(f"{name}.price_in", "price_in and price_out go together.")
+        raise refuse(
+            f"{name}.price_in",
+            f"price_in ({endpoint.price_in}) and price_out ({endpoint.price_out}) go together: give both or neither.",
+        )
+    for field, price in (("price_in", endpoint.price_in), ("price_out", endpoint.price_out)):
+        if price is not None and not 0 <= price < math.inf:
+            raise refuse(f"{name}.{field}", f"must be a finite number of at least 0, not {price}.")
+    try:
+        msgspec.json.encode(endpoint.extra)
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise refuse(f"{name}.extra", f"cannot be sent as JSON ({type(error).__name__}).") from None
     if budget and endpoint.price_in is None:
         raise refuse("limits.budget_usd", f"needs {name}.price_in and price_out (US dollars per million tokens).")
+
+
+def _is_web(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
 
 
 def key_may_travel(endpoint: EndpointConfig) -> bool:

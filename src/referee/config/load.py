@@ -26,21 +26,16 @@ ENV_PREFIX = "REFEREE_"
 def load(source: str | Path | Mapping[str, Any] | Config, env: Mapping[str, str] | None = None) -> Config:
     """Read a TOML file or a mapping, apply the environment's overrides, check everything."""
     if isinstance(source, Config):
-        return source
+        return checked(source, "the configuration")
     if isinstance(source, Mapping):
         data = {str(key): value for key, value in source.items()}
         where = "the configuration"
     else:
         data = _read_toml(Path(source))
         where = str(source)
-        for number, endpoint in enumerate(_endpoints(data, where)):
-            if "api_key" in endpoint:
-                raise ConfigError(
-                    f"{where}: endpoint[{number}].api_key: a key does not belong in a file. Put it in an environment "
-                    "variable and name that in key_env, or in a file of its own named in key_file.",
-                    setting="endpoint.api_key",
-                )
     data["endpoint"] = _endpoints(data, where)
+    if not isinstance(source, Mapping):
+        _refuse_keys(data["endpoint"], where)
     if env:
         _apply_environment(data, env)
     if not data["endpoint"]:
@@ -50,6 +45,8 @@ def load(source: str | Path | Mapping[str, Any] | Config, env: Mapping[str, str]
         config = msgspec.convert(data, Config, strict=True, dec_hook=_decode)
     except msgspec.ValidationError as error:
         raise ConfigError(f"{where}: {_plain(error)}") from None
+    except UnicodeEncodeError as error:
+        raise ConfigError(f"{where}: half a character (lone surrogate) in {error.object[:40]!r}.") from None
     return checked(config, where)
 
 
@@ -61,17 +58,25 @@ def _read_toml(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path}: no such file. `referee init` writes a commented starter.") from None
     except OSError as error:
         raise ConfigError(f"{path}: cannot read it ({error.strerror}).") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise ConfigError(f"{path}: not valid TOML: {error}") from None
 
 
-def _endpoints(data: Mapping[str, Any], where: str) -> list[dict[str, Any]]:
-    """`[endpoint]`, `[[endpoint]]` and `[[endpoints]]` all mean the same list."""
+def _refuse_keys(endpoints: list[dict[str, Any]], where: str) -> None:
+    for number, endpoint in enumerate(endpoints):
+        if "api_key" in endpoint:
+            raise ConfigError(
+                f"{where}: endpoint[{number}].api_key: a key does not belong in a file. Put it in an environment "
+                "variable and name that in key_env, or in a file of its own named in key_file.",
+                setting="endpoint.api_key",
+            )
+
+
+def _endpoints(data: dict[str, Any], where: str) -> list[dict[str, Any]]:
+    """`[endpoint]`, `[[endpoint]]` and `[[endpoints]]` all mean the same list, taken out of `data`."""
     if "endpoint" in data and "endpoints" in data:
         raise ConfigError(f"{where}: both `endpoint` and `endpoints` are given; keep `endpoint`.", setting="endpoint")
-    given = data.get("endpoint", data.get("endpoints", []))
-    if isinstance(data, dict):
-        data.pop("endpoints", None)
+    given = data.pop("endpoint", data.pop("endpoints", []))
     if isinstance(given, Mapping):
         given = [given]
     if not isinstance(given, list | tuple) or not all(isinstance(item, Mapping) for item in given):
@@ -80,8 +85,12 @@ def _endpoints(data: Mapping[str, Any], where: str) -> list[dict[str, Any]]:
 
 
 def _decode(kind: type, value: Any) -> Any:
+    if kind is Secret and isinstance(value, Secret):
+        return value
+    if kind is Secret and isinstance(value, str):
+        return Secret(value)
     if kind is Secret:
-        return value if isinstance(value, Secret) else Secret(str(value))
+        raise TypeError(f"Expected `str`, got `{type(value).__name__}`")
     raise NotImplementedError(kind)
 
 
@@ -121,8 +130,8 @@ def _refuse_unknown(data: Any, struct: type[Struct], path: str, where: str) -> N
                 _refuse_unknown(item, inner, f"{full}.", where)
 
 
-def _nearest(name: str, known: Mapping[str, Any]) -> str:
-    close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+def _nearest(name: object, known: Mapping[str, Any]) -> str:
+    close = difflib.get_close_matches(str(name), known, n=1, cutoff=0.5)
     return f" Did you mean `{close[0]}`?" if close else f" Known here: {', '.join(sorted(known))}."
 
 
@@ -150,8 +159,8 @@ def _override(data: dict[str, Any], struct: type[Struct], words: list[str], text
             if name == "endpoint":
                 data[name] = data.get(name) or [{}]
                 _override(data[name][0], inner, rest, text, variable)
-            else:
-                data[name] = dict(data.get(name) or {})
+            elif isinstance(data.get(name, {}), Mapping):  # anything else is refused where types are checked
+                data[name] = dict(data.get(name, {}))
                 _override(data[name], inner, rest, text, variable)
             return
     raise ConfigError(f"{variable}: names no setting.{_nearest('_'.join(words), known)}", setting=variable)
@@ -159,10 +168,10 @@ def _override(data: dict[str, Any], struct: type[Struct], words: list[str], text
 
 def _from_text(text: str, kind: Any, variable: str) -> Any:
     """The text as it is if the setting takes it, else what TOML makes of it (20, true, 0.5, [1, 2])."""
-    with contextlib.suppress(msgspec.ValidationError):
+    with contextlib.suppress(msgspec.ValidationError, UnicodeEncodeError):
         return msgspec.convert(text, kind, strict=True, dec_hook=_decode)
-    with contextlib.suppress(tomllib.TOMLDecodeError):
+    with contextlib.suppress(ValueError, RecursionError):
         value = tomllib.loads(f"value = {text}")["value"]
-        with contextlib.suppress(msgspec.ValidationError):
+        with contextlib.suppress(msgspec.ValidationError, UnicodeEncodeError):
             return msgspec.convert(value, kind, strict=True, dec_hook=_decode)
     raise ConfigError(f"{variable}: {text!r} is not a value for this setting.", setting=variable)

@@ -106,6 +106,13 @@ class EndpointConfig(Struct, frozen=True, forbid_unknown_fields=True):
         """Name for records."""
         return self.name or self.host
 
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        shown = {"url": without_credentials(self.url), "proxy": without_credentials(self.proxy)}
+        return [(name, shown.get(name, getattr(self, name))) for name in self.__struct_fields__]
+
+    def __repr__(self) -> str:
+        return f"EndpointConfig({', '.join(f'{name}={value!r}' for name, value in self.__rich_repr__())})"
+
 
 class LimitsConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """How hard to press. The default finds the provider's limit by itself."""
@@ -207,5 +214,7 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def without_credentials(url: str) -> str:
-    parts = urlsplit(url)
-    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+    """The URL without user and password. Works on any text, because it is used to show what is wrong."""
+    scheme, mark, rest = url.partition("://")
+    authority, slash, path = (rest if mark else scheme).partition("/")
+    return f"{scheme if mark else ''}{mark}{authority.rpartition('@')[2]}{slash}{path}"

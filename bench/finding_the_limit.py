@@ -1,0 +1,87 @@
+"""1024 samples, 30 % of them repeated, on a provider good for 60 at once that does not say so: how near is the ideal?
+
+The provider is a real HTTP server in a process of its own, time scaled down 50 times. Ideal: the distinct requests'
+work divided by the provider's capacity, which no client can beat.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from typing import Any
+
+from referee import clock
+from referee.config import load
+from referee.records import Sample
+from referee.referee import Referee
+from referee.sim import ProviderSpec, start_server_process
+
+SAMPLES, REPEATED, CAPACITY = 1024, 0.30, 60
+MEDIAN, SIGMA, SCALE = 2.0, 0.5, 50.0
+
+
+def measure(mode: str, seed: int) -> dict[str, Any]:
+    """One run against a fresh provider."""
+    rng = random.Random(seed)
+    distinct = round(SAMPLES * (1 - REPEATED))
+    given = [Sample(prompt="What is said here?", response=text) for text in _bodies(rng, distinct)]
+    spec = ProviderSpec(
+        latency_median=MEDIAN,
+        latency_sigma=SIGMA,
+        capacity=CAPACITY,
+        mode=mode,  # type: ignore[arg-type]
+        retry_after="none",
+        time_scale=SCALE,
+    )
+    with start_server_process(spec, seed=seed) as server:
+        config = load({"endpoint": {"url": server.url, "model": "simulated", "key_env": ""}, "cache": {"path": ""}})
+        with Referee(config) as referee:
+            started = clock.monotonic()
+            rewards = referee.score(given)
+            took = clock.monotonic() - started
+        seen = server.stats()
+    mean = MEDIAN * math.exp(SIGMA * SIGMA / 2) / SCALE
+    ideal = distinct * mean / CAPACITY
+    return {
+        "ratio": ideal / took,
+        "seconds": took,
+        "ideal_seconds": ideal,
+        "scored": sum(reward.scored for reward in rewards),
+        "distinct": distinct,
+        "received": seen.received,
+        "answered": seen.answered,
+        "refused": seen.received - seen.answered,
+    }
+
+
+def _bodies(rng: random.Random, distinct: int) -> list[str]:
+    bodies = [f"Answer number {n}. " + "It says a few words more. " * 8 for n in range(distinct)]
+    bodies += [rng.choice(bodies) for _ in range(SAMPLES - distinct)]
+    rng.shuffle(bodies)
+    return bodies
+
+
+def run(quick: bool) -> dict[str, Any]:
+    """Both kinds of provider, several seeds."""
+    seeds = range(1, 3 if quick else 6)
+    return {mode: [measure(mode, seed) for seed in seeds] for mode in ("refuse", "queue")}
+
+
+def report(results: dict[str, Any]) -> list[str]:
+    """Lines of markdown."""
+    lines = [
+        f"{SAMPLES} samples, {REPEATED:.0%} repeated, lognormal latency (median {MEDIAN:g} s, sigma {SIGMA:g}) scaled "
+        f"down {SCALE:g} times, capacity {CAPACITY}, limit not told. Ideal = distinct work / capacity.",
+        "",
+        "| provider above capacity | share of ideal (median, min to max) | calls paid / distinct | refused |",
+        "|---|---|---|---|",
+    ]
+    for mode, runs in results.items():
+        ratios = sorted(r["ratio"] for r in runs)
+        middle = ratios[len(ratios) // 2]
+        paid = "/".join(str(v) for v in (max(r["answered"] for r in runs), runs[0]["distinct"]))
+        refused = max(r["refused"] / r["received"] for r in runs)
+        lines.append(
+            f"| {mode}s | {middle:.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f}) | {paid} | at most {refused:.1%} |"
+        )
+    return lines

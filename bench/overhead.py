@@ -1,0 +1,178 @@
+"""What the pipeline costs around the transport: CPU per judged sample, uncached and from a warm cache.
+
+Two ways, in one run. With a transport that answers at once in process, everything but HTTP is measured: plan, guard,
+key, cache, admission, encode, classify, read, cache write, ledger, shaping, hand-over. And over real HTTP, beside a
+bare aiohttp client sending the same bodies.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import msgspec
+import uvloop
+
+from referee import clock, wire
+from referee.batch import Batch
+from referee.config import Config, load
+from referee.engine import Response
+from referee.judging import make_judge
+from referee.records import Sample
+from referee.scorer import Scorer, build_scorer
+from referee.sim import ProviderSpec, start_server_process
+
+
+class InstantTransport:
+    """Answers every request at once with a valid verdict."""
+
+    async def post(self, url: str, headers: Mapping[str, str], body: bytes, timeout: float) -> Response:
+        return Response(200, {"content-type": "application/json"}, REPLY)
+
+    async def close(self) -> None:
+        return None
+
+
+REPLY = msgspec.json.encode(
+    {
+        "id": "chatcmpl-1",
+        "object": "chat.completion",
+        "model": "simulated",
+        "choices": [
+            {
+                "index": 0,
+                "finish_reason": "stop",
+                "message": {
+                    "role": "assistant",
+                    "content": '{"reason": "It answers the question plainly.", "score": 7}',
+                },
+            }
+        ],
+        "usage": {"prompt_tokens": 420, "completion_tokens": 20, "total_tokens": 440},
+    }
+)
+
+
+def samples(count: int, name: str) -> list[Sample]:
+    """Rollouts of about 1.2 KB."""
+    body = "The answer weighs the evidence and comes to a conclusion in a few plain sentences. " * 12
+    return [
+        Sample(
+            prompt=f"Question {n % 64}: what follows from the evidence given here?",
+            response=f"{name} {n}. {body}",
+            group=str(n // 8),
+        )
+        for n in range(count)
+    ]
+
+
+def config_for(url: str, folder: str, concurrency: int) -> Config:
+    return load(
+        {
+            "endpoint": {"url": url, "model": "simulated", "key_env": ""},
+            "cache": {"path": str(Path(folder) / "cache.sqlite")},
+            "ledger": {"dir": str(Path(folder) / "run")},
+            "limits": {"concurrency": concurrency},
+            "judge": {"reply": "schema"},
+        }
+    )
+
+
+async def score(scorer: Scorer, config: Config, given: list[Sample]) -> float:
+    """CPU seconds of the whole process to score `given`."""
+    batch = Batch("b", given, config, 600.0, lambda rewards, error, done: None)
+    before = clock.cpu()
+    await scorer.run(batch)
+    return clock.cpu() - before
+
+
+async def pipeline(count: int, concurrency: int) -> dict[str, float]:
+    """Everything but HTTP, then the same samples again from the cache."""
+    with tempfile.TemporaryDirectory() as folder:
+        config = config_for("http://127.0.0.1:1/v1", folder, concurrency)
+        scorer = build_scorer(config, InstantTransport(), random.Random(1), b"secret")
+        await score(scorer, config, samples(200, "warm up"))
+        cold = await score(scorer, config, samples(count, "run"))
+        warm = await score(scorer, config, samples(count, "run"))
+        await scorer.close()
+        fresh = build_scorer(config, InstantTransport(), random.Random(1), b"secret")
+        disk = await score(fresh, config, samples(count, "run"))
+        await fresh.close()
+    return {"uncached": cold / count * 1e6, "memory hit": warm / count * 1e6, "disk hit": disk / count * 1e6}
+
+
+async def over_http(url: str, count: int, concurrency: int) -> dict[str, float]:
+    """The full pipeline over HTTP, and bare aiohttp with the same bodies at the same concurrency."""
+    with tempfile.TemporaryDirectory() as folder:
+        config = config_for(url, folder, concurrency)
+        scorer = build_scorer(config, rng=random.Random(1), secret=b"secret")
+        await score(scorer, config, samples(concurrency, "warm up"))
+        ours = await score(scorer, config, samples(count, "http"))
+        await scorer.close()
+    judge = make_judge(config.judge, b"secret")
+    bodies = [wire.encode(config.endpoint[0], judge.plan(s, "schema")) for s in samples(count, "http")]  # type: ignore[arg-type]
+    bare = await bare_aiohttp(url, bodies, concurrency)
+    return {"ours": ours / count * 1e6, "bare aiohttp": bare / count * 1e6}
+
+
+async def bare_aiohttp(url: str, bodies: list[bytes], concurrency: int) -> float:
+    """CPU seconds to post the bodies and decode the answers, nothing else."""
+    headers = {"content-type": "application/json"}
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
+
+        async def worker(queue: list[bytes]) -> None:
+            while queue:
+                async with session.post(url, data=queue.pop(), headers=headers) as answer:
+                    msgspec.json.decode(await answer.read())
+
+        await asyncio.gather(*(worker([bodies[0]]) for _ in range(concurrency)))
+        queue = list(bodies)
+        before = clock.cpu()
+        await asyncio.gather(*(worker(queue) for _ in range(concurrency)))
+        return clock.cpu() - before
+
+
+def run(quick: bool) -> dict[str, Any]:
+    """Medians over repeats; the machine may be noisy, so all of one kind are in one run."""
+    count, repeats = (2000, 3) if quick else (5000, 5)
+    results: dict[str, Any] = {"count": count, "pipeline": [], "http": {}}
+    for _ in range(repeats):
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            results["pipeline"].append(runner.run(pipeline(count, 64)))
+    for concurrency in (64, 512):
+        with start_server_process(ProviderSpec(), seed=1) as server:
+            rows = []
+            for _ in range(repeats):
+                with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+                    rows.append(runner.run(over_http(server.url, count, concurrency)))
+            results["http"][str(concurrency)] = rows
+    return results
+
+
+def _middle(rows: list[dict[str, float]], name: str) -> str:
+    found = sorted(row[name] for row in rows)
+    return f"{found[len(found) // 2]:.0f} ({found[0]:.0f} to {found[-1]:.0f})"
+
+
+def report(results: dict[str, Any]) -> list[str]:
+    """Lines of markdown."""
+    rows = results["pipeline"]
+    lines = [
+        f"{results['count']} samples of 1.2 KB, SQLite cache and ledger (with content) on, uvloop; CPU microseconds "
+        "per sample of the whole process, median (min to max).",
+        "",
+        "| everything but HTTP | µs CPU |",
+        "|---|---|",
+        *(f"| {name} | {_middle(rows, name)} |" for name in rows[0]),
+        "",
+        "| over real HTTP, near-zero-latency server | in flight | µs CPU |",
+        "|---|---|---|",
+    ]
+    for concurrency, found in results["http"].items():
+        lines += [f"| {name} | {concurrency} | {_middle(found, name)} |" for name in found[0]]
+    return lines

@@ -1,0 +1,122 @@
+"""A batch: samples submitted together, settled one by one, shaped group by group, rewards in the caller's order.
+
+State only: no loop, no thread, no clock. One thread lands results; `deliver` hands finished rewards on.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from referee.config import Config
+from referee.errors import InputError, RefereeError, UnscoredError
+from referee.records import Reward, Sample, Settled, Unscored
+from referee.shaping import check_lengths, needs_group, shape_group
+
+
+class Batch:
+    """Samples on their way to rewards."""
+
+    def __init__(
+        self,
+        id: str,
+        samples: Sequence[Sample],
+        config: Config,
+        seconds: float,
+        deliver: Callable[[list[Reward], RefereeError | None, bool], None],
+    ) -> None:
+        """`deliver(rewards, error, done)` is called as rewards become final, the last time with done = True."""
+        check_samples(samples)
+        if config.shaping.length.enable:
+            check_lengths(samples)
+        self.id = id
+        self.samples = tuple(samples)
+        self.seconds = seconds
+        """How long the whole batch may take, from submission."""
+        self.error: RefereeError | None = None
+        """Why the batch must not be used, if so: the endpoint is closed, too much is unscored."""
+        self._config = config
+        self._deliver = deliver
+        self._settled: list[Settled | None] = [None] * len(self.samples)
+        self._left = len(self.samples)
+        self._groups = _groups(self.samples) if needs_group(config) else {}
+        self._waiting = {name: len(members) for name, members in self._groups.items()}
+
+    @property
+    def done(self) -> bool:
+        """True when every sample has landed."""
+        return self._left == 0
+
+    def landed(self, index: int) -> bool:
+        """True if this sample has its end."""
+        return self._settled[index] is not None
+
+    def pending(self) -> list[int]:
+        """Samples without an end yet."""
+        return [index for index, settled in enumerate(self._settled) if settled is None]
+
+    def land(self, index: int, settled: Settled) -> list[Reward]:
+        """Record a sample's end. Returns the rewards that became final with it: its own, or its whole group's."""
+        if self._settled[index] is not None:
+            return []
+        self._settled[index] = settled
+        self._left -= 1
+        verdict = settled.verdict
+        if self._config.missing.policy == "raise" and isinstance(verdict, Unscored) and self.error is None:
+            self.error = UnscoredError(
+                f'sample {index} was not scored ({verdict.reason}: {verdict.detail}) and [missing] policy is "raise". '
+                "What was judged is kept in the cache."
+            )
+        return self._shape(index)
+
+    def hand_over(self, rewards: list[Reward]) -> None:
+        """Pass rewards on to whoever waits; the last time with the batch's error, if any."""
+        if rewards or self.done:
+            self._deliver(rewards, self.error, self.done)
+
+    def _shape(self, index: int) -> list[Reward]:
+        sample = self.samples[index]
+        if not self._groups:
+            settled = self._settled[index]
+            assert settled is not None
+            return shape_group([(index, sample, settled)], self._config)
+        name = _group_name(index, sample)
+        self._waiting[name] -= 1
+        if self._waiting[name]:
+            return []
+        members = [(i, self.samples[i], end) for i in self._groups.pop(name) if (end := self._settled[i]) is not None]
+        return shape_group(members, self._config)
+
+
+def check_samples(samples: Sequence[Sample]) -> None:
+    """Refuse what cannot be judged, by position and field, before anything is spent."""
+    for index, sample in enumerate(samples):
+        if not isinstance(sample, Sample):
+            raise InputError(f"sample {index}: expected a referee.Sample, got {type(sample).__name__}", field="sample")
+        for field, kind in (("prompt", str), ("response", str), ("id", str), ("group", str), ("truncated", bool)):
+            if not isinstance(getattr(sample, field), kind):
+                raise _wrong(index, field, kind.__name__, getattr(sample, field))
+        if sample.reference is not None and not isinstance(sample.reference, str):
+            raise _wrong(index, "reference", "str or None", sample.reference)
+        rule = sample.rule_score
+        if isinstance(rule, bool) or not isinstance(rule, int | float) or not math.isfinite(rule):
+            raise _wrong(index, "rule_score", "a finite number", rule)
+        length = sample.length
+        if length is not None and (isinstance(length, bool) or not isinstance(length, int) or length < 0):
+            raise _wrong(index, "length", "a whole number of at least 0, or None", length)
+
+
+def _wrong(index: int, field: str, wanted: str, got: object) -> InputError:
+    shown = repr(got) if isinstance(got, int | float) else type(got).__name__
+    return InputError(f"sample {index}: {field} must be {wanted}, not {shown}. Nothing was spent.", field=field)
+
+
+def _group_name(index: int, sample: Sample) -> str | int:
+    return sample.group or index
+
+
+def _groups(samples: Sequence[Sample]) -> dict[str | int, list[int]]:
+    groups: dict[str | int, list[int]] = {}
+    for index, sample in enumerate(samples):
+        groups.setdefault(_group_name(index, sample), []).append(index)
+    return groups

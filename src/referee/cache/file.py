@@ -1,0 +1,124 @@
+"""The cache file before SQLite touches it: where it may lie, whose it is, whether it is a cache of ours.
+
+A file that is not ours is never written to, not even opened by SQLite, which may replay a journal it finds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import stat
+from pathlib import Path
+from typing import Literal
+
+MAGIC = b"SQLite format 3\0"
+APPLICATION_ID = 0x52465245
+"""Bytes 68 to 71 of the file, by which SQLite files tell whose they are: "RFRE"."""
+
+BESIDE = ("-wal", "-shm", "-journal")
+"""Files SQLite keeps beside the main one."""
+
+# Several hosts see one such file, and SQLite's write-ahead log needs memory shared between its users: on these it can
+# corrupt the file, or take locks that never come back.
+_NETWORK = {
+    *("nfs", "nfs4", "lustre", "gpfs", "beegfs", "ceph", "cifs", "smb3", "smbfs", "afs", "glusterfs", "orangefs"),
+    *("pvfs2", "panfs", "wekafs", "ncpfs", "coda"),
+}
+_LOCAL_FUSE = {"fuse.fuse-overlayfs", "fuse.overlayfs"}
+
+Kind = Literal["new", "ours", "foreign", "broken"]
+
+
+def network_filesystem(path: Path, mounts: str) -> str:
+    """The type of the filesystem below `path` if it is a network one, else "". `mounts` is /proc/self/mounts."""
+    best, kind = -1, ""
+    for line in mounts.splitlines():
+        fields = line.split(" ")
+        if len(fields) < 3:
+            continue
+        point = re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), fields[1])
+        # Later lines hide earlier ones on the same point.
+        if len(point) >= best and path.is_relative_to(point):
+            best, kind = len(point), fields[2]
+    networked = kind in _NETWORK or (kind.startswith("fuse.") and kind not in _LOCAL_FUSE)
+    return kind if networked else ""
+
+
+def prepare(path: Path) -> str:
+    """Make sure there is a private file to open. Returns what is wrong, or "" if nothing is."""
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        kind = network_filesystem(Path(os.path.realpath(path.parent)), _mounts())
+        if kind:
+            return f"it is on a network filesystem ({kind}), where SQLite is not safe; name a local disk"
+        with contextlib.suppress(FileExistsError):
+            # Ours from the first moment: SQLite gives the files beside it the same mode.
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
+        return _ownership(path)
+    except OSError as error:
+        return f"it cannot be used ({error.strerror or type(error).__name__})"
+
+
+def _mounts() -> str:
+    try:
+        return Path("/proc/self/mounts").read_text(encoding="utf-8", errors="surrogateescape")
+    except OSError:
+        return ""
+
+
+def _ownership(path: Path) -> str:
+    for name in (path, *(path.with_name(path.name + suffix) for suffix in BESIDE)):
+        try:
+            found = name.lstat()
+        except FileNotFoundError:
+            continue
+        if not stat.S_ISREG(found.st_mode):
+            return f"{name.name} is not a plain file (links are not followed)"
+        if found.st_uid != os.geteuid():
+            return f"{name.name} belongs to another user"
+    return ""
+
+
+def inspect(path: Path) -> Kind:
+    """What the file is, from its first bytes alone. A file of text is somebody's, not a broken cache."""
+    head = path.read_bytes() if path.stat().st_size < 512 else _head(path, 512)
+    if not head:
+        return "new"
+    if head.startswith(MAGIC):
+        return "ours" if int.from_bytes(head[68:72], "big") == APPLICATION_ID else "foreign"
+    return "broken" if b"\0" in head else "foreign"
+
+
+def _head(path: Path, size: int) -> bytes:
+    with path.open("rb") as stream:
+        return stream.read(size)
+
+
+def make_private(path: Path) -> None:
+    """Take from others what an earlier umask may have given them."""
+    with contextlib.suppress(OSError):
+        path.chmod(0o600)
+
+
+def set_aside(path: Path, inode: int, wall: float) -> str:
+    """Rename a broken file and what SQLite kept beside it. Returns the new name, or "" if it did not come to that.
+
+    Another process may have done so already: only the file with this inode is moved, not the new one in its place.
+    """
+    aside = path.with_name(f"{path.name}.corrupt-{int(wall)}")
+    number = 0
+    while aside.exists():
+        number += 1
+        aside = path.with_name(f"{path.name}.corrupt-{int(wall)}-{number}")
+    try:
+        if path.stat().st_ino != inode:
+            return ""
+        path.rename(aside)
+    except OSError:
+        return ""
+    for suffix in BESIDE:
+        # A log left behind would be replayed into the next file of this name.
+        with contextlib.suppress(OSError):
+            path.with_name(path.name + suffix).rename(aside.with_name(aside.name + suffix))
+    return aside.name

@@ -1,0 +1,108 @@
+"""The cache key: a digest of everything that shaped an answer. Pure: no clock, no I/O.
+
+In it: dialect, host, path, model and extra fields of the endpoint, sampling, and the request's facets (kind of judge,
+parser version, digests of template and texts; the guard's nonce is left out, or no two requests would be equal).
+Not in it: the key, the endpoint's name, prices, limits, proxy. They do not change what a model says.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Mapping
+from hashlib import sha256
+from urllib.parse import urlsplit
+
+import msgspec
+
+from referee.config import EndpointConfig
+from referee.records import JudgeRequest, Sampling
+from referee.wire import chat_url, scrub
+
+KEY_BYTES = 16
+"""128 bits. Two requests sharing a key would share a reward; at this length they do not meet."""
+
+_SHOWN = 80
+"""A facet up to this long is kept as it is, a longer one as its beginning and a digest."""
+
+
+_json = msgspec.json.Encoder().encode
+
+
+class KeyMaker:
+    """Keys for the requests sent to one endpoint. The endpoint's part is hashed once."""
+
+    def __init__(self, endpoint: EndpointConfig, dialect: str) -> None:
+        self._extra = _canonical(endpoint.extra)
+        self._endpoint = (
+            ("dialect", dialect),
+            ("host", endpoint.host),
+            ("path", urlsplit(chat_url(endpoint.url)).path),
+            ("model", endpoint.model),
+            ("extra", self._extra),
+        )
+        self._base = sha256(_joined(self._endpoint))
+        self._sampling: Sampling | None = None
+        self._prefix = self._base
+
+    def key(self, request: JudgeRequest) -> str:
+        """The key, in hex."""
+        if request.sampling is not self._sampling:
+            # One judge, one Sampling object: in the steady state this is computed once.
+            self._prefix = self._base.copy()
+            self._prefix.update(_joined((("sampling", _canonical(request.sampling)),)))
+            self._sampling = request.sampling
+        state = self._prefix.copy()
+        state.update(_joined(request.facets))
+        return state.hexdigest()[: 2 * KEY_BYTES]
+
+    def facets(self, request: JudgeRequest) -> dict[str, str]:
+        """What the key is made of, by name, short enough to be stored with every entry."""
+        found = {name: _brief(value) for name, value in self._endpoint[:-1]}
+        if self._extra != "{}":
+            found["extra"] = _secretless(self._extra)
+        for name, value in request.facets:
+            found[name] = _brief(value)
+        if "sampling" not in found:
+            found["sampling"] = _brief(_canonical(request.sampling))
+        return found
+
+
+def explain(one: Mapping[str, str], other: Mapping[str, str]) -> list[str]:
+    """Why two keys differ: a line for each facet that does, with both values."""
+    names = [*one, *(name for name in other if name not in one)]
+    absent = "(absent)"
+    return [
+        f"{name}: {one.get(name, absent)} | {other.get(name, absent)}"
+        for name in names
+        if one.get(name) != other.get(name)
+    ]
+
+
+def _canonical(value: object) -> str:
+    return msgspec.json.encode(value, order="sorted").decode()
+
+
+def _joined(pairs: tuple[tuple[str, str], ...]) -> bytes:
+    """Names and values as JSON: quoted, so no two lists of pairs look alike."""
+    try:
+        return _json(pairs)
+    except UnicodeEncodeError:
+        # Half of a surrogate pair, which JSON can only carry escaped.
+        return json.dumps(pairs).encode()
+
+
+def _brief(value: str) -> str:
+    return value if len(value) <= _SHOWN else _digested(value)
+
+
+@functools.lru_cache(maxsize=64)
+def _digested(value: str) -> str:
+    name = sha256(value.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    head = value[:_SHOWN].encode("utf-8", "replace").decode()
+    return f"{head}… ({len(value)} characters, sha256 {name})"
+
+
+def _secretless(extra: str) -> str:
+    """Extra fields with anything key-like hidden; the digest still tells two of them apart."""
+    return f"{scrub(extra)} (sha256 {sha256(extra.encode()).hexdigest()[:16]})"

@@ -1,0 +1,47 @@
+"""Memory in front of a file, and the choice of cache from the configuration."""
+
+from __future__ import annotations
+
+from referee.cache.entry import Entry
+from referee.cache.memory import MemoryCache
+from referee.cache.port import Cache, Done
+from referee.cache.sqlite import Notify, SqliteCache
+from referee.config import CacheConfig
+
+
+class LayeredCache:
+    """Looks in memory first; what the file has is brought forward. If the file fails, memory goes on alone."""
+
+    def __init__(self, memory: MemoryCache, disk: SqliteCache) -> None:
+        self.memory = memory
+        self.disk = disk
+
+    def get(self, key: str) -> Entry | None:
+        """From memory, else from the file."""
+        entry = self.memory.get(key)
+        if entry is None:
+            entry = self.disk.get(key)
+            if entry is not None:
+                self.memory.put(key, entry)
+        return entry
+
+    def put(self, key: str, entry: Entry, done: Done | None = None) -> bool:
+        """Into memory now, into the file soon."""
+        self.memory.put(key, entry)
+        return self.disk.put(key, entry, done)
+
+    def close(self) -> None:
+        """Close both."""
+        self.disk.close()
+        self.memory.close()
+
+    def __repr__(self) -> str:
+        return f"LayeredCache({self.memory!r}, {self.disk!r})"
+
+
+def open_cache(config: CacheConfig, notify: Notify | None = None) -> Cache:
+    """The cache a configuration asks for. Trouble with the file is a warning, never an error."""
+    if not config.enabled:
+        return MemoryCache(0)
+    memory = MemoryCache(config.memory_items)
+    return LayeredCache(memory, SqliteCache(config.path, notify)) if config.path else memory

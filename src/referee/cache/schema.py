@@ -1,0 +1,121 @@
+"""The SQL of the cache file, and opening connections to it. All values are parameters."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+from referee import clock
+from referee.cache.file import APPLICATION_ID
+
+VERSION = 1
+READ_WAIT = 0.05
+"""Seconds a lookup may wait for a lock. It happens on the loop, and a miss only costs a call."""
+WRITE_WAIT = 2.0
+"""Seconds the writer waits for another process's lock before it gives up for a while."""
+CHECKED = 16 * 2**20
+"""Bytes up to which a file is checked page by page when it is opened."""
+
+PAGE_CACHE = 16 * 2**20
+"""Bytes of pages each connection may keep. Keys are digests, so lookups and inserts land all over the index."""
+
+CREATE = (
+    # What many rows have in common (judge, template, endpoint…) is stored once.
+    "CREATE TABLE shared (id INTEGER PRIMARY KEY, facets BLOB NOT NULL UNIQUE)",
+    """CREATE TABLE entry (
+    key TEXT NOT NULL UNIQUE,
+    created REAL NOT NULL,
+    model TEXT NOT NULL,
+    data BLOB NOT NULL,
+    shared INTEGER NOT NULL,
+    facets BLOB NOT NULL
+)""",
+)
+SELECT = "SELECT data FROM entry WHERE key = ?"
+INSERT = "INSERT OR REPLACE INTO entry (key, created, model, data, shared, facets) VALUES (?, ?, ?, ?, ?, ?)"
+
+
+def connect(path: Path, wait: float) -> sqlite3.Connection:
+    """A connection in autocommit mode. Its owner sees to it that one thread uses it at a time."""
+    link = sqlite3.connect(path, timeout=wait, isolation_level=None, check_same_thread=False)
+    link.execute(f"PRAGMA cache_size = -{PAGE_CACHE // 1024:d}")
+    return link
+
+
+def open_writer(path: Path) -> sqlite3.Connection:
+    """The connection that writes; makes the table if the file is new. Raises sqlite3.Error if it may not be used."""
+    link = connect(path, WRITE_WAIT)
+    try:
+        # Before the log is switched on, so that the file's own first page says whose it is, whatever happens next.
+        _ensure(link)
+        link.execute("PRAGMA synchronous = NORMAL")
+        if _write_ahead(link) != "wal":
+            raise sqlite3.NotSupportedError(
+                "the filesystem does not support SQLite's write-ahead log; name a local disk"
+            )
+        if path.stat().st_size <= CHECKED:
+            found = link.execute("PRAGMA quick_check(1)").fetchone()[0]
+            if found != "ok":
+                raise _malformed(found)
+    except BaseException:
+        link.close()
+        raise
+    return link
+
+
+def _ensure(link: sqlite3.Connection) -> None:
+    link.execute("BEGIN IMMEDIATE")
+    try:
+        tables = link.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+        owner = link.execute("PRAGMA application_id").fetchone()[0]
+        version = link.execute("PRAGMA user_version").fetchone()[0]
+        if tables == 0 and owner in (0, APPLICATION_ID):
+            for table in CREATE:
+                link.execute(table)
+            link.execute(f"PRAGMA application_id = {APPLICATION_ID:d}")
+            link.execute(f"PRAGMA user_version = {VERSION:d}")
+        elif owner != APPLICATION_ID:
+            raise sqlite3.NotSupportedError("it is another application's SQLite file")
+        elif version != VERSION:
+            raise sqlite3.NotSupportedError(
+                f"it was written by another version of referee (format {version}, this one has {VERSION})"
+            )
+        link.execute("COMMIT")
+    except BaseException:
+        if link.in_transaction:
+            link.execute("ROLLBACK")
+        raise
+
+
+def _write_ahead(link: sqlite3.Connection) -> str:
+    # Two processes that open a new file together may meet here, and SQLite does not wait by itself for this one.
+    for _ in range(40):
+        try:
+            return str(link.execute("PRAGMA journal_mode = WAL").fetchone()[0])
+        except sqlite3.OperationalError as error:
+            if not is_busy(error):
+                raise
+        clock.pause(0.05)
+    raise sqlite3.OperationalError("database is locked")
+
+
+def _malformed(detail: str) -> sqlite3.DatabaseError:
+    error = sqlite3.DatabaseError(detail)
+    error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
+    return error
+
+
+def is_corrupt(error: sqlite3.Error) -> bool:
+    """True if the file itself is damaged."""
+    return _code(error) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+
+
+def is_busy(error: sqlite3.Error) -> bool:
+    """True if somebody else holds a lock."""
+    return _code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
+
+def _code(error: sqlite3.Error) -> int:
+    # The low byte is the primary code; errors raised by the Python module itself have none.
+    code: int = getattr(error, "sqlite_errorcode", None) or 0
+    return code & 0xFF

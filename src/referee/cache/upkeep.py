@@ -1,0 +1,74 @@
+"""Looking through a cache file and clearing it out: what the command line does, never the loop."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from msgspec.structs import replace
+
+from referee.cache.entry import Entry, unpack
+from referee.cache.facets import join
+from referee.cache.file import BESIDE
+from referee.cache.schema import is_busy
+
+NOTHING: dict[str, Any] = {"rows": 0, "bytes": 0, "oldest": None, "newest": None, "models": {}, "problem": ""}
+_ROWS = "SELECT key, data, shared.facets, entry.facets FROM entry LEFT JOIN shared ON shared.id = entry.shared"
+
+
+def stats(link: sqlite3.Connection, path: Path) -> dict[str, Any]:
+    """Counts, size on disk, age, and rows by model."""
+    rows, oldest, newest = link.execute("SELECT count(*), min(created), max(created) FROM entry").fetchone()
+    models = link.execute("SELECT model, count(*) FROM entry GROUP BY model ORDER BY count(*) DESC, model").fetchall()
+    parts = (path, *(path.with_name(path.name + suffix) for suffix in BESIDE))
+    size = sum(part.stat().st_size for part in parts if part.exists())
+    return NOTHING | {"rows": rows, "bytes": size, "oldest": oldest, "newest": newest, "models": dict(models)}
+
+
+def prune(
+    link: sqlite3.Connection, wall: float, older_than_s: float | None, keep_newest: int | None, everything: bool
+) -> int:
+    """Delete what any of the conditions names, and give the space back to the disk if nobody else is using it."""
+    link.execute("BEGIN IMMEDIATE")
+    gone = 0
+    if everything:
+        gone += link.execute("DELETE FROM entry").rowcount
+    if older_than_s is not None:
+        gone += link.execute("DELETE FROM entry WHERE created < ?", (wall - older_than_s,)).rowcount
+    if keep_newest is not None:
+        gone += link.execute(
+            "DELETE FROM entry WHERE rowid NOT IN (SELECT rowid FROM entry ORDER BY created DESC, rowid DESC LIMIT ?)",
+            (max(0, keep_newest),),
+        ).rowcount
+    link.execute("COMMIT")
+    if gone:
+        try:
+            link.execute("VACUUM")
+            link.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        except sqlite3.OperationalError as error:
+            if not is_busy(error):
+                raise
+    return gone
+
+
+def find(link: sqlite3.Connection, prefix: str, limit: int) -> Iterator[tuple[str, Entry]]:
+    """Readable entries whose key starts with `prefix`."""
+    rows = link.execute(
+        f"{_ROWS} WHERE key >= ? AND key < ? ORDER BY key LIMIT ?",
+        (prefix, prefix + "\U0010ffff", limit),
+    )
+    return _readable(rows)
+
+
+def entries(link: sqlite3.Connection) -> Iterator[tuple[str, Entry]]:
+    """All readable entries, oldest first."""
+    return _readable(link.execute(f"{_ROWS} ORDER BY entry.rowid"))
+
+
+def _readable(rows: sqlite3.Cursor) -> Iterator[tuple[str, Entry]]:
+    for key, data, shared, own in rows:
+        entry = unpack(key, data)
+        if entry is not None:
+            yield key, replace(entry, facets=join(shared, own))

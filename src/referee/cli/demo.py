@@ -1,0 +1,93 @@
+"""`referee demo`: the main job on this machine alone. A small LLM judges a shipped file; then waiting is compared."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from msgspec.structs import replace
+from rich.console import Console
+from rich.table import Table
+
+from referee import clock
+from referee.cli.compare import compare, comparison_table
+from referee.cli.progress import Meter
+from referee.config import CacheConfig, load
+from referee.local import HONESTY, demo_rollouts, embedded_config, separation, start_local
+from referee.records import Reward, Sample, Unscored
+from referee.referee import Referee
+
+
+def command(
+    speed: Annotated[float, typer.Option(help="The simulated comparison runs this many times faster.")] = 20.0,
+) -> None:
+    """Judge shipped rollouts with an embedded LLM, then compare three ways to wait for a judge."""
+    started = clock.monotonic()
+    console = Console()
+    _judge(console)
+    console.print()
+    console.print(
+        "100 responses, a judge that takes about 0.6 s each, and 10 s of other work in the training step "
+        f"(simulated provider, time scaled {speed:g} times down; figures are scaled back up)."
+    )
+    console.print(comparison_table(compare(speed), speed))
+    console.print(f"\ndone in {clock.monotonic() - started:.0f} s. Next: referee init, or referee score --help")
+
+
+def _judge(console: Console) -> None:
+    labelled = demo_rollouts()
+    samples = [sample for sample, _ in labelled]
+    console.print(
+        f"Judging {len(samples)} rollouts of {len({s.group for s in samples})} prompts with SmolLM2-135M on this CPU. "
+        + HONESTY
+    )
+    with start_local() as judge:
+        config = replace(load(embedded_config(judge.url, judge.model)), cache=CacheConfig(path=""))
+        with Referee(config) as referee, Meter(len(samples), referee.metrics):
+            rewards = referee.submit(samples).result()
+            metrics = referee.metrics()
+    console.print(_table(labelled, rewards))
+    unscored = [reward for reward in rewards if not reward.scored]
+    console.print(
+        f"{len(rewards)} rollouts: {metrics.get('requests', 0):.0f} calls, {metrics.get('gated', 0):.0f} settled without "
+        f"a call, {len(unscored)} unscored"
+    )
+    for reward in unscored:
+        verdict = reward.verdict
+        assert isinstance(verdict, Unscored)
+        console.print(f"  {reward.id}: {verdict.reason}: {verdict.detail}", markup=False)
+    judged = [
+        (label, reward.value)
+        for (_, label), reward in zip(labelled, rewards, strict=True)
+        if reward.value is not None and reward.settled.origin != "gate"
+    ]
+    everything = [
+        (label, reward.value) for (_, label), reward in zip(labelled, rewards, strict=True) if reward.value is not None
+    ]
+    console.print(
+        "How well it tells good answers from the rest (1 = always, 0.5 = by chance): "
+        f"{separation(judged):.2f} by the model alone, {separation(everything):.2f} with the gates."
+    )
+
+
+def _table(labelled: list[tuple[Sample, str]], rewards: list[Reward]) -> Table:
+    table = Table(show_edge=False, pad_edge=False)
+    for name in ("rollout", "written as", "reward", "settled by", "response"):
+        table.add_column(name, no_wrap=True, overflow="ellipsis", justify="right" if name == "reward" else "left")
+    for (sample, label), reward in zip(labelled, rewards, strict=True):
+        verdict = reward.verdict
+        if isinstance(verdict, Unscored):
+            by = f"unscored: {verdict.reason}"
+        elif verdict.how == "gate":
+            by = f"gate: {verdict.reason}"
+        else:
+            by = verdict.how
+        shown = " ".join(sample.response.split())[:48]
+        value = "none" if reward.value is None else f"{reward.value:.2f}"
+        table.add_row(*(_plain(cell) for cell in (sample.id, label, value, by[:34], shown)))
+    return table
+
+
+def _plain(text: str) -> str:
+    """Rollouts are hostile text: no markup, no control characters reach the terminal."""
+    return "".join(c if c.isprintable() else "?" for c in text).replace("[", "\\[")

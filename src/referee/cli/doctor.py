@@ -1,0 +1,146 @@
+"""`referee doctor`: is everything in place? Settings, key, endpoint, one probe verdict, cache, versions."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Callable, Iterator
+from importlib import metadata
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from msgspec.structs import replace
+
+from referee import clock
+from referee.cli.settings import settings
+from referee.config import CacheConfig, Config, LedgerConfig
+from referee.engine import find_key
+from referee.errors import RefereeError
+from referee.records import Sample, Unscored
+from referee.referee import Referee
+from referee.version import VERSION
+
+PROBE = Sample(
+    id="probe",
+    prompt="What is the capital of France?",
+    response="The capital of France is Paris.",
+    reference="Paris",
+)
+SECONDS = 30.0
+
+Check = tuple[bool, str]
+
+
+def command(
+    config: Annotated[
+        Path | None, typer.Option("--config", "-c", help="Default: ./referee.toml, else the embedded judge.")
+    ] = None,
+    offline: Annotated[bool, typer.Option("--offline", help="Do not call the endpoint.")] = False,
+) -> None:
+    """Check settings, key, endpoint (with one paid probe), cache and versions."""
+    good = _show(True, f"referee {VERSION}, Python {platform.python_version()}, {_loop()}, {_versions()}")
+    try:
+        with settings(config) as chosen:
+            good &= _show(
+                True, f"settings: {chosen.judge.kind} judge, runtime {chosen.runtime}, digest {chosen.digest()}"
+            )
+            for check in _checks(chosen):
+                good &= _show(*check)
+            if good and not offline:
+                good &= _show(*_probe(chosen))
+    except RefereeError as error:
+        good = _show(False, str(error))
+    if not good:
+        raise typer.Exit(1)
+
+
+def _show(ok: bool, text: str) -> bool:
+    typer.echo(f"{'ok  ' if ok else 'FAIL'}  {text}")
+    return ok
+
+
+def _checks(config: Config) -> Iterator[Check]:
+    for endpoint in config.endpoint:
+        try:
+            key = find_key(endpoint)
+        except RefereeError as error:
+            yield False, str(error)
+        else:
+            where = endpoint.key_file or endpoint.key_env
+            yield (
+                True,
+                f"endpoint {endpoint.label}: model {endpoint.model}, " + (f"key from {where}" if key else "no key"),
+            )
+        if endpoint.price_in is None:
+            yield True, f"endpoint {endpoint.label}: no price given, so cost is not counted (price_in, price_out)"
+    limits = config.limits
+    yield (
+        True,
+        (
+            f"limits: concurrency {limits.concurrency}"
+            + (f" up to {limits.max_concurrency}" if limits.concurrency == "auto" else "")
+            + f", rpm {limits.rpm or 'unlimited'}, tpm {limits.tpm or 'unlimited'}, "
+            + (f"budget ${limits.budget_usd:g}" if limits.budget_usd else "no budget")
+            + "; held by this process"
+        ),
+    )
+    yield _cache(config.cache)
+    if config.ledger.dir:
+        yield _writable(Path(config.ledger.dir), "ledger")
+
+
+def _cache(config: CacheConfig) -> Check:
+    if not config.enabled:
+        return True, "cache: off; every verdict is paid for, and --resume is not possible"
+    if not config.path:
+        return True, "cache: memory only; verdicts are lost at exit"
+    path = Path(config.path)
+    if not path.exists():
+        return _writable(path.parent, "cache folder")
+    mode = path.stat().st_mode & 0o777
+    if mode & 0o077:
+        return False, f"cache: {path} can be read by others (mode {mode:o}); chmod 600 it"
+    return True, f"cache: {path}, {path.stat().st_size} bytes, mode {mode:o}"
+
+
+def _writable(folder: Path, what: str) -> Check:
+    there = folder
+    while not there.exists() and there != there.parent:
+        there = there.parent
+    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        return False, f"{what}: {folder} cannot be created or written"
+    return True, f"{what}: {folder} is writable" + ("" if there == folder else " (will be created)")
+
+
+def _probe(config: Config) -> Check:
+    """One real verdict, not cached and not recorded."""
+    config = replace(config, cache=CacheConfig(enabled=False), ledger=LedgerConfig())
+    started = clock.monotonic()
+    with Referee(config) as referee:
+        reward = referee.submit([PROBE], deadline=SECONDS).result(SECONDS + 5)[0]
+        metrics = referee.metrics()
+    seconds = clock.monotonic() - started
+    verdict, settled = reward.verdict, reward.settled
+    if isinstance(verdict, Unscored):
+        return False, f"probe: no verdict ({verdict.reason}: {verdict.detail})"
+    return True, (
+        f"probe: {settled.endpoint} answered in {seconds:.2f} s: score {verdict.score:g} (value {verdict.value:.2f}, "
+        f"read from {verdict.how}), {metrics.get('tokens_in', 0):.0f} tokens in, {metrics.get('tokens_out', 0):.0f} out, "
+        f"${settled.cost:.6f}"
+    )
+
+
+def _loop() -> str:
+    return _version_of("uvloop", lambda: "plain asyncio loop")
+
+
+def _versions() -> str:
+    return ", ".join(_version_of(name) for name in ("aiohttp", "msgspec"))
+
+
+def _version_of(name: str, absent: Callable[[], str] | None = None) -> str:
+    try:
+        return f"{name} {metadata.version(name)}"
+    except metadata.PackageNotFoundError:
+        return absent() if absent else f"{name} missing"

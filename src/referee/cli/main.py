@@ -1,0 +1,71 @@
+"""The `referee` command: what it is made of and how errors are shown. One file per subcommand."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from referee.cli import cache, demo, doctor, init, score, sim
+from referee.errors import RefereeError
+from referee.version import VERSION
+
+app = typer.Typer(
+    name="referee",
+    help="An LLM judge as an RL reward, without making the GPU wait.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+app.command("score")(score.command)
+app.command("init")(init.command)
+app.command("doctor")(doctor.command)
+app.add_typer(cache.app, name="cache")
+app.command("sim")(sim.command)
+app.command("demo")(demo.command)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"referee {VERSION}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log every attempt to stderr.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """An LLM judge as an RL reward, without making the GPU wait."""
+    logging.basicConfig(
+        level=logging.DEBUG if verbose else logging.WARNING, format="%(levelname)s %(name)s: %(message)s"
+    )
+    for noisy in ("asyncio", "aiohttp"):
+        logging.getLogger(noisy).setLevel(logging.WARNING)
+
+
+def main() -> None:
+    """Run the command; our own errors are one clear message, not a traceback."""
+    try:
+        app(standalone_mode=True)
+    except RefereeError as error:
+        typer.echo(f"error: {error}", err=True)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        typer.echo("interrupted", err=True)
+        sys.exit(130)
+    except BrokenPipeError:
+        # The reader of our output went away (| head): not an error of ours. Point stdout at nothing, so that the
+        # interpreter's own flush at exit stays quiet too.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(141)
+
+
+if __name__ == "__main__":
+    main()

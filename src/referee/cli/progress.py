@@ -1,0 +1,92 @@
+"""Progress while judging: a live bar in a terminal, a plain line every ten seconds elsewhere, silence when asked."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable
+from types import TracebackType
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from referee import clock
+
+LINE_EVERY = 10.0
+REFRESH = 0.25
+
+
+class Meter:
+    """Shows how a run of `total` samples goes. `metrics` is asked now and then, from a thread of its own."""
+
+    def __init__(self, total: int, metrics: Callable[[], dict[str, float]], quiet: bool = False) -> None:
+        self._total = total
+        self._metrics = metrics
+        self._quiet = quiet
+        self._done = 0
+        self._kept = 0
+        self._started = clock.monotonic()
+        self._stop = threading.Event()
+        self._console = Console(stderr=True)
+        self._live = self._console.is_terminal and not quiet
+        self._thread = threading.Thread(target=self._run, name="referee-progress", daemon=True)
+
+    def advance(self, count: int, kept: int = 0) -> None:
+        """`count` more samples are done, of which `kept` came from an earlier run."""
+        self._done += count
+        self._kept += kept
+
+    def __enter__(self) -> Meter:
+        if not self._quiet:
+            self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join(2.0)
+
+    def _run(self) -> None:
+        if not self._live:
+            while not self._stop.wait(LINE_EVERY):
+                print(self.line(), file=sys.stderr, flush=True)  # noqa: T201
+            return
+        columns = (BarColumn(bar_width=24), MofNCompleteColumn(), TextColumn("{task.fields[say]}"), TimeElapsedColumn())
+        with Progress(*columns, console=self._console, transient=True) as bar:
+            task = bar.add_task("", total=self._total, say="")
+            while not self._stop.wait(REFRESH):
+                bar.update(task, completed=self._settled(), say=self._say())
+
+    def line(self) -> str:
+        """The state in one line."""
+        share = 100 * self._settled() / self._total if self._total else 100.0
+        return f"{share:.0f} % complete ({self._settled()}/{self._total}) {self._say()}"
+
+    def _settled(self) -> int:
+        """Judged so far; a little ahead of what is written, because rows are written in order."""
+        return min(self._total, max(self._done, int(self._metrics().get("samples", 0)) + self._kept))
+
+    def _say(self) -> str:
+        now = self._metrics()
+        judged = now.get("samples", 0.0)
+        spent = clock.monotonic() - self._started
+        rate = judged / spent if spent > 0 else 0.0
+        left = (self._total - self._settled()) / rate if rate > 0 else None
+        parts = [
+            f"{rate:.1f}/s",
+            f"{now.get('in_flight', 0):.0f} in flight of {now.get('limit', 0):.0f}",
+            f"{now.get('cache_hits', 0) + now.get('shared', 0):.0f} reused",
+            f"{now.get('unscored', 0):.0f} unscored",
+            f"${now.get('cost_usd', 0):.4f}",
+        ]
+        if left is not None:
+            parts.append(f"ETA {_duration(left)}")
+        return "  ".join(parts)
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

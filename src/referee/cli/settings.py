@@ -1,0 +1,37 @@
+"""Which configuration a command uses: the file named, ./referee.toml, or the embedded judge."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import typer
+from msgspec.structs import replace
+
+from referee.config import Config, LedgerConfig, load
+from referee.local import HONESTY, embedded_config, start_local
+
+DEFAULT_FILE = Path("referee.toml")
+
+
+@contextlib.contextmanager
+def settings(path: Path | None) -> Iterator[Config]:
+    """The configuration, with the embedded judge running for as long as it is needed."""
+    if path is None and DEFAULT_FILE.exists():
+        path = DEFAULT_FILE
+        typer.echo(f"using {DEFAULT_FILE}", err=True)
+    if path is not None:
+        yield load(path, os.environ)
+        return
+    typer.echo("no configuration: using the embedded judge (SmolLM2-135M on this CPU). " + HONESTY, err=True)
+    with start_local() as judge:
+        yield load(embedded_config(judge.url, judge.model), os.environ)
+
+
+def with_ledger(config: Config, folder: Path | None) -> Config:
+    """The same configuration with a ledger in `folder`, unless it names one itself."""
+    if folder is None or config.ledger.dir:
+        return config
+    return replace(config, ledger=LedgerConfig(dir=str(folder), content=config.ledger.content))

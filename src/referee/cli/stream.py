@@ -1,0 +1,93 @@
+"""Any number of samples through a Referee, in order and in flat memory: a window of tickets, oldest collected first."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Generic, TypeVar
+
+from referee.records import Reward, Sample
+from referee.referee import Referee
+from referee.ticket import Ticket
+
+CHUNK = 256
+"""Samples per ticket."""
+WINDOW = 4096
+"""Samples submitted and not yet collected. Far above any provider's concurrency, far below what fills memory."""
+
+Tag = TypeVar("Tag")
+Done = TypeVar("Done")
+
+
+class Item(Generic[Tag, Done]):
+    """One input: a sample to judge, or (`kept`) a result an earlier run already has."""
+
+    __slots__ = ("kept", "sample", "tag")
+
+    def __init__(self, tag: Tag, sample: Sample, kept: Done | None) -> None:
+        self.tag = tag
+        self.sample = sample
+        self.kept = kept
+
+
+def stream(
+    referee: Referee, items: Iterable[Item[Tag, Done]], sizes: Mapping[str, int] | None
+) -> Iterator[tuple[Item[Tag, Done], Reward | None]]:
+    """Every item with its reward (None where the earlier result is kept), in input order.
+
+    `sizes` says how many samples each named group has, when rewards depend on the group: a group is submitted when
+    its last member has been read, so members far apart in the input hold back what lies between them.
+    """
+    ready: dict[int, tuple[Item[Tag, Done], Reward | None]] = {}
+    flying: deque[tuple[list[tuple[int, Item[Tag, Done]]], Ticket]] = deque()
+    chunk: list[tuple[int, Item[Tag, Done]]] = []
+    groups: dict[str, list[tuple[int, Item[Tag, Done]]]] = {}
+    out = outstanding = 0
+
+    def submit() -> int:
+        placed, chunk[:] = list(chunk), []
+        if placed:
+            flying.append((placed, referee.submit([item.sample for _, item in placed], deadline=math.inf)))
+        return len(placed)
+
+    def collect() -> int:
+        placed, ticket = flying.popleft()
+        for (place, item), reward in zip(placed, ticket.result(), strict=True):
+            ready[place] = (item, reward)
+        return len(placed)
+
+    def admit(members: list[tuple[int, Item[Tag, Done]]]) -> None:
+        if all(item.kept is not None for _, item in members):
+            ready.update((place, (item, None)) for place, item in members)
+        else:
+            chunk.extend(members)
+
+    try:
+        for place, item in enumerate(items):
+            name = item.sample.group
+            if sizes is None or not name:
+                admit([(place, item)])
+            else:
+                groups.setdefault(name, []).append((place, item))
+                if len(groups[name]) == sizes[name]:
+                    admit(groups.pop(name))
+            if len(chunk) >= CHUNK:
+                outstanding += submit()
+            while outstanding > WINDOW:
+                outstanding -= collect()
+            while out in ready:
+                yield ready.pop(out)
+                out += 1
+        submit()
+        while flying:
+            collect()
+            while out in ready:
+                yield ready.pop(out)
+                out += 1
+        while out in ready:
+            yield ready.pop(out)
+            out += 1
+    finally:
+        for _, ticket in flying:
+            ticket.cancel()

@@ -1,0 +1,60 @@
+"""The few lines at the end of a run: what came out, what did not and why, what it cost."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping
+
+from referee.cli.rows import Row
+
+
+class Summary:
+    """Counts rows as they are written. Memory does not grow with them."""
+
+    def __init__(self) -> None:
+        self.rows = 0
+        self.kept = 0
+        self._scored = 0
+        self._sum = 0.0
+        self._squares = 0.0
+        self._rewarded = 0
+        self._origins: Counter[str] = Counter()
+        self._unscored: Counter[str] = Counter()
+        self._examples: dict[str, str] = {}
+
+    def add(self, row: Row, kept: bool) -> None:
+        """One more row. `kept`: it came from an earlier run."""
+        self.rows += 1
+        self.kept += kept
+        if not kept:
+            self._origins[row.origin] += 1
+        if row.unscored:
+            self._unscored[row.unscored] += 1
+            self._examples.setdefault(row.unscored, row.detail)
+        else:
+            self._scored += 1
+        if row.reward is not None:
+            self._rewarded += 1
+            self._sum += row.reward
+            self._squares += row.reward * row.reward
+
+    def text(self, metrics: Mapping[str, float]) -> str:
+        """The summary in plain lines."""
+        calls = f"{metrics.get('requests', 0):.0f} calls"
+        lines = [
+            f"{self.rows} rollouts: {self._scored} scored, {self.rows - self._scored} unscored"
+            + (f", {self.kept} kept from an earlier run" if self.kept else ""),
+            f"{calls}, {self._origins['cache']} from cache, {self._origins['shared']} shared, "
+            f"{self._origins['gate']} settled without a call, {metrics.get('throttled', 0):.0f} throttled, "
+            f"{metrics.get('tokens_in', 0):.0f} tokens in, {metrics.get('tokens_out', 0):.0f} out, "
+            f"${metrics.get('cost_usd', 0):.4f}",
+        ]
+        if self._rewarded:
+            mean = self._sum / self._rewarded
+            spread = math.sqrt(max(0.0, self._squares / self._rewarded - mean * mean))
+            lines.append(f"reward mean {mean:.3f}, standard deviation {spread:.3f}")
+        for reason, count in self._unscored.most_common():
+            detail = self._examples[reason]
+            lines.append(f"  unscored, {reason}: {count}" + (f" (for example: {detail[:120]})" if detail else ""))
+        return "\n".join(lines)

@@ -1,0 +1,247 @@
+"""The gate: who may send next, and where. One queue for all endpoints, oldest request first.
+
+A permit is given when an endpoint has room (adaptive limit), pace (requests and tokens per minute), health (breaker)
+and money (budget), and comes back exactly once with a named outcome. Waiting requests hold no socket and no timer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import math
+import random
+from collections.abc import Sequence
+
+from referee import clock
+from referee.engine.endpoint import Endpoint
+from referee.limits import Budget, Outcome, Stamp
+from referee.records import Action, Failure, JudgeRequest, RateHints, Reason, Reply, Unscored
+
+
+class Permit:
+    """Leave to send one request to one endpoint. Give it back once."""
+
+    __slots__ = ("_gate", "endpoint", "held", "request", "reserved", "stamp", "started", "tokens")
+
+    def __init__(
+        self, gate: Admission, endpoint: Endpoint, request: JudgeRequest, stamp: Stamp, reserved: float, now: float
+    ) -> None:
+        self._gate = gate
+        self.endpoint = endpoint
+        self.request = request
+        self.stamp = stamp
+        self.reserved = reserved
+        self.started = now
+        self.tokens = endpoint.tokens_of(request)
+        self.held = True
+
+    def release(
+        self, outcome: Outcome, reply: Reply | None = None, hints: RateHints | None = None, unknown: bool = False
+    ) -> None:
+        """Give the permit back: what it taught the limiter, what it used, what the server's headers said.
+
+        `unknown`: the request reached the server and no usage came back, so the budget must assume the worst.
+        """
+        assert self.held, "a permit is given back exactly once"
+        self.held = False
+        self._gate._released(self, outcome, reply, hints, unknown)
+
+
+class _Waiter:
+    __slots__ = ("avoid", "future", "request", "turn")
+
+    def __init__(
+        self, turn: int, request: JudgeRequest, avoid: Endpoint | None, future: asyncio.Future[Permit]
+    ) -> None:
+        self.turn = turn
+        self.request = request
+        self.avoid = avoid
+        self.future = future
+
+    def __lt__(self, other: _Waiter) -> bool:
+        return self.turn < other.turn
+
+
+class Closed(Exception):
+    """Nothing can be sent any more, and why."""
+
+    def __init__(self, verdict: Unscored) -> None:
+        super().__init__(verdict.reason)
+        self.verdict = verdict
+
+
+class Admission:
+    """One queue, several endpoints."""
+
+    def __init__(self, endpoints: Sequence[Endpoint], budget: Budget, rng: random.Random) -> None:
+        self.endpoints = tuple(endpoints)
+        self.budget = budget
+        self._rng = rng
+        self._queue: list[_Waiter] = []
+        self._turns = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._pumping = False
+
+    @property
+    def queued(self) -> int:
+        """Requests waiting for a permit."""
+        return len(self._queue)
+
+    @property
+    def in_flight(self) -> int:
+        """Requests on the wire, all endpoints."""
+        return sum(endpoint.in_flight for endpoint in self.endpoints)
+
+    def turn(self) -> int:
+        """A place in the line. A request keeps its place when it comes back after a refusal."""
+        self._turns += 1
+        return self._turns
+
+    async def acquire(self, request: JudgeRequest, turn: int, avoid: Endpoint | None = None) -> Permit:
+        """Wait for a permit. `avoid` is used only if nobody else can. Raises Closed when no endpoint ever will."""
+        future: asyncio.Future[Permit] = asyncio.get_running_loop().create_future()
+        heapq.heappush(self._queue, _Waiter(turn, request, avoid, future))
+        self.pump()
+        try:
+            return await future
+        except asyncio.CancelledError:
+            if future.done() and not future.cancelled() and future.exception() is None:
+                future.result().release("ignored")
+            raise
+
+    def closed(self) -> Unscored | None:
+        """Why nothing can be sent any more, once every endpoint is closed."""
+        for endpoint in self.endpoints:
+            if endpoint.breaker.closed is None:
+                return None
+        return self.endpoints[0].breaker.closed
+
+    def close_all(self, verdict: Unscored) -> None:
+        """Fail everyone who waits."""
+        queue, self._queue = self._queue, []
+        for waiter in queue:
+            if not waiter.future.done():
+                waiter.future.set_exception(Closed(verdict))
+
+    def pump(self) -> None:
+        """Hand out what can be handed out, and look again when something changes or the nearest wait is over."""
+        if self._pumping:
+            return
+        self._pumping = True
+        try:
+            wait = self._serve()
+        finally:
+            self._pumping = False
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if wait is not None:
+            loop = asyncio.get_running_loop()
+            self._timer = clock.at(loop, loop.time() + wait, self.pump)
+
+    def _serve(self) -> float | None:
+        """Serve the head of the queue while somebody can take it. Returns seconds until it is worth another look."""
+        now = clock.now()
+        while self._queue:
+            waiter = self._queue[0]
+            if waiter.future.done():
+                heapq.heappop(self._queue)
+                continue
+            closed = self.closed()
+            if closed is not None:
+                self.close_all(closed)
+                return None
+            endpoint, wait = self._choose(waiter, now)
+            if endpoint is None:
+                return wait
+            reserved = endpoint.worst_cost(waiter.request)
+            if not self.budget.reserve(reserved):
+                if self.in_flight:
+                    return None  # money comes back as replies settle for less than was reserved
+                self.close_all(
+                    Unscored(
+                        reason=Reason.BUDGET,
+                        detail=f"limits.budget_usd = {self.budget.limit_usd:g} is spent ({self.budget.spent:.4f})",
+                    )
+                )
+                return None
+            heapq.heappop(self._queue)
+            waiter.future.set_result(self._permit(endpoint, waiter.request, reserved, now))
+        return None
+
+    def _permit(self, endpoint: Endpoint, request: JudgeRequest, reserved: float, now: float) -> Permit:
+        endpoint.in_flight += 1
+        endpoint.sent += 1
+        endpoint.requests.take(1, now)
+        endpoint.tokens.take(endpoint.tokens_of(request), now)
+        endpoint.breaker.on_send()
+        stamp = endpoint.limiter.admit(now, endpoint.in_flight)
+        return Permit(self, endpoint, request, stamp, reserved, now)
+
+    def _choose(self, waiter: _Waiter, now: float) -> tuple[Endpoint | None, float | None]:
+        """The endpoint with the most room, backups and the one to avoid last; else the shortest wait worth a timer."""
+        best: Endpoint | None = None
+        best_rank = (2, 2.0)
+        shortest: float | None = None
+        for endpoint in self.endpoints:
+            if endpoint.breaker.closed is not None or endpoint.in_flight >= endpoint.limiter.limit:
+                continue
+            wait = max(
+                endpoint.breaker.wait(now),
+                endpoint.requests.wait(1, now),
+                endpoint.tokens.wait(endpoint.tokens_of(waiter.request), now),
+            )
+            if math.isinf(wait):
+                continue  # a probe is out; its return is what to wait for
+            if wait > 0:
+                shortest = wait if shortest is None else min(shortest, wait)
+                continue
+            last = int(endpoint.config.backup and self._primary_usable()) + int(endpoint is waiter.avoid)
+            rank = (last, endpoint.in_flight / endpoint.limiter.limit)
+            if rank < best_rank:
+                best, best_rank = endpoint, rank
+        if best is not None and best.config.backup and self._primary_usable():
+            return None, shortest  # a primary is alive and only busy: wait for it
+        return best, shortest
+
+    def _primary_usable(self) -> bool:
+        return any(not e.config.backup and e.breaker.closed is None and not e.breaker.suspended for e in self.endpoints)
+
+    def _released(
+        self, permit: Permit, outcome: Outcome, reply: Reply | None, hints: RateHints | None, unknown: bool
+    ) -> None:
+        now = clock.now()
+        endpoint = permit.endpoint
+        endpoint.in_flight -= 1
+        endpoint.breaker.on_gone()
+        tokens_out = reply.tokens_out if reply else 0
+        endpoint.limiter.release(permit.stamp, outcome, now, endpoint.in_flight, now - permit.started, tokens_out)
+        if reply is not None:
+            used = reply.tokens_in + reply.tokens_out
+            if used:
+                endpoint.tokens.settle(permit.tokens, used, now)
+        elif not unknown:
+            endpoint.tokens.settle(permit.tokens, 0, now)
+        actual = endpoint.cost(reply) if reply else permit.reserved if unknown else 0.0
+        self.budget.settle(permit.reserved, actual)
+        if hints is not None:
+            endpoint.requests.observe(hints.limit_requests, hints.remaining_requests, hints.reset_requests, now)
+            endpoint.tokens.observe(hints.limit_tokens, hints.remaining_tokens, hints.reset_tokens, now)
+        self.pump()
+
+    def learn(self, endpoint: Endpoint, failure: Failure) -> None:
+        """Tell an endpoint's health what a failed attempt means for the next. Called before the permit goes back."""
+        now, breaker = clock.now(), endpoint.breaker
+        if failure.status:
+            breaker.on_answer()
+        if failure.action is Action.CLOSE:
+            breaker.close(Unscored(reason=failure.reason, detail=failure.detail))
+        elif failure.action is Action.PARK:
+            endpoint.throttled += 1
+            if failure.retry_after is not None:
+                breaker.pause(now + failure.retry_after * (1 + 0.1 * self._rng.random()))
+        elif failure.action is Action.BACK_OFF:
+            breaker.on_fault(now, self._rng.random(), connecting=failure.reason is Reason.CONNECTION)
+            if breaker.unreachable(now):
+                detail = f"{failure.detail}; it has never answered. Check endpoint.url and the network"
+                breaker.close(Unscored(reason=Reason.CONNECTION, detail=detail))

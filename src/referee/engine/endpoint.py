@@ -1,0 +1,54 @@
+"""One endpoint as the engine sees it: where to send, with what key, how much at once, and how it is doing."""
+
+from __future__ import annotations
+
+from referee import wire
+from referee.cache import KeyMaker
+from referee.config import EndpointConfig, LimitsConfig, Secret
+from referee.limits import AdaptiveLimit, Breaker, Bucket, FixedLimit, Limit
+from referee.records import JudgeRequest, Reply
+
+
+class Endpoint:
+    """Mutable state of one endpoint. Used from one loop only."""
+
+    def __init__(self, config: EndpointConfig, limits: LimitsConfig, key: Secret | None) -> None:
+        self.config = config
+        self.label = config.label
+        self.url = wire.chat_url(config.url)
+        self.headers = wire.headers(key)
+        self.keys = KeyMaker(config, wire.DIALECT)
+        self.limiter: Limit = (
+            AdaptiveLimit(limits.max_concurrency) if limits.concurrency == "auto" else FixedLimit(limits.concurrency)
+        )
+        self.requests = Bucket(limits.rpm)
+        self.tokens = Bucket(limits.tpm)
+        self.breaker = Breaker()
+        self.adaptation = wire.Adaptation()
+        """What this server turned out not to support, learned from its refusals."""
+        self.in_flight = 0
+        self.sent = 0
+        self.throttled = 0
+        self.served = float("-inf")
+        """When the latest of the requests that got an answer was sent."""
+
+    def tokens_of(self, request: JudgeRequest) -> int:
+        """Tokens a request may use: what providers count before they process it."""
+        return request.prompt_tokens + request.sampling.max_tokens
+
+    def worst_cost(self, request: JudgeRequest) -> float:
+        """The most one attempt can cost, in US dollars."""
+        # The estimate of prompt tokens may be low; half as much again keeps the budget a ceiling.
+        return self._price(int(request.prompt_tokens * 1.5) + 16, request.sampling.max_tokens * 2)
+
+    def cost(self, reply: Reply) -> float:
+        """What a reply cost, in US dollars; 0 when the endpoint has no price."""
+        return self._price(reply.tokens_in, reply.tokens_out)
+
+    def _price(self, tokens_in: int, tokens_out: int) -> float:
+        if self.config.price_in is None or self.config.price_out is None:
+            return 0.0
+        return (tokens_in * self.config.price_in + tokens_out * self.config.price_out) / 1e6
+
+    def __repr__(self) -> str:
+        return f"Endpoint({self.label}, {self.in_flight} in flight, {self.limiter!r}, {self.breaker!r})"

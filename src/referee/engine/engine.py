@@ -1,0 +1,284 @@
+"""The async pipe: coalesce, cache, admission, attempt, retry. JudgeRequest in, Settled out.
+
+Lives on one event loop. Decides nothing about judging or rewards; `read` (from judging) says whether a reply holds
+a verdict. Retries end by deadline, not by count; only replies without a verdict are counted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import logging
+import random
+from collections.abc import Callable, Sequence
+
+from msgspec.structs import replace
+
+from referee import clock, wire
+from referee.cache import Cache, Entry
+from referee.config import Config
+from referee.engine.admission import Admission, Closed, Permit
+from referee.engine.attempt import attempt
+from referee.engine.endpoint import Endpoint
+from referee.engine.flight import Flight, Listener
+from referee.engine.port import Transport
+from referee.engine.retry import Course
+from referee.errors import EndpointClosed
+from referee.limits import Budget, Outcome, retry_delay
+from referee.records import Action, Failure, JudgeRequest, Reason, Reply, Settled, Unscored, Verdict
+
+log = logging.getLogger("referee.engine")
+
+
+class Engine:
+    """One set of endpoints, one cache, one budget; one flight per key."""
+
+    def __init__(
+        self,
+        config: Config,
+        endpoints: Sequence[Endpoint],
+        transports: Sequence[Transport],
+        cache: Cache,
+        read: Callable[[JudgeRequest, Reply], Verdict | Unscored],
+        rng: random.Random,
+    ) -> None:
+        """`transports[i]` serves `endpoints[i]`; one object may serve several. The cache calls back on this loop."""
+        self._config = config
+        self._transport = dict(zip(endpoints, transports, strict=True))
+        self._cache = cache
+        self._read = read
+        self._rng = rng
+        self._flights: dict[str, Flight] = {}
+        self.admission = Admission(endpoints, Budget(config.limits.budget_usd), rng)
+        self.endpoints = self.admission.endpoints
+        self.schema_refused = False
+        """An endpoint does not take response_format: plan in text form from now on."""
+
+    @property
+    def flying(self) -> int:
+        """Requests not yet settled, waiting ones included."""
+        return len(self._flights)
+
+    def ask(self, request: JudgeRequest, deadline: float, listener: Listener) -> Settled | Flight:
+        """The verdict if it is known already; else a flight: a new one, or the one in the air for the same key."""
+        key = self.endpoints[0].keys.key(request)
+        flight = self._flights.get(key)
+        if flight is None:
+            found = self._look_up(request, key)
+            if found is not None:
+                return found
+            flight = self._flights[key] = Flight(key, request, clock.now())
+            flight.join(listener, deadline)
+            flight.task = asyncio.get_running_loop().create_task(self._fly(flight))
+        else:
+            flight.join(listener, deadline)
+        return flight
+
+    def closed(self) -> EndpointClosed | None:
+        """The one clear error, once no endpoint can answer any more."""
+        why = self.admission.closed()
+        if why is None:
+            return None
+        labels = ", ".join(endpoint.label for endpoint in self.endpoints)
+        return EndpointClosed(
+            f"no judge can answer ({labels}: {why.reason}): {why.detail.rstrip('.')}. What was judged before is kept; "
+            "nothing else was scored.",
+            reason=str(why.reason),
+        )
+
+    async def close(self) -> None:
+        """Cancel what is in the air, close connections, write the cache out."""
+        tasks = [flight.task for flight in self._flights.values() if flight.task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for transport in {id(t): t for t in self._transport.values()}.values():
+            with contextlib.suppress(Exception):
+                await transport.close()
+        self._cache.close()
+
+    def _look_up(self, request: JudgeRequest, first_key: str) -> Settled | None:
+        for endpoint in self.endpoints:
+            key = first_key if endpoint is self.endpoints[0] else endpoint.keys.key(request)
+            entry = self._cache.get(key)
+            if entry is not None:
+                return Settled(
+                    verdict=entry.verdict,
+                    origin="cache",
+                    key=key,
+                    reply=entry.reply,
+                    endpoint=entry.endpoint,
+                    saved=entry.cost,
+                )
+        return None
+
+    async def _fly(self, flight: Flight) -> None:
+        """Carry one request to its end and tell everyone who listens."""
+        try:
+            settled = await self._settle(flight)
+        except asyncio.CancelledError:
+            settled = self._end(flight, Unscored(reason=Reason.CANCELLED, detail=flight.trouble()))
+        except Exception as error:  # a bug of ours must not become a hang or a zero
+            log.exception("judging failed unexpectedly")
+            settled = self._end(
+                flight, Unscored(reason=Reason.CONFIG, detail=f"internal error: {type(error).__name__}")
+            )
+        if self._flights.get(flight.key) is flight:
+            del self._flights[flight.key]
+        for listener, joined in list(flight.listeners.items()):
+            listener(_shared(settled) if joined else settled)
+        flight.listeners.clear()
+
+    async def _settle(self, flight: Flight) -> Settled:
+        turn = self.admission.turn()
+        course = Course(self._config.judge.ask_again, len(self.endpoints))
+        avoid: Endpoint | None = None
+        while True:
+            try:
+                permit = await self.admission.acquire(flight.request, turn, avoid)
+            except Closed as closed:
+                return self._end(flight, closed.verdict)
+            outcome = await self._attempt(flight, permit, course.longer)
+            endpoint = avoid = permit.endpoint
+            if isinstance(outcome, Reply):
+                verdict = self._read(flight.request, outcome)
+                if isinstance(verdict, Verdict):
+                    await self._keep(flight, endpoint, verdict, outcome)
+                    return self._end(flight, verdict, outcome, permit)
+                flight.last = verdict
+                if not course.after_unread(verdict):
+                    return self._end(flight, verdict, outcome, permit)
+                continue
+            flight.last = outcome
+            if outcome.unsupported and self._adapt(flight, endpoint, outcome.unsupported):
+                continue
+            if not course.after_failure(outcome, endpoint.served, clock.now()):
+                return self._end(flight, Unscored(reason=outcome.reason, detail=outcome.detail), None, permit)
+            delay = retry_delay(outcome, course.faults, self._rng.random())
+            if not self._time_for(flight, outcome, delay):
+                why = Unscored(reason=outcome.reason, detail=f"out of time after {flight.trouble()}")
+                return self._end(flight, why, None, permit)
+            await clock.sleep(delay)
+
+    async def _attempt(self, flight: Flight, permit: Permit, longer: bool) -> Reply | Failure:
+        """One attempt under a permit. The permit goes back whatever happens."""
+        endpoint, request = permit.endpoint, flight.request
+        flight.attempts += 1
+        flight.adaptation = endpoint.adaptation
+        if flight.sent_first is None:
+            flight.sent_first = clock.now()
+        full = self._config.limits.attempt_timeout
+        timeout = min(full, max(0.05, self._give_up_at(flight) - clock.now()))
+        max_tokens = request.sampling.max_tokens * 2 if longer else None
+        try:
+            outcome, hints = await attempt(self._transport[endpoint], endpoint, request, timeout, max_tokens)
+        except BaseException:
+            permit.release("ignored", unknown=True)
+            raise
+        if isinstance(outcome, Reply):
+            endpoint.served = max(endpoint.served, permit.started)
+            endpoint.breaker.on_ok()
+            flight.cost += endpoint.cost(outcome)
+            permit.release("ok", outcome, hints)
+            return outcome
+        self._note(endpoint, outcome)
+        cut_short = outcome.reason is Reason.TIMEOUT and timeout < full  # our deadline's doing, not the server's
+        if not cut_short:
+            self.admission.learn(endpoint, outcome)
+        lesson = "ignored" if cut_short else _LESSONS.get(outcome.action, "ignored")
+        permit.release(lesson, None, hints, unknown=outcome.reason in (Reason.TIMEOUT, Reason.TOO_LARGE))
+        return outcome
+
+    def _adapt(self, flight: Flight, endpoint: Endpoint, unsupported: str) -> bool:
+        """Learn what a server does not take. False: nothing to leave out; or the schema, which needs another plan."""
+        if flight.adaptation is not endpoint.adaptation:
+            return True  # another flight learned meanwhile, perhaps the same; ask again with what is known now
+        adapted = wire.adapt(endpoint.adaptation, unsupported)
+        if adapted is None:
+            return False
+        if adapted.no_schema != endpoint.adaptation.no_schema:
+            if not self.schema_refused:
+                log.warning("%s does not take response_format; asking for text verdicts instead", endpoint.label)
+            self.schema_refused = True
+            return False
+        log.info("%s does not take %s; leaving it out", endpoint.label, unsupported)
+        endpoint.adaptation = adapted
+        return True
+
+    def _time_for(self, flight: Flight, failure: Failure, delay: float) -> bool:
+        """Whether the next attempt could come in time. A Retry-After binds if there is no other server."""
+        if len(self.endpoints) == 1:
+            delay = max(delay, failure.retry_after or 0.0)
+        return clock.now() + delay < self._give_up_at(flight)
+
+    def _give_up_at(self, flight: Flight) -> float:
+        """A flight ends with its most patient listener, or limits.deadline after its first attempt."""
+        if flight.sent_first is None:
+            return flight.deadline
+        return min(flight.deadline, flight.sent_first + self._config.limits.deadline)
+
+    async def _keep(self, flight: Flight, endpoint: Endpoint, verdict: Verdict, reply: Reply) -> None:
+        """Store an accepted verdict; it is handed out only when it would survive a kill."""
+        first = endpoint is self.endpoints[0]
+        key = flight.key if first else endpoint.keys.key(flight.request)
+        entry = Entry(
+            verdict=verdict,
+            reply=replace(reply, choices=()),
+            cost=endpoint.cost(reply),
+            created=clock.wall(),
+            endpoint=endpoint.label,
+            facets=endpoint.keys.facets(flight.request),
+        )
+        await self._stored(key, entry)
+
+    async def _stored(self, key: str, entry: Entry) -> None:
+        stored: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if self._cache.put(key, entry, functools.partial(_resolve, stored)):
+            await stored
+
+    def _end(
+        self, flight: Flight, verdict: Verdict | Unscored, reply: Reply | None = None, permit: Permit | None = None
+    ) -> Settled:
+        now = clock.now()
+        sent = flight.sent_first
+        return Settled(
+            verdict=verdict,
+            origin="call" if flight.attempts else "none",
+            key=flight.key,
+            reply=reply,
+            endpoint=permit.endpoint.label if permit else "",
+            attempts=flight.attempts,
+            sent=clock.wall() - (now - sent) if sent is not None else 0.0,
+            queued_s=(sent if sent is not None else now) - flight.asked,
+            latency_s=now - permit.started if permit else 0.0,
+            cost=flight.cost,
+        )
+
+    def _note(self, endpoint: Endpoint, failure: Failure) -> None:
+        closes = failure.action is Action.CLOSE and endpoint.breaker.closed is None
+        level = logging.WARNING if closes else logging.DEBUG
+        log.log(level, "%s: %s (%s) %s", endpoint.label, failure.reason, failure.status or "no answer", failure.detail)
+
+
+_LESSONS: dict[Action, Outcome] = {Action.PARK: "throttled", Action.BACK_OFF: "overloaded"}
+"""What a failed attempt teaches the limiter; anything else teaches it nothing."""
+
+
+def _shared(settled: Settled) -> Settled:
+    """The same end, for a sample that did not pay for it."""
+    return Settled(
+        verdict=settled.verdict,
+        origin="shared",
+        key=settled.key,
+        reply=settled.reply,
+        endpoint=settled.endpoint,
+        queued_s=settled.queued_s,
+        latency_s=settled.latency_s,
+        saved=settled.cost,
+    )
+
+
+def _resolve(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)

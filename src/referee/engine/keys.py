@@ -1,0 +1,54 @@
+"""Where an endpoint's API key comes from. Read at start; held as a Secret; sent only to the endpoint's own host."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from referee.config import EndpointConfig, Secret, key_may_travel
+from referee.errors import MissingKeyError
+
+DEFAULT_VARIABLE = "OPENAI_API_KEY"
+LOCAL = ("localhost", "127.0.0.1", "::1")
+
+
+def find_key(endpoint: EndpointConfig, env: Mapping[str, str] | None = None) -> Secret | None:
+    """The key to send, None if none is wanted, MissingKeyError if one is wanted and not there."""
+    env = os.environ if env is None else env
+    if endpoint.api_key is not None:
+        return _usable(endpoint.api_key.reveal(), endpoint, "api_key")
+    if endpoint.key_file:
+        try:
+            text = Path(endpoint.key_file).expanduser().read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise MissingKeyError(
+                f"endpoint {endpoint.label}: cannot read the key from key_file = {endpoint.key_file!r} "
+                f"({type(error).__name__}). Nothing was sent.",
+                setting="endpoint.key_file",
+            ) from None
+        return _usable(text.strip(), endpoint, f"key_file = {endpoint.key_file!r}")
+    if not endpoint.key_env or not key_may_travel(endpoint):
+        return None
+    text = env.get(endpoint.key_env, "").strip()
+    if text:
+        return _usable(text, endpoint, f"the environment variable {endpoint.key_env}")
+    if endpoint.key_env == DEFAULT_VARIABLE and urlsplit(endpoint.url).hostname in LOCAL:
+        return None  # a server on this machine usually needs no key
+    raise MissingKeyError(
+        f"endpoint {endpoint.label}: no API key: the environment variable {endpoint.key_env} is not set. Set it, or "
+        'name another with key_env, or give key_file; key_env = "" if the endpoint needs no key. Nothing was sent.',
+        setting="endpoint.key_env",
+    )
+
+
+def _usable(text: str, endpoint: EndpointConfig, where: str) -> Secret:
+    """A key travels in a header: white space or control characters inside would break or split it."""
+    if not text or not text.isascii() or not text.isprintable() or " " in text:
+        raise MissingKeyError(
+            f"endpoint {endpoint.label}: the key in {where} is empty or has characters a header cannot hold "
+            "(is it the whole key, on one line?). Nothing was sent.",
+            setting="endpoint.key_env",
+        )
+    return Secret(text)

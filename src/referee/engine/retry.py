@@ -1,0 +1,59 @@
+"""Whether one request is tried again. Plain decisions: no clock, no waiting, no endpoint is touched here."""
+
+from __future__ import annotations
+
+from referee.records import Action, Failure, Reason, Unscored
+
+UNREAD = frozenset({Reason.EMPTY, Reason.NO_VERDICT, Reason.AMBIGUOUS, Reason.OUT_OF_RANGE, Reason.SCHEMA})
+"""Replies worth a new attempt: the model may do better."""
+MAX_FAULTS = 6
+"""Failed attempts of one request while its endpoint served others: then the request itself is the trouble."""
+
+
+class Course:
+    """What one request has been through, and what that allows it."""
+
+    __slots__ = ("_ask_again", "_endpoints", "_failed_at", "faults", "longer")
+
+    def __init__(self, ask_again: int, endpoints: int) -> None:
+        self._ask_again = ask_again
+        self._endpoints = endpoints
+        self._failed_at = float("inf")
+        self.faults = 0
+        """Failures in a row, for the length of the next wait."""
+        self.longer = False
+        """Ask with twice the token limit: the reply was cut short."""
+
+    def after_unread(self, verdict: Unscored) -> bool:
+        """True: a reply came without a verdict, and it is worth asking again."""
+        if verdict.reason is Reason.REFUSED:  # only somebody else may answer
+            self._endpoints -= 1
+            return self._endpoints > 0
+        if verdict.reason is Reason.TRUNCATED:
+            again = not self.longer and self._ask_again > 0
+            self.longer = True
+            return again
+        self._ask_again -= 1
+        return verdict.reason in UNREAD and self._ask_again >= 0
+
+    def after_failure(self, failure: Failure, served: float, now: float) -> bool:
+        """True: no reply came, and another attempt may bring one.
+
+        Throttling and outages are waited out, by deadline. But a request that fails again and again while its
+        endpoint answers others is not the endpoint's trouble: `served` is when the latest request that was answered
+        there was sent, and a failure counts if that was after the failure before it.
+        """
+        if failure.action is Action.GIVE_UP:
+            return False
+        if failure.action is Action.CLOSE:
+            return True  # elsewhere; if every endpoint is closed, the gate says so
+        if failure.action is Action.ASK_AGAIN:
+            self._ask_again -= 1
+            return self._ask_again >= 0
+        if failure.action is Action.PARK:
+            self.faults += 1
+            return True
+        if served > self._failed_at or not self.faults:
+            self.faults += 1
+        self._failed_at = now
+        return self.faults < MAX_FAULTS

@@ -1,0 +1,67 @@
+"""What one kind of judge brings: its texts, its sampling, its reader. Data only; `make` puts a judge together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Literal, Protocol
+
+from msgspec import Struct
+
+from referee.config import JudgeConfig
+from referee.records import JudgeRequest, Reply, Sample, Sampling, Unscored, Verdict
+
+Form = Literal["schema", "text"]
+
+Reader = Callable[[str, JudgeRequest, Reply], Verdict | Unscored]
+"""Reads what the judge said (its own reasoning already stripped, refusals and cut replies already settled)."""
+
+
+class Judge(Protocol):
+    """What to ask about a sample, and what a reply means. Pure: no network, no clock, no chance."""
+
+    def plan(self, sample: Sample, form: Form) -> JudgeRequest | Verdict | Unscored:
+        """The request to send, or what a gate made of the sample without one."""
+        ...
+
+    def read(self, request: JudgeRequest, reply: Reply) -> Verdict | Unscored:
+        """The reply's verdict, read strictly. Never raises."""
+        ...
+
+
+class Kind(Struct, frozen=True):
+    """One kind of judge, made for one configuration."""
+
+    name: str
+    """With the version of its reader: a change in reading must not find old verdicts in a cache."""
+    template: str
+    """The shipped template."""
+    needs: tuple[str, ...]
+    """Placeholders the template must have."""
+    values: Mapping[str, str]
+    """What the fixed placeholders stand for."""
+    replies: Mapping[Form, str]
+    """How the judge is told to answer; stands after the texts to judge."""
+    sampling: Mapping[Form, Sampling]
+    facets: tuple[tuple[str, str], ...]
+    """What else of the configuration shaped the request: the scale."""
+    lowest: float
+    """The score a gate gives."""
+    read: Reader
+
+
+def sampling_for(
+    config: JudgeConfig, max_tokens: int, schema: dict[str, object] | None = None, top_logprobs: int = 0
+) -> Sampling:
+    """The configuration's temperature with this kind's reply length and shape."""
+    temperature = None if config.temperature == "default" else config.temperature
+    return Sampling(max_tokens=max_tokens, temperature=temperature, top_logprobs=top_logprobs, schema=schema)
+
+
+def object_schema(name: str, value: dict[str, object]) -> dict[str, object]:
+    """A JSON object of a reason and a value, in that order: the judge thinks before it decides."""
+    return {
+        "type": "object",
+        "properties": {"reason": {"type": "string"}, name: value},
+        "required": ["reason", name],
+        "additionalProperties": False,
+    }

@@ -1,0 +1,73 @@
+"""Puts a judge together from its configuration: kind, template, gates, guard."""
+
+from __future__ import annotations
+
+from referee.config import JudgeConfig
+from referee.errors import ConfigError
+from referee.judging.digest import key_of
+from referee.judging.gates import settle
+from referee.judging.guard import FIELDS, show
+from referee.judging.kind import Form, Judge
+from referee.judging.read import visible
+from referee.judging.reference import reference
+from referee.judging.score import score
+from referee.judging.sheet import compose, prepare
+from referee.judging.template import parse, uses
+from referee.judging.yes_no import yes_no
+from referee.records import JudgeRequest, Reason, Reply, Sample, Unscored, Verdict
+
+FORMS: tuple[Form, ...] = ("schema", "text")
+KINDS = {"score": score, "yes_no": yes_no, "reference": reference}
+
+
+def make_judge(config: JudgeConfig, secret: bytes, template: str | None = None) -> Judge:
+    """The judge this configuration describes.
+
+    `secret` keys the nonces: 16 or more random bytes that the policy never sees. With an empty one the configuration is
+    checked, but the judge refuses to plan: its nonces could be predicted. `template` is the text of
+    `judge.prompt_file`; the caller reads files.
+    """
+    return _Judge(config, secret, template)
+
+
+class _Judge:
+    def __init__(self, config: JudgeConfig, secret: bytes, template: str | None) -> None:
+        kind = KINDS[config.kind](config)
+        for setting, text in (("judge.criteria", config.criteria), ("judge.prompt_file", template or "")):
+            if not text.isascii() and text != text.encode(errors="replace").decode():
+                raise ConfigError(f"{setting}: holds half a character (a lone surrogate).", setting=setting)
+        parsed = parse(kind.template if template is None else template, frozenset(kind.values) | {*FIELDS}, kind.needs)
+        if config.criteria.strip() and not uses(parsed, "criteria"):
+            raise ConfigError(
+                "judge.criteria: is set, but the template of judge.prompt_file has no {{criteria}} to put it in.",
+                setting="judge.criteria",
+            )
+        self._key = key_of(secret)
+        self._kind = kind
+        self._gates = config.gates
+        self._reasoning = config.view == "full"
+        self._sheets = {form: prepare(kind, parsed, form) for form in FORMS}
+        self._compares = uses(parsed, "reference")
+
+    def plan(self, sample: Sample, form: Form) -> JudgeRequest | Verdict | Unscored:
+        if not self._key:
+            raise ConfigError("this judge was made without a secret, so its verdict tags could be forged.")
+        if self._compares and not (sample.reference or "").strip():
+            detail = "the sample has no `reference`, and this judge compares with one"
+            return Unscored(reason=Reason.CONFIG, detail=detail)
+        answer = show(sample.response, reasoning=False)
+        prompt = show(sample.prompt)
+        settled = settle(sample, answer, prompt, self._gates, self._kind.lowest)
+        if settled is not None:
+            return settled
+        shown = show(sample.response) if self._reasoning and answer is not sample.response else answer
+        texts = {"prompt": prompt, "response": shown}
+        if self._compares:
+            texts["reference"] = show(sample.reference or "")
+        return compose(self._sheets[form], texts, self._key)
+
+    def read(self, request: JudgeRequest, reply: Reply) -> Verdict | Unscored:
+        said = visible(reply)
+        if isinstance(said, Unscored):
+            return said
+        return self._kind.read(said, request, reply)

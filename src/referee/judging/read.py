@@ -1,0 +1,148 @@
+"""Strict reading of a judge's reply: exactly one verdict, where it must stand, with a value that was offered.
+
+Everything else is Unscored. Nothing is guessed, clamped or searched for. No function here raises on any reply.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from typing import Any
+
+from referee.judging.guard import scrub, strip_reasoning
+from referee.records import How, Reason, Reply, Unscored, Verdict
+
+LONGEST_REASON = 2000
+"""Characters of the judge's words that are kept."""
+
+_CUT = ("length", "max_tokens", "model_length")
+_BLANK = " \t\r\n\x0b\x0c\x85\xa0\u2028\u2029\u3000\ufeff\u200b"
+_MARKUP = _BLANK + "*_`"
+_INTEGER = re.compile(r"-?(?:0|[1-9][0-9]*)", re.ASCII)
+_CODE_BLOCK = re.compile(r"```(?:json)?[ \t]*\n(.*)\n[ \t]*```", re.DOTALL | re.IGNORECASE)
+_LONGEST_NUMBER = 40
+"""Digits. A longer number is outside any scale, and turning it into an int would be slow or refused."""
+_OFF_ANY_SCALE = int("9" * _LONGEST_NUMBER)
+
+
+def visible(reply: Reply) -> str | Unscored:
+    """What the judge said, its own reasoning aside."""
+    if reply.finish in _CUT:
+        return Unscored(reason=Reason.TRUNCATED, detail="the judge's reply was cut; raise judge.max_tokens")
+    if reply.refusal or reply.finish == "content_filter":
+        return Unscored(reason=Reason.REFUSED, detail=scrub(reply.refusal)[:200])
+    said = reply.text.strip(_BLANK)
+    if not said:
+        return Unscored(reason=Reason.EMPTY, detail="the judge's reply holds no text")
+    if said[0] == "{" and said[-1] == "}":
+        return said  # JSON from end to end: a reasoning tag in it is a mention inside a string
+    said = strip_reasoning(said, mentions=True).strip(_BLANK)
+    if not said:
+        return Unscored(reason=Reason.NO_VERDICT, detail="the judge's reply is reasoning without an end")
+    return said
+
+
+def json_object(said: str) -> dict[str, Any] | Unscored:
+    """The whole text as one JSON object, in a code block or not. A key given twice is two verdicts."""
+    block = _CODE_BLOCK.fullmatch(said)
+    try:
+        value = _DECODER.decode(block[1] if block else said)
+    except _Twice as error:
+        return Unscored(reason=Reason.AMBIGUOUS, detail=str(error))
+    except (ValueError, RecursionError):
+        return Unscored(reason=Reason.NO_VERDICT, detail="the reply is not one JSON object")
+    if not isinstance(value, dict):
+        return Unscored(reason=Reason.SCHEMA, detail="the reply is JSON but not an object")
+    return value
+
+
+def fields(said: str, name: str) -> tuple[str, Any] | Unscored:
+    """The judge's words and the value under `name`, of a JSON object that holds `reason`, `name` and nothing else."""
+    value = json_object(said)
+    if isinstance(value, Unscored):
+        return value
+    if value.keys() != {"reason", name}:
+        return Unscored(reason=Reason.SCHEMA, detail=f"the JSON object must hold `reason` and `{name}`, nothing else")
+    if not isinstance(value["reason"], str):
+        return Unscored(reason=Reason.SCHEMA, detail="`reason` is not a string")
+    return value["reason"], value[name]
+
+
+def tagged(said: str, nonce: str) -> tuple[str, str] | Unscored:
+    """The judge's words and what stands in its verdict tag: one tag, with this nonce, at the end.
+
+    Tags with another nonce are quotations and do not count. After the tag only white space and the end of emphasis or
+    of a code block may follow.
+    """
+    opening, closing = f"<verdict-{nonce}>", f"</verdict-{nonce}>"
+    if said.count(opening) > 1 or said.count(closing) > 1:
+        return Unscored(reason=Reason.AMBIGUOUS, detail="more than one verdict tag")
+    words, opened, rest = said.partition(opening)
+    inside, closed, after = rest.partition(closing)
+    if not opened or not closed:
+        return Unscored(reason=Reason.NO_VERDICT, detail="no verdict tag")
+    if after.strip(_MARKUP):
+        return Unscored(reason=Reason.NO_VERDICT, detail="the verdict tag is not at the end of the reply")
+    return words.strip(_MARKUP), inside.strip(_MARKUP)
+
+
+def integer(text: str) -> int | None:
+    """ASCII digits with an optional minus and no leading zero: not 7.0, +7, 07, 8/10, ７ or 1e1."""
+    if not _INTEGER.fullmatch(text):
+        return None
+    return int(text[: _LONGEST_NUMBER + 1])
+
+
+def whole(number: object) -> int | None:
+    """A JSON number as an integer. 7.0 is one (JSON Schema says so); 7.5, true and "7" are not."""
+    if isinstance(number, float):
+        if not math.isfinite(number):
+            return _OFF_ANY_SCALE
+        return int(number) if number.is_integer() else None
+    return number if isinstance(number, int) and not isinstance(number, bool) else None
+
+
+def scaled(number: int, low: int, high: int, words: str, how: How) -> Verdict | Unscored:
+    """The verdict, if the number is on the scale."""
+    if not low <= number <= high:
+        shown = str(number) if abs(number) < 10**9 else "a huge number"
+        return Unscored(reason=Reason.OUT_OF_RANGE, detail=f"{shown} is outside {low} to {high}")
+    return Verdict(score=float(number), value=(number - low) / (high - low), reason=kept(words), how=how)
+
+
+def kept(words: str) -> str:
+    """The judge's words as they go into records: it may have quoted the candidate's control characters."""
+    return scrub(words.strip()[:LONGEST_REASON])
+
+
+def read_integer(text: str, low: int, high: int) -> Verdict | Unscored:
+    """The whole reply as one integer, white space and the judge's own reasoning aside."""
+    said = visible(Reply(text=text))
+    if isinstance(said, Unscored):
+        return said
+    number = integer(said)
+    if number is None:
+        return Unscored(reason=Reason.NO_VERDICT, detail="the reply is not one integer")
+    return scaled(number, low, high, "", "integer")
+
+
+class _Twice(Exception):
+    pass
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise _Twice("a key stands twice in the JSON object")
+    return found
+
+
+def _json_integer(text: str) -> int:
+    return int(text[: _LONGEST_NUMBER + 1])
+
+
+# strict=False lets a reason hold a raw line break; NaN and Infinity become None, which no field takes.
+_DECODER = json.JSONDecoder(
+    object_pairs_hook=_once, parse_int=_json_integer, parse_constant=lambda _: None, strict=False
+)

@@ -1,0 +1,36 @@
+"""The append-only record of every verdict: lines, writer, reader, metrics. See docs/metrics.md for the names."""
+
+from referee.ledger.lines import (
+    MAX_LINE,
+    BatchLine,
+    LimitsLine,
+    Line,
+    RewardLine,
+    RunLine,
+    VerdictLine,
+    common_step,
+    reward_line,
+    verdict_line,
+)
+from referee.ledger.metrics import Tally
+from referee.ledger.reader import Reading, read
+from referee.ledger.writer import Ledger, NullLedger, open_ledger
+
+__all__ = [
+    "MAX_LINE",
+    "BatchLine",
+    "Ledger",
+    "LimitsLine",
+    "Line",
+    "NullLedger",
+    "Reading",
+    "RewardLine",
+    "RunLine",
+    "Tally",
+    "VerdictLine",
+    "common_step",
+    "open_ledger",
+    "read",
+    "reward_line",
+    "verdict_line",
+]

@@ -1,0 +1,244 @@
+"""The lines of a ledger: one JSON object each, told apart by `type`. Names are stable; readers skip what is new.
+
+    run      first in a file: version, configuration
+    verdict  per sample: the judgement, where it came from, what it cost
+    reward   per sample: the reward and its terms
+    batch    per batch: when, and how long the caller waited
+    limits   now and then, per endpoint: how hard it is pressed
+
+Fields at their default are left out of the file. Data and its making from records only; no files, no clock.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from referee.records import JudgeRequest, Message, Reward, Sample, Settled, Unscored, Verdict
+
+MAX_LINE = 64 * 1024 * 1024
+"""Bytes. The writer drops longer lines and counts them, the reader skips them."""
+
+
+class _Line(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type"):
+    wall: float = 0.0
+    """When it was written, in seconds since the epoch."""
+
+
+class RunLine(_Line, frozen=True, kw_only=True, omit_defaults=True, tag="run"):
+    """The first line of a file: which referee, with which settings."""
+
+    version: str = ""
+    pid: int = 0
+    digest: str = ""
+    """Short name of the configuration: equal settings, equal digest."""
+    config: dict[str, Any] = {}
+    """The configuration without keys."""
+
+
+class VerdictLine(_Line, frozen=True, kw_only=True, omit_defaults=True, tag="verdict"):
+    """How the judging of one sample ended."""
+
+    seq: int = 0
+    """Counts verdict lines of one Referee, in the order they were settled."""
+    batch: str = ""
+    index: int = 0
+    """Position in the batch."""
+    id: str = ""
+    group: str = ""
+    step: int | None = None
+    origin: str = "none"
+    """call, cache, shared, gate or none, as in records.Settled."""
+    key: str = ""
+    """Cache key of the request."""
+    endpoint: str = ""
+    model: str = ""
+    """The model that answered, by its own account."""
+    request_id: str = ""
+    score: float | None = None
+    """On the judge's own scale. None when unscored."""
+    value: float | None = None
+    """The same in [0, 1]."""
+    why: str = ""
+    """The judge's words, or which gate settled it."""
+    how: str = ""
+    """schema, tag, logprob, integer or gate."""
+    uncertainty: float | None = None
+    unscored: str = ""
+    """The reason's name when there is no score; empty when there is one."""
+    detail: str = ""
+    """More about that reason."""
+    attempts: int = 0
+    sent: float = 0.0
+    """Wall time of the first attempt."""
+    queued_s: float = 0.0
+    latency_s: float = 0.0
+    """Of the last attempt, on the wire."""
+    tokens_in: int = 0
+    tokens_out: int = 0
+    tokens_cached: int = 0
+    cost: float = 0.0
+    """US dollars, all attempts."""
+    saved: float = 0.0
+    """US dollars a cached or shared verdict did not cost, where that is known."""
+    rule_score: float = 0.0
+    length: int | None = None
+    truncated: bool = False
+    prompt_digest: str = ""
+    response_digest: str = ""
+    """First 16 hex digits of SHA-256: the same text in two ledgers has the same digest."""
+    prompt: str = ""
+    response: str = ""
+    reference: str | None = None
+    messages: tuple[Message, ...] = ()
+    """What the judge was shown, fences included."""
+    reply: str = ""
+    """What it answered, unread. These five only with `[ledger] content = true`."""
+
+
+class RewardLine(_Line, frozen=True, kw_only=True, omit_defaults=True, tag="reward"):
+    """What the trainer got for one sample."""
+
+    batch: str = ""
+    index: int = 0
+    id: str = ""
+    group: str = ""
+    step: int | None = None
+    value: float | None = None
+    """None: no reward, by the missing policy."""
+    rule: float = 0.0
+    judge: float | None = None
+    """The judge's term, coefficient included. None when unscored."""
+    penalty: float = 0.0
+    """The length penalty, scale included."""
+    length: int = 0
+    median_length: float = 0.0
+    filled: str = ""
+    """The missing policy that supplied `value`, if one did."""
+
+
+class BatchLine(_Line, frozen=True, kw_only=True, omit_defaults=True, tag="batch"):
+    """One submitted batch, when it was finished and collected."""
+
+    batch: str = ""
+    samples: int = 0
+    step: int | None = None
+    """The training step, when all samples of the batch name the same one."""
+    submitted: float = 0.0
+    finished: float = 0.0
+    """Wall times."""
+    waited_s: float = 0.0
+    """How long the caller stood still for it. The rest of its time was overlapped with other work."""
+
+
+class LimitsLine(_Line, frozen=True, kw_only=True, omit_defaults=True, tag="limits"):
+    """How hard one endpoint is pressed at this moment. Totals count from the run line on."""
+
+    endpoint: str = ""
+    limit: float = 0.0
+    in_flight: int = 0
+    queued: int = 0
+    """Requests waiting, for this or any other endpoint."""
+    throttled: int = 0
+    """Total of answers that said: too many."""
+    requests: int = 0
+    """Total of requests sent."""
+
+
+Line = RunLine | VerdictLine | RewardLine | BatchLine | LimitsLine
+
+
+def digest(text: str) -> str:
+    """A short name for a text."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def verdict_line(
+    sample: Sample,
+    settled: Settled,
+    *,
+    seq: int = 0,
+    wall: float = 0.0,
+    batch: str = "",
+    index: int = 0,
+    request: JudgeRequest | None = None,
+    saved: float | None = None,
+    content: bool = False,
+    digests: bool = True,
+) -> VerdictLine:
+    """The line for one settled sample. `content` keeps the texts themselves, `digests` their names.
+
+    `saved` is by default what `settled` says.
+    """
+    given, reply = settled.verdict, settled.reply
+    verdict = given if isinstance(given, Verdict) else None
+    missing = given if isinstance(given, Unscored) else None
+    used = reply if settled.origin in ("call", "none") else None  # a verdict that was there already used no tokens now
+    return VerdictLine(
+        wall=wall,
+        seq=seq,
+        batch=batch,
+        index=index,
+        id=sample.id,
+        group=sample.group,
+        step=sample.step,
+        origin=settled.origin,
+        key=settled.key,
+        endpoint=settled.endpoint,
+        model=reply.model if reply else "",
+        request_id=reply.request_id if reply else "",
+        score=verdict.score if verdict else None,
+        value=verdict.value if verdict else None,
+        why=verdict.reason if verdict else "",
+        how=verdict.how if verdict else "",
+        uncertainty=verdict.uncertainty if verdict else None,
+        unscored=missing.reason.value if missing else "",
+        detail=missing.detail if missing else "",
+        attempts=settled.attempts,
+        sent=settled.sent,
+        queued_s=settled.queued_s,
+        latency_s=settled.latency_s,
+        tokens_in=used.tokens_in if used else 0,
+        tokens_out=used.tokens_out if used else 0,
+        tokens_cached=used.tokens_cached if used else 0,
+        cost=settled.cost,
+        saved=settled.saved if saved is None else saved,
+        rule_score=sample.rule_score,
+        length=sample.length,
+        truncated=sample.truncated,
+        prompt_digest=digest(sample.prompt) if digests else "",
+        response_digest=digest(sample.response) if digests else "",
+        prompt=sample.prompt if content else "",
+        response=sample.response if content else "",
+        reference=sample.reference if content else None,
+        messages=request.messages if content and request else (),
+        reply=reply.text if content and reply else "",
+    )
+
+
+def reward_line(reward: Reward, *, wall: float = 0.0, batch: str = "", step: int | None = None) -> RewardLine:
+    """The line for one reward."""
+    return RewardLine(
+        wall=wall,
+        batch=batch,
+        index=reward.index,
+        id=reward.id,
+        group=reward.group,
+        step=step,
+        value=reward.value,
+        rule=reward.rule,
+        judge=reward.judge,
+        penalty=reward.penalty,
+        length=reward.length,
+        median_length=reward.median_length,
+        filled=reward.filled,
+    )
+
+
+def common_step(samples: Sequence[Sample]) -> int | None:
+    """The training step all samples name, or None."""
+    steps = {sample.step for sample in samples}
+    return steps.pop() if len(steps) == 1 else None

@@ -1,0 +1,204 @@
+"""Appends lines to a ledger file. A full disk costs lines, never a reward: it is said once and counted.
+
+Lines are buffered as bytes and handed to the system whole, so that after a kill the file ends on a complete line or on
+one torn line, which the reader skips.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import logging
+import os
+import threading
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from referee import clock
+from referee.config import LedgerConfig
+from referee.errors import ConfigError
+from referee.ledger.lines import MAX_LINE, Line, RunLine
+
+log = logging.getLogger("referee.ledger")
+
+BUFFER = 4 * 1024 * 1024
+"""Bytes that may wait for `flush` before `append` flushes by itself."""
+
+_FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
+
+
+class Ledger:
+    """One file, written by one process; a forked child starts a file of its own. Safe to call from any thread."""
+
+    enabled = True
+    path: Path
+    _fd: int
+    _torn: bytes
+
+    def __init__(self, folder: str | Path, content: bool = True) -> None:
+        self.folder = Path(folder)
+        self.content = content
+        """Whether lines should hold prompts and replies."""
+        self._encode = msgspec.json.Encoder().encode
+        self._run: RunLine | None = None
+        self._closed = False
+        self._forked = False
+        self._reset()
+        try:
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._open()
+        except OSError as error:
+            raise ConfigError(
+                f"ledger.dir: cannot write to {str(self.folder)!r} ({error.strerror or error}). Name a folder of your "
+                'own, or dir = "" for no ledger.',
+                setting="ledger.dir",
+            ) from None
+
+    def append(self, line: Line) -> None:
+        """Take a line; it is in the file after the next `flush`."""
+        if os.getpid() != self._pid:
+            self._after_fork()
+        if isinstance(line, RunLine):
+            self._run, self._forked = line, False
+        elif self._forked:
+            self._forked = False
+            if self._run is not None:
+                self.append(replace(self._run, pid=self._pid, wall=clock.wall()))
+        try:
+            data = self._encoded(line)
+        except (TypeError, ValueError, OverflowError, RecursionError) as error:
+            self._lose(1, f"a {type(line).__name__} cannot be written as JSON: {error}")
+            return
+        with self._lock:
+            if self._closed:
+                self._lose(1, "the ledger is closed")
+            elif len(data) > MAX_LINE:
+                self._lose(1, f"a line of {len(data)} bytes is too long")
+            else:
+                self._buffer += data
+                self._buffer += b"\n"
+                self._lines += 1
+                if len(self._buffer) >= BUFFER:
+                    self._write()
+
+    def flush(self) -> None:
+        """Hand what is buffered to the system, in one write."""
+        if os.getpid() != self._pid:
+            self._after_fork()
+        if self._buffer or self._torn:
+            with self._lock:
+                self._write()
+
+    def close(self) -> None:
+        """Flush and close. Closing twice is fine; lines appended later are lost and counted."""
+        self.flush()
+        with self._lock:
+            self._closed = True
+            self.lost += bool(self._torn)
+            self._torn = b""
+            if self._fd >= 0:
+                os.close(self._fd)
+                self._fd = -1
+
+    def _reset(self) -> None:
+        self.lost = 0
+        """Lines that could not be written."""
+        self._pid = os.getpid()
+        self._lock = threading.Lock()
+        self._buffer = bytearray()
+        self._lines = 0
+        self._fd = -1
+        self._torn = b""
+        """What is missing of the file's last line."""
+        self._warned = False
+
+    def _after_fork(self) -> None:
+        # What was buffered is the parent's to write, and its lock may have been held at the fork.
+        if self._fd >= 0:
+            os.close(self._fd)
+        self._reset()
+        self._forked = True
+
+    def _open(self) -> None:
+        stamp = datetime.fromtimestamp(clock.wall(), UTC).strftime("%Y%m%dT%H%M%SZ")
+        for count in range(1000):
+            suffix = f"-{count}" if count else ""
+            self.path = self.folder / f"ledger-{stamp}-{self._pid}{suffix}.jsonl"
+            with contextlib.suppress(FileExistsError):
+                self._fd = os.open(self.path, _FLAGS, 0o600)
+                return
+        raise FileExistsError(errno.EEXIST, "a thousand ledgers of this second exist")
+
+    def _write(self) -> None:
+        data, begun, lines = self._torn + self._buffer, len(self._torn), self._lines
+        self._buffer.clear()
+        self._lines = 0
+        done = 0
+        try:
+            if self._fd < 0:
+                self._open()
+            while done < len(data):
+                written = os.write(self._fd, data[done:] if done else data)
+                if not written:
+                    raise OSError(errno.ENOSPC, "nothing was written")
+                done += written
+            self._torn = b""
+        except OSError as error:
+            # A line whose first part is in the file is finished later; what was not begun is lost.
+            whole = data.endswith(b"\n", 0, done) if done else not begun
+            self._torn = b"" if whole else data[done : data.index(b"\n", done) + 1]
+            kept = data[begun:done].count(b"\n") + (done > begun and not whole)
+            self._lose(lines - kept, error.strerror or str(error))
+
+    def _encoded(self, line: Line) -> bytes:
+        try:
+            return self._encode(line)
+        except UnicodeEncodeError:
+            return self._encode(_without_surrogates(msgspec.to_builtins(line)))
+
+    def _lose(self, lines: int, why: str) -> None:
+        self.lost += lines
+        if not self._warned:
+            self._warned = True
+            log.warning("%s: lines are being lost (%s). Rewards are not affected.", self.path, why)
+
+    def __repr__(self) -> str:
+        state = "closed" if self._closed else f"{self._lines} buffered"
+        return f"Ledger({str(self.path)!r}, {state}, {self.lost} lost)"
+
+
+class NullLedger:
+    """No ledger: takes lines and forgets them."""
+
+    enabled = False
+    content = False
+    lost = 0
+
+    def append(self, line: Line) -> None:
+        """Forget it."""
+
+    def flush(self) -> None:
+        """Nothing to write."""
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+
+def open_ledger(config: LedgerConfig) -> Ledger | NullLedger:
+    """The ledger the configuration asks for."""
+    return Ledger(config.dir, config.content) if config.dir else NullLedger()
+
+
+def _without_surrogates(data: Any) -> Any:
+    """The same data, with halves of characters (which no encoding has) replaced."""
+    if isinstance(data, str):
+        return data.encode("utf-8", "replace").decode()
+    if isinstance(data, dict):
+        return {_without_surrogates(key): _without_surrogates(value) for key, value in data.items()}
+    if isinstance(data, list | tuple):
+        return [_without_surrogates(item) for item in data]
+    return data

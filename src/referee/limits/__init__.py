@@ -1,0 +1,10 @@
+"""How hard to press an endpoint: concurrency, pace, money, health. Pure: no clock, no task, no lock."""
+
+from referee.limits.adaptive import AdaptiveLimit
+from referee.limits.breaker import Breaker
+from referee.limits.bucket import Bucket
+from referee.limits.budget import Budget
+from referee.limits.delay import retry_delay
+from referee.limits.limit import FixedLimit, Limit, Outcome, Stamp
+
+__all__ = ["AdaptiveLimit", "Breaker", "Bucket", "Budget", "FixedLimit", "Limit", "Outcome", "Stamp", "retry_delay"]

@@ -1,0 +1,46 @@
+"""A ceiling on money: reserve the worst case before sending, settle with what it cost. Pure."""
+
+from __future__ import annotations
+
+NANO = 1_000_000_000
+
+
+class Budget:
+    """Dollars, counted in whole nano-dollars so that a million small sums do not drift."""
+
+    def __init__(self, limit_usd: float | None) -> None:
+        self.limit_usd = limit_usd
+        self._limit = None if limit_usd is None else int(limit_usd * NANO)
+        self._spent = 0
+        self._reserved = 0
+
+    @property
+    def spent(self) -> float:
+        """US dollars spent so far."""
+        return self._spent / NANO
+
+    @property
+    def reserved(self) -> float:
+        """US dollars that requests in flight may still cost."""
+        return self._reserved / NANO
+
+    def reserve(self, worst_usd: float) -> bool:
+        """Set aside the most a request can cost. False: it would pass the limit, so it must not be sent."""
+        amount = _nano(worst_usd)
+        if self._limit is not None and self._spent + self._reserved + amount > self._limit:
+            return False
+        self._reserved += amount
+        return True
+
+    def settle(self, reserved_usd: float, actual_usd: float) -> None:
+        """A reserved request is over, and this is what it cost."""
+        self._reserved = max(0, self._reserved - _nano(reserved_usd))
+        self._spent += _nano(actual_usd)
+
+    def __repr__(self) -> str:
+        return f"Budget({self.spent:.6f} spent, {self.reserved:.6f} reserved, limit {self.limit_usd})"
+
+
+def _nano(usd: float) -> int:
+    # Rounded up: many tiny requests must not be free.
+    return -int(-usd * NANO // 1)

@@ -1,0 +1,50 @@
+"""What a concurrency limit is: told of every request sent and answered, it says how many may be in flight. No queue here."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple, Protocol
+
+Outcome = Literal["ok", "throttled", "overloaded", "ignored"]
+"""ok: the server did the work. throttled: it refused for our rate (429). overloaded: 5xx, time-out, lost connection.
+ignored: tells nothing about the server (cache hit, local cancel, a request it rightly rejected)."""
+
+
+class Stamp(NamedTuple):
+    """Given out when a request is sent, handed back with its outcome."""
+
+    epoch: int
+    position: int
+    """How many were in flight, this one included."""
+    sent: float
+
+
+class Limit(Protocol):
+    """A number, and what it learns from. One event loop calls it; it owns no lock, no clock, no queue."""
+
+    @property
+    def limit(self) -> int:
+        """How many requests may be in flight now; at least 1."""
+
+    def admit(self, now: float, in_flight: int) -> Stamp:
+        """A request is being sent. `in_flight` counts it."""
+
+    def release(self, stamp: Stamp, outcome: Outcome, now: float, in_flight: int, latency: float, tokens_out: int) -> None:
+        """It is over. `in_flight` no longer counts it. `tokens_out`: reply length, 0 if unknown."""
+
+
+class FixedLimit:
+    """The number the user gave. Learns nothing."""
+
+    __slots__ = ("limit",)
+
+    def __init__(self, n: int) -> None:
+        self.limit = max(1, n)
+
+    def admit(self, now: float, in_flight: int) -> Stamp:
+        return Stamp(0, in_flight, now)
+
+    def release(self, stamp: Stamp, outcome: Outcome, now: float, in_flight: int, latency: float, tokens_out: int) -> None:
+        pass
+
+    def __repr__(self) -> str:
+        return f"FixedLimit({self.limit})"

@@ -1,0 +1,102 @@
+"""What is kept of the work: every end and every reward goes to the tally, and to the ledger if there is one."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+
+from referee import clock
+from referee.batch import Batch
+from referee.config import Config
+from referee.engine import Engine
+from referee.ledger import LimitsLine, Line, RunLine, Tally, open_ledger, reward_line, verdict_line
+from referee.records import JudgeRequest, Reward, Settled
+from referee.version import VERSION
+
+SAMPLE_EVERY = 1.0
+"""Seconds between two looks at the limits, while there is work."""
+
+
+class Recorder:
+    """Tally and ledger of one Scorer. Ledger lines are written once per turn of the loop, whole lines only."""
+
+    def __init__(self, config: Config, engine: Engine) -> None:
+        self.tally = Tally()
+        self._ledger = open_ledger(config.ledger)
+        self._content = config.ledger.content
+        self._engine = engine
+        self._seq = 0
+        self._flush_due = False
+        self._sampler: asyncio.TimerHandle | None = None
+        if self._ledger.enabled:
+            self.write(
+                RunLine(
+                    wall=clock.wall(), version=VERSION, pid=os.getpid(), digest=config.digest(), config=config.public()
+                )
+            )
+
+    def settled(self, batch: Batch, index: int, request: JudgeRequest | None, settled: Settled) -> None:
+        """One sample's judging has ended."""
+        self._seq += 1
+        line = verdict_line(
+            batch.samples[index],
+            settled,
+            seq=self._seq,
+            wall=clock.wall(),
+            batch=batch.id,
+            index=index,
+            request=request,
+            saved=settled.saved,
+            content=self._content and self._ledger.enabled,
+            digests=self._ledger.enabled,
+        )
+        self.write(line)
+
+    def rewarded(self, batch: Batch, rewards: list[Reward]) -> None:
+        """These rewards are final."""
+        wall = clock.wall()
+        for reward in rewards:
+            self.write(reward_line(reward, wall=wall, batch=batch.id, step=batch.samples[reward.index].step))
+
+    def write(self, line: Line) -> None:
+        """Count a line and, if there is a ledger, add it."""
+        self.tally.add(line)
+        if not self._ledger.enabled:
+            return
+        self._ledger.append(line)
+        if not self._flush_due:
+            self._flush_due = True
+            asyncio.get_running_loop().call_soon(self._flush)
+
+    def watch_limits(self) -> None:
+        """There is work: note once a second how hard each endpoint is pressed, until there is none."""
+        if self._sampler is None and self._ledger.enabled:
+            loop = asyncio.get_running_loop()
+            self._sampler = clock.at(loop, loop.time() + SAMPLE_EVERY, self._sample_limits)
+
+    def close(self) -> None:
+        """Write out what is left."""
+        if self._sampler is not None:
+            self._sampler.cancel()
+        self._ledger.close()
+
+    def _sample_limits(self) -> None:
+        self._sampler = None
+        for endpoint in self._engine.endpoints:
+            self.write(
+                LimitsLine(
+                    wall=clock.wall(),
+                    endpoint=endpoint.label,
+                    limit=endpoint.limiter.limit,
+                    in_flight=endpoint.in_flight,
+                    queued=self._engine.admission.queued,
+                    throttled=endpoint.throttled,
+                    requests=endpoint.sent,
+                )
+            )
+        if self._engine.flying:
+            self.watch_limits()
+
+    def _flush(self) -> None:
+        self._flush_due = False
+        self._ledger.flush()

@@ -1,0 +1,128 @@
+"""Referee: samples in, rewards out. `submit` returns at once; collect when advantages are due."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import os
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from referee import clock
+from referee.batch import Batch
+from referee.config import Config, load
+from referee.engine import find_key
+from referee.errors import RefereeError, WrongContext
+from referee.judging import make_judge
+from referee.ledger import BatchLine, common_step
+from referee.records import Reward, Sample
+from referee.runtime import Runtime, open_runtime
+from referee.scorer import Scorer, build_scorer, read_template
+from referee.ticket import Ticket
+
+log = logging.getLogger("referee")
+
+
+class Referee:
+    """An LLM judge as a reward. Thread-safe; survives fork; use as a context manager or call `close`."""
+
+    def __init__(self, config: Config, build: Callable[[Config], Scorer] = build_scorer) -> None:
+        """Checks what can be checked without a call: keys are there, the prompt template is sound."""
+        for endpoint in config.endpoint:
+            find_key(endpoint)
+        make_judge(config.judge, b"", read_template(config))
+        self.config = config
+        self._runtime: Runtime = open_runtime(config, build)
+        self._numbers = itertools.count(1)
+        self._waited_s = 0.0
+
+    @classmethod
+    def from_config(cls, source: str | Path | Mapping[str, Any] | Config) -> Referee:
+        """From a TOML file, a mapping or a Config. REFEREE_* environment variables override its keys."""
+        return cls(load(source, os.environ))
+
+    def submit(self, samples: Iterable[Sample], deadline: float | None = None) -> Ticket:
+        """Start judging and return at once. `deadline`: seconds for the batch, instead of limits.deadline."""
+        samples = tuple(samples)
+        seconds = self.config.limits.deadline if deadline is None else deadline
+        name = f"{os.getpid()}-{next(self._numbers)}"
+        batch: Batch
+        ticket = Ticket(len(samples), self._runtime.trouble, lambda: self._runtime.cancel(batch))
+        batch = Batch(name, samples, self.config, seconds, ticket.deliver)
+        submitted = clock.wall()
+        ticket.on_collect = lambda: self._collected(batch, submitted, ticket)
+        if samples:
+            self._runtime.submit(batch)
+        return ticket
+
+    def score(self, samples: Iterable[Sample], timeout: float | None = None) -> list[Reward]:
+        """Judge and wait. Inside a running event loop this blocks that loop: use `ascore` there."""
+        if _in_running_loop():
+            log.warning("score() blocks the event loop it is called from; use `await referee.ascore(...)`")
+        ticket = self.submit(samples)
+        try:
+            return ticket.result(timeout)
+        except BaseException as error:
+            if not isinstance(error, RefereeError) or isinstance(error, TimeoutError):
+                ticket.cancel()
+            raise
+
+    async def ascore(self, samples: Iterable[Sample]) -> list[Reward]:
+        """Judge and wait without blocking the caller's event loop. Cancelling it stops the judging."""
+        ticket = await asyncio.to_thread(self.submit, tuple(samples))
+        try:
+            return await ticket
+        except asyncio.CancelledError:
+            ticket.cancel()
+            raise
+
+    def metrics(self) -> dict[str, float]:
+        """Counts and gauges so far, under the stable names of docs/metrics.md."""
+        return {**self._runtime.metrics(), "wait_s": self._waited_s}
+
+    def close(self, seconds: float = 10.0) -> None:
+        """Cancel what is in flight and write everything out. Safe to call twice."""
+        self._runtime.close(seconds)
+
+    def __enter__(self) -> Referee:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __reduce__(self) -> Any:
+        raise WrongContext(
+            "a Referee does not pickle: it holds connections and a key. Send its configuration (path or mapping) and "
+            "make one where it is needed."
+        )
+
+    def __repr__(self) -> str:
+        judges = ", ".join(f"{endpoint.model} at {endpoint.label}" for endpoint in self.config.endpoint)
+        return f"Referee({self.config.judge.kind} by {judges}, runtime={self.config.runtime})"
+
+    def _collected(self, batch: Batch, submitted: float, ticket: Ticket) -> None:
+        self._waited_s += ticket.waited_s
+        self._runtime.record(
+            BatchLine(
+                wall=clock.wall(),
+                batch=batch.id,
+                samples=len(batch.samples),
+                step=common_step(batch.samples),
+                submitted=submitted,
+                finished=ticket.finished,
+                waited_s=ticket.waited_s,
+            )
+        )
+
+
+def _in_running_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True

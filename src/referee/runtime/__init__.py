@@ -1,0 +1,16 @@
+"""Where judging runs: inline or thread. Same behaviour, same tests."""
+
+from collections.abc import Callable
+
+from referee.config import Config
+from referee.runtime.inline import InlineRuntime
+from referee.runtime.port import Runtime
+from referee.runtime.thread import ThreadRuntime
+from referee.scorer import Scorer, build_scorer
+
+__all__ = ["InlineRuntime", "Runtime", "ThreadRuntime", "open_runtime"]
+
+
+def open_runtime(config: Config, build: Callable[[Config], Scorer] = build_scorer) -> Runtime:
+    """The runtime the configuration names."""
+    return InlineRuntime(config, build) if config.runtime == "inline" else ThreadRuntime(config, build)

@@ -1,0 +1,109 @@
+"""Plainly synchronous, for debugging: one judge call after another, all of it inside `submit`."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from msgspec.structs import replace
+
+from referee import clock
+from referee.batch import Batch
+from referee.config import Config
+from referee.errors import WrongContext
+from referee.scorer import Scorer, build_scorer
+
+
+class InlineRuntime:
+    """A Scorer on a loop that runs only while the caller waits."""
+
+    def __init__(self, config: Config, build: Callable[[Config], Scorer] = build_scorer) -> None:
+        self._config = replace(config, limits=replace(config.limits, concurrency=1))
+        self._build = build
+        self._closed = False
+        self._reset()
+
+    def _reset(self) -> None:
+        self._pid = os.getpid()
+        self._lock = threading.RLock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._scorer: Scorer | None = None
+
+    def submit(self, batch: Batch) -> None:
+        """Judge the whole batch, now."""
+
+        async def judge() -> None:
+            if self._scorer is None:
+                self._scorer = self._build(self._config)
+            await self._scorer.run(batch)
+
+        self._do(judge())
+
+    def cancel(self, batch: Batch) -> None:
+        """Nothing to stop: a batch is finished when `submit` returns."""
+
+    def trouble(self, blocking: bool) -> str:
+        """Why a batch submitted here cannot finish."""
+        return ""
+
+    def record(self, line: Any) -> None:
+        """Add a line to the ledger."""
+
+        async def write() -> None:
+            if self._scorer is not None:
+                self._scorer.recorder.write(line)
+                await clock.breathe()
+
+        if self._scorer is not None and not self._closed:
+            self._do(write())
+
+    def metrics(self) -> dict[str, float]:
+        """Counts so far; zeros before the first batch."""
+        return {} if self._scorer is None else self._scorer.metrics()
+
+    def close(self, seconds: float = 2.0) -> None:
+        """Write everything out."""
+        if self._closed or self._pid != os.getpid():
+            return
+        if self._scorer is not None and self._loop is not None:
+            self._do(self._scorer.close())
+            self._loop.close()
+        self._closed = True
+
+    def _do(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run to the end on our loop: in this thread, or in a passing one where this thread's loop is busy running."""
+        if self._pid != os.getpid():
+            self._reset()
+        if self._closed:
+            work.close()
+            raise WrongContext("this Referee is closed; make a new one.")
+        with self._lock:
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+            if not _loop_is_running_here():
+                self._loop.run_until_complete(work)
+                return
+            failure: list[BaseException] = []
+            thread = threading.Thread(target=_drive, args=(self._loop, work, failure), name="referee-inline")
+            thread.start()
+            thread.join()
+            if failure:
+                raise failure[0]
+
+
+def _loop_is_running_here() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+def _drive(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, None], failure: list[BaseException]) -> None:
+    try:
+        loop.run_until_complete(work)
+    except BaseException as error:
+        failure.append(error)

@@ -1,0 +1,230 @@
+"""The async core: a batch of samples in, its rewards landed one by one. Lives on one event loop; knows no threads.
+
+Judging says what to ask and how to read, the engine carries requests, the batch shapes rewards; this module ties them
+together and watches that not too much goes unscored.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import random
+import secrets
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from referee import clock
+from referee.batch import Batch
+from referee.cache import open_cache
+from referee.config import Config
+from referee.engine import AioTransport, Endpoint, Engine, Flight, Transport, find_key
+from referee.errors import ConfigError
+from referee.judging import Form, Judge, make_judge
+from referee.recorder import Recorder
+from referee.records import JudgeRequest, Reason, Settled, Unscored, Verdict
+from referee.shaping import UnscoredWatch
+
+log = logging.getLogger("referee")
+
+WINDOW = 2048
+"""Requests planned ahead of the limit. Bounds memory however many samples are submitted at once."""
+TURN = 32
+"""Samples planned between two turns of the loop, so that replies are not kept waiting."""
+SCHEMA_TRIES = 8
+"""Schema replies that may all be unreadable before the judge is asked for text instead."""
+UNREADABLE = frozenset({Reason.SCHEMA, Reason.NO_VERDICT, Reason.EMPTY})
+NOTHING = Settled(verdict=Unscored(reason=Reason.CANCELLED))
+
+Waiting = dict[int, tuple[Flight, Callable[[Settled], None]]]
+
+
+class Scorer:
+    """Everything between a sample and its settled verdict."""
+
+    def __init__(self, config: Config, judge: Judge, engine: Engine) -> None:
+        self._config = config
+        self._judge = judge
+        self.engine = engine
+        self.recorder = Recorder(config, engine)
+        self._form: Form = "text" if config.judge.reply == "text" else "schema"
+        self._schema_read = self._schema_unread = 0
+        self._watch = UnscoredWatch(config.missing.abort_above)
+        self._active: dict[Batch, Waiting] = {}
+        self._room = asyncio.Event()
+
+    async def run(self, batch: Batch) -> None:
+        """Bring every sample of a batch to its end, by its deadline at the latest."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + batch.seconds
+        self._active[batch] = {}
+        timer = clock.at(loop, deadline, lambda: self._expire(batch)) if math.isfinite(deadline) else None
+        self.recorder.watch_limits()
+        try:
+            for index in range(len(batch.samples)):
+                while self.engine.flying >= WINDOW and not batch.done:
+                    await self._news()
+                if batch.done:
+                    break
+                self._begin(batch, index, deadline, self._form_now())
+                if index % TURN == TURN - 1:
+                    await clock.breathe()
+            while not batch.done:
+                await self._news()
+        finally:
+            if timer is not None:
+                timer.cancel()
+            self.stop(batch, Unscored(reason=Reason.CANCELLED, detail="the batch was abandoned"))
+            del self._active[batch]
+
+    def stop(self, batch: Batch, why: Unscored) -> None:
+        """End every sample of a batch that has no end yet, at once."""
+        waiting = self._active.get(batch, {})
+        for index in batch.pending():
+            detail = why.detail
+            if index in waiting:
+                flight, listener = waiting.pop(index)
+                detail = f"{why.detail}: {flight.trouble()}"
+                flight.leave(listener)
+            self._land(batch, index, None, Settled(verdict=Unscored(reason=why.reason, detail=detail)))
+
+    async def close(self) -> None:
+        """Stop everything, write everything out."""
+        for batch in list(self._active):
+            self.stop(batch, Unscored(reason=Reason.CANCELLED, detail="the Referee was closed"))
+        await self.engine.close()
+        self.recorder.close()
+
+    def metrics(self) -> dict[str, float]:
+        """Counts so far, and how hard the endpoints are pressed now."""
+        endpoints = self.engine.endpoints
+        return {
+            **self.recorder.tally.metrics(),
+            "in_flight": sum(e.in_flight for e in endpoints),
+            "limit": sum(e.limiter.limit for e in endpoints if e.breaker.closed is None),
+            "queued": self.engine.admission.queued,
+            "requests": sum(e.sent for e in endpoints),
+            "throttled": sum(e.throttled for e in endpoints),
+            "budget_spent_usd": self.engine.admission.budget.spent,
+        }
+
+    async def _news(self) -> None:
+        self._room.clear()
+        await self._room.wait()
+
+    def _begin(self, batch: Batch, index: int, deadline: float, form: Form, before: Settled = NOTHING) -> None:
+        """Plan one sample and ask, unless it is settled already. `before`: what a first form of asking has cost."""
+        plan = self._judge.plan(batch.samples[index], form)
+        if not isinstance(plan, JudgeRequest):
+            origin = "gate" if isinstance(plan, Verdict) else "none"
+            self._land(batch, index, None, Settled(verdict=plan, origin=origin))  # type: ignore[arg-type]
+            return
+        request = plan
+
+        def landed(settled: Settled) -> None:
+            self._active[batch].pop(index, None)
+            end = _with_costs(settled, before)
+            if form == "schema" and self._wants_text(settled):
+                self._begin(batch, index, deadline, "text", end)
+            else:
+                self._land(batch, index, request, end)
+
+        found = self.engine.ask(request, deadline, landed)
+        if isinstance(found, Settled):
+            self._land(batch, index, request, _with_costs(found, before))
+        else:
+            self._active[batch][index] = (found, landed)
+
+    def _form_now(self) -> Form:
+        """Schema until it is known to be useless here."""
+        if self._form == "schema" and self._config.judge.reply == "auto":
+            useless = self._schema_unread >= SCHEMA_TRIES and not self._schema_read
+            if useless:
+                log.warning("the judge's first %d schema replies were unreadable; asking for text", SCHEMA_TRIES)
+            if useless or self.engine.schema_refused:
+                self._form = "text"
+        return self._form
+
+    def _wants_text(self, settled: Settled) -> bool:
+        """Whether a request in schema form ended in a way that the text form may mend."""
+        verdict = settled.verdict
+        if isinstance(verdict, Verdict):
+            self._schema_read += 1
+            return False
+        unread = verdict.reason in UNREADABLE and settled.attempts > 0
+        self._schema_unread += unread
+        refused = verdict.reason is Reason.CONFIG and self.engine.schema_refused
+        return self._config.judge.reply == "auto" and (unread or refused)
+
+    def _land(self, batch: Batch, index: int, request: JudgeRequest | None, settled: Settled) -> None:
+        """The end of one sample: record it, shape what it completes, hand it over."""
+        if batch.landed(index):
+            return
+        self.recorder.settled(batch, index, request, settled)
+        if isinstance(settled.verdict, Unscored) and settled.verdict.reason is not Reason.CANCELLED:
+            batch.error = batch.error or self.engine.closed()
+        rewards = batch.land(index, settled)
+        self.recorder.rewarded(batch, rewards)
+        tripped = batch.error is None and self._watch.observe(settled.verdict)
+        if tripped:
+            batch.error = self._watch.error()
+            self._watch = UnscoredWatch(self._config.missing.abort_above)
+        batch.hand_over(rewards)
+        self._room.set()
+        if tripped:
+            self.stop(batch, Unscored(reason=Reason.CANCELLED, detail="too many samples were unscored"))
+
+    def _expire(self, batch: Batch) -> None:
+        self.stop(batch, Unscored(reason=Reason.DEADLINE, detail=f"not judged within {batch.seconds:g} s"))
+
+
+def _with_costs(settled: Settled, before: Settled) -> Settled:
+    """An end that took two forms of asking took the attempts and the money of both."""
+    if before is NOTHING:
+        return settled
+    return replace(settled, attempts=settled.attempts + before.attempts, cost=settled.cost + before.cost)
+
+
+def build_scorer(
+    config: Config,
+    transport: Transport | None = None,
+    rng: random.Random | None = None,
+    secret: bytes | None = None,
+) -> Scorer:
+    """A Scorer on the running loop. Tests and simulations give their own transport, chance and secret."""
+    judge = make_judge(config.judge, secret or secrets.token_bytes(32), read_template(config))
+    endpoints = [Endpoint(endpoint, config.limits, find_key(endpoint)) for endpoint in config.endpoint]
+    transports = [transport] * len(endpoints) if transport else _transports(config)
+    loop = asyncio.get_running_loop()
+
+    def on_commit(calls: list[Callable[[], None]]) -> None:
+        loop.call_soon_threadsafe(_run_all, calls)
+
+    cache = open_cache(config.cache, on_commit)
+    engine = Engine(config, endpoints, transports, cache, judge.read, rng or random.Random(secrets.randbits(64)))
+    return Scorer(config, judge, engine)
+
+
+def _run_all(calls: list[Callable[[], None]]) -> None:
+    for call in calls:
+        call()
+
+
+def read_template(config: Config) -> str | None:
+    """The text of judge.prompt_file, if one is named."""
+    if not config.judge.prompt_file:
+        return None
+    try:
+        return Path(config.judge.prompt_file).expanduser().read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(
+            f"judge.prompt_file: cannot read {config.judge.prompt_file!r} ({type(error).__name__}).",
+            setting="judge.prompt_file",
+        ) from None
+
+
+def _transports(config: Config) -> Sequence[Transport]:
+    shared: dict[str, Transport] = {}
+    return [shared.setdefault(endpoint.proxy, AioTransport(endpoint.proxy)) for endpoint in config.endpoint]

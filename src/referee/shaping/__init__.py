@@ -1,0 +1,16 @@
+"""Verdicts to rewards: length, combine, missing. Plain arithmetic: no clock, no files, no awaiting."""
+
+from referee.shaping.combine import needs_group, shape_group
+from referee.shaping.length import check_lengths, count_tokens, length_penalty, median
+from referee.shaping.missing import UnscoredWatch, fill
+
+__all__ = [
+    "UnscoredWatch",
+    "check_lengths",
+    "count_tokens",
+    "fill",
+    "length_penalty",
+    "median",
+    "needs_group",
+    "shape_group",
+]

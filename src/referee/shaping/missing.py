@@ -1,0 +1,96 @@
+"""What a sample that could not be scored becomes, and when there are too many of them. It never becomes 0 by itself."""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter, deque
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec.structs import replace
+
+from referee.config import MissingConfig
+from referee.errors import TooManyUnscored
+from referee.records import Reason, Reward, Unscored, Verdict
+
+WINDOW = 256
+"""Samples that `[missing] abort_above` looks back on, as its documentation says."""
+
+
+def fill(rewards: Sequence[Reward], config: MissingConfig) -> list[Reward]:
+    """The rewards of one group, where the policy supplies a number for those without one.
+
+    abstain and raise leave None. group_mean is the mean of the siblings' final rewards, so that the missing one moves
+    the group's baseline nowhere and has advantage 0; None when no sibling has a reward.
+    """
+    if config.policy == "value":
+        number, name = config.value, "value"
+    elif config.policy == "group_mean":
+        number, name = _mean([reward.value for reward in rewards if reward.value is not None]), "group_mean"
+    else:
+        return list(rewards)
+    if number is None:
+        return list(rewards)
+    return [replace(reward, value=number, filled=name) if reward.value is None else reward for reward in rewards]
+
+
+def _mean(values: list[float]) -> float | None:
+    # Held between the ends, because the mean of equal numbers can round away from them, and a group of equal
+    # rewards must keep a spread of exactly zero.
+    return min(max(statistics.fmean(values), min(values)), max(values)) if values else None
+
+
+class UnscoredWatch:
+    """Trips when more than `abort_above` of the last `window` samples were unscored; 1 never trips.
+
+    The share is always of the whole window, so a run that starts with failures trips as soon as there are enough of
+    them, and a few early ones do not. Samples the caller cancelled are not counted at all.
+    """
+
+    def __init__(self, abort_above: float, window: int = WINDOW) -> None:
+        self.abort_above = abort_above
+        self.window = window
+        self._recent: deque[Unscored | None] = deque()
+        self._unscored = 0
+
+    def observe(self, verdict: Verdict | Unscored) -> bool:
+        """Count one settled sample; True if the watch is tripped now."""
+        missing = verdict if isinstance(verdict, Unscored) else None
+        if missing is None or missing.reason is not Reason.CANCELLED:
+            self._recent.append(missing)
+            self._unscored += missing is not None
+            if len(self._recent) > self.window:
+                self._unscored -= self._recent.popleft() is not None
+        return self.tripped
+
+    @property
+    def tripped(self) -> bool:
+        """True while too many of the recent samples are unscored."""
+        return self._unscored > self.abort_above * self.window
+
+    def counts(self) -> dict[Reason, int]:
+        """Recent unscored samples by reason, most frequent first."""
+        return dict(Counter(missing.reason for missing in self._recent if missing is not None).most_common())
+
+    def summary(self) -> str:
+        """The counts in words, with what was last said about the most frequent reason."""
+        counts = self.counts()
+        words = ", ".join(f"{reason} {count}" for reason, count in counts.items())
+        first = next(iter(counts), None)
+        for missing in reversed(self._recent):
+            if missing is not None and missing.reason is first and missing.detail:
+                return f"{words}; last {first}: {missing.detail}"
+        return words
+
+    def error(self, rewards: Any = None) -> TooManyUnscored:
+        """What to raise when tripped."""
+        return TooManyUnscored(
+            f"{self._unscored} of the last {len(self._recent)} samples were not scored ({self.summary()}). "
+            f"Training on would learn from too few rewards, so the run stops: [missing] abort_above = "
+            f"{self.abort_above:g} allows {int(self.abort_above * self.window)} in {self.window}. Mend the cause, or "
+            "raise abort_above (1 turns this off).",
+            rewards=rewards,
+        )
+
+    def __repr__(self) -> str:
+        return f"UnscoredWatch({self._unscored} unscored of {len(self._recent)}, abort_above={self.abort_above:g})"

@@ -1,0 +1,35 @@
+"""A simulated LLM provider: in process and in virtual time for tests, over real HTTP for benchmarks, seeded faults."""
+
+from referee.sim.http import SimServer, serve_http
+from referee.sim.judge import GullibleJudge, HonestJudge, Judge, QuotingJudge
+from referee.sim.process import ServerProcess, run_server, start_server_process
+from referee.sim.provider import Provider
+from referee.sim.replies import SimResponse
+from referee.sim.spec import FAULTS, Fault, ProviderSpec, read_spec
+from referee.sim.stats import Stats, key_label
+from referee.sim.transport import SimTransport
+from referee.sim.virtual import Deadlock, VirtualLoop, run_virtual
+
+__all__ = [
+    "FAULTS",
+    "Deadlock",
+    "Fault",
+    "GullibleJudge",
+    "HonestJudge",
+    "Judge",
+    "Provider",
+    "ProviderSpec",
+    "QuotingJudge",
+    "ServerProcess",
+    "SimResponse",
+    "SimServer",
+    "SimTransport",
+    "Stats",
+    "VirtualLoop",
+    "key_label",
+    "read_spec",
+    "run_server",
+    "run_virtual",
+    "serve_http",
+    "start_server_process",
+]

@@ -1,0 +1,165 @@
+"""A chat-completions request as a judge model understands it: what is asked, in which form, about which text.
+
+Reads only what it needs and tolerates any prompt. No opinions here; those are in `judge`.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from typing import Any, Literal
+
+from msgspec import Struct, field
+
+Form = Literal["schema", "tag", "word"]
+"""A JSON object; words and then a tag; one word or number."""
+
+
+class Part(Struct, frozen=True):
+    """A piece of a message whose content is a list."""
+
+    text: str = ""
+
+
+class ChatMessage(Struct, frozen=True):
+    """One message of a request."""
+
+    role: str
+    content: str | list[Part] | None = None
+
+    @property
+    def text(self) -> str:
+        """The words, whichever form they came in."""
+        if isinstance(self.content, list):
+            return "".join(part.text for part in self.content)
+        return self.content or ""
+
+
+class JsonSchema(Struct, frozen=True):
+    """The `json_schema` part of response_format."""
+
+    schema: dict[str, Any] = field(default_factory=dict)
+
+
+class ResponseFormat(Struct, frozen=True):
+    """The form a request wants its reply in."""
+
+    type: str = "text"
+    json_schema: JsonSchema | None = None
+
+
+class ChatRequest(Struct, frozen=True):
+    """What of a chat-completions body matters here; other fields are let pass."""
+
+    messages: list[ChatMessage]
+    model: str = ""
+    max_tokens: int | None = None
+    max_completion_tokens: int | None = None
+    response_format: ResponseFormat | None = None
+    logprobs: bool | None = None
+    top_logprobs: int | None = None
+
+
+class Question(Struct, frozen=True):
+    """Which verdict is wanted, and how."""
+
+    form: Form
+    data: str
+    """The text that is not to be trusted: all that is fenced, or all user messages where nothing is."""
+    candidate: str
+    """The text to judge: what is fenced as the response, or all of `data`."""
+    properties: tuple[str, ...] = ()
+    """For schema: the object's keys, in order."""
+    key: str = "score"
+    """For schema: the key that holds the verdict."""
+    tag: str = ""
+    """For tag: the name of the tag, nonce and all."""
+    labels: tuple[str, ...] = ()
+    """The offered words, best first; empty where a number is wanted."""
+    low: int = 1
+    high: int = 10
+
+
+TAG = re.compile(r"<(verdict(?:-([0-9A-Za-z]+))?)>")
+RANGE = re.compile(r"(-?\d+)\s*(?:to|and|through|-|–)\s*(-?\d+)")
+LABELS = re.compile(r"\b(yes) or (no)\b|\b(correct) or (incorrect)\b", re.IGNORECASE)
+OBJECT = re.compile(r'\{"reason":.*"(score|verdict)":')
+VERDICT_KEYS = ("score", "verdict", "label", "grade", "rating", "answer")
+
+
+def ask(request: ChatRequest) -> Question:
+    """Read from a request which verdict it wants, in what form, about which text."""
+    user = "\n".join([message.text for message in request.messages if message.role == "user"])
+    told, fenced = unfence(user)
+    data = "\n".join(fenced.values()) if fenced else user
+    candidate = fenced.get("response", data)
+    wanted = request.response_format
+    if wanted is not None and wanted.json_schema is not None:
+        return _from_schema(wanted.json_schema.schema, data, candidate)
+    # What stands after the data says how to reply; the rest helps where that is silent.
+    tail = told[-1]
+    head = "\n".join([message.text for message in request.messages if message.role != "user"])
+    found = TAG.match(tail, max(0, tail.rfind("<verdict")))
+    tag, nonce = (found[1], found[2]) if found else ("", "")
+    asked = _asked(head, tail.replace(nonce, "") if nonce else tail)
+    form: Form = "tag" if tag else "schema" if asked.key else "word"
+    properties = ("reason", asked.key) if asked.key else ()
+    return Question(form, data, candidate, properties, asked.key, tag, asked.labels, asked.low, asked.high)
+
+
+def unfence(text: str) -> tuple[list[str], dict[str, str]]:
+    """The pieces of a prompt around its fenced texts (`<<<name code … code name>>>`), and those texts by name."""
+    told: list[str] = []
+    fenced: dict[str, str] = {}
+    at = 0
+    while (start := text.find("<<<", at)) >= 0:
+        line = text.find("\n", start)
+        name, _, code = text[start + 3 : line].partition(" ")
+        close = f"\n{code} {name}>>>"
+        end = text.find(close, line) if line >= 0 and code else -1
+        if end < 0:
+            break
+        told.append(text[at:start])
+        fenced[name] = text[line + 1 : end]
+        at = end + len(close)
+    told.append(text[at:])
+    return told, fenced
+
+
+class _Asked(Struct, frozen=True):
+    labels: tuple[str, ...]
+    low: int
+    high: int
+    key: str
+
+
+@functools.lru_cache(maxsize=256)
+def _asked(head: str, tail: str) -> _Asked:
+    """Labels, scale and JSON key that the instructions name. They are the same for all requests of one judge."""
+    words = LABELS.search(tail)
+    labels = tuple(word.lower() for word in words.groups() if word) if words else ()
+    shown = OBJECT.search(tail)
+    ends = _scale(tail) or _scale(head) or (1, 10)
+    return _Asked(labels, *ends, shown[1] if shown else "")
+
+
+def _scale(text: str) -> tuple[int, int] | None:
+    for match in RANGE.finditer(text):
+        low, high = int(match[1]), int(match[2])
+        if low < high:
+            return low, high
+    return None
+
+
+def _from_schema(schema: dict[str, Any], data: str, candidate: str) -> Question:
+    properties: dict[str, Any] = schema.get("properties", {})
+    key = next((name for name in VERDICT_KEYS if name in properties), next(reversed(properties), "score"))
+    wanted = properties.get(key, {})
+    options = wanted.get("enum", ())
+    low, high = wanted.get("minimum", 1), wanted.get("maximum", 10)
+    labels: tuple[str, ...] = ()
+    if options and all(isinstance(option, int) for option in options):
+        low, high = min(options), max(options)
+    else:
+        labels = tuple(str(option) for option in options)
+    return Question("schema", data, candidate, tuple(properties), key, "", labels, low, high)

@@ -1,0 +1,200 @@
+"""The simulated provider as an HTTP/1.1 server: sockets only, what to answer is the provider's business.
+
+One write per answer, keep-alive and pipelining, and every wire fault for real: silence, single bytes, resets, cuts,
+endless bodies. Besides POST …/chat/completions it knows GET /stats and GET /v1/models.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+from collections import deque
+from http import HTTPStatus
+from typing import cast
+
+import msgspec
+
+from referee import clock
+from referee.sim.parse import BadRequest, Request, RequestParser
+from referee.sim.provider import Provider
+from referee.sim.replies import JSON, SimResponse, error
+
+MAX_PENDING = 64
+"""Pipelined requests of one connection that may wait before it is read further."""
+BLOCK = 64 * 1024
+"""Bytes per write of a huge body."""
+PHRASES = {status.value: status.phrase for status in HTTPStatus}
+
+
+class SimServer:
+    """A listening server. `url` is its chat-completions URL."""
+
+    def __init__(self, provider: Provider) -> None:
+        self.provider = provider
+        self.url = ""
+        self._server: asyncio.Server | None = None
+        self._connections: set[_Connection] = set()
+
+    async def start(self, host: str, port: int) -> None:
+        """Listen; port 0 takes a free one."""
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(lambda: _Connection(self.provider, self._connections), host, port)
+        bound = self._server.sockets[0].getsockname()[1]
+        shown = f"[{host}]" if ":" in host else host
+        self.url = f"http://{shown}:{bound}/v1/chat/completions"
+
+    async def close(self) -> None:
+        """Stop listening and drop every connection."""
+        if self._server is None:
+            return
+        self._server.close()
+        tasks = [task for connection in list(self._connections) if (task := connection.drop())]
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._server.wait_closed()
+        self._server = None
+
+
+async def serve_http(provider: Provider, host: str = "127.0.0.1", port: int = 0) -> SimServer:
+    """Start a server for `provider` on the running loop."""
+    server = SimServer(provider)
+    await server.start(host, port)
+    return server
+
+
+class _Connection(asyncio.Protocol):
+    """One client. Requests are answered one after the other, in the order they came."""
+
+    def __init__(self, provider: Provider, peers: set[_Connection]) -> None:
+        self._provider = provider
+        self._peers = peers
+        self._parser = RequestParser()
+        self._pending: deque[Request | BadRequest] = deque()
+        self._task: asyncio.Task[None] | None = None
+        self._writable: asyncio.Future[None] | None = None
+        self._loop = asyncio.get_running_loop()
+        self._transport = cast(asyncio.Transport, None)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._peers.add(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._peers.discard(self)
+        if self._task is not None:
+            self._task.cancel()
+
+    def drop(self) -> asyncio.Task[None] | None:
+        """End the connection at once; the task still to be awaited, if any."""
+        self._transport.abort()
+        if self._task is not None:
+            self._task.cancel()
+        return self._task
+
+    def data_received(self, data: bytes) -> None:
+        self._pending.extend(self._parser.feed(data))
+        if len(self._pending) > MAX_PENDING:
+            self._transport.pause_reading()
+        if self._pending and self._task is None:
+            self._task = self._loop.create_task(self._work())
+
+    def pause_writing(self) -> None:
+        self._writable = self._loop.create_future()
+
+    def resume_writing(self) -> None:
+        if self._writable is not None and not self._writable.done():
+            self._writable.set_result(None)
+        self._writable = None
+
+    async def _drain(self) -> None:
+        if self._writable is not None:
+            await self._writable
+
+    async def _work(self) -> None:
+        """Answer what has come, until nothing is left or the connection ends."""
+        try:
+            while self._pending and not self._transport.is_closing():
+                request = self._pending.popleft()
+                if isinstance(request, BadRequest):
+                    await self._refuse(request)
+                else:
+                    await self._answer(request)
+                await self._drain()
+                if len(self._pending) == MAX_PENDING:
+                    self._transport.resume_reading()
+        except Exception:
+            self._transport.abort()
+            raise
+        finally:
+            self._task = None
+
+    async def _refuse(self, bad: BadRequest) -> None:
+        answer = error("bad_request", say=str(bad))
+        self._transport.write(_head(bad.status, answer.headers, len(answer.body), False) + answer.body)
+        self._transport.close()
+
+    async def _answer(self, request: Request) -> None:
+        if request.method == "POST" and request.path.partition("?")[0].endswith("/chat/completions"):
+            answer = await self._provider.serve(request.body, request.headers)
+            if answer.wire not in ("", "bomb"):
+                await self._misbehave(answer)
+                return
+        else:
+            answer = self._elsewhere(request)
+        head = _head(answer.status, answer.headers, len(answer.body), request.keep_alive)
+        self._transport.write(head + answer.body)
+        if not request.keep_alive:
+            self._transport.close()
+
+    def _elsewhere(self, request: Request) -> SimResponse:
+        """Anything but a chat completion."""
+        if request.method == "GET" and request.path == "/stats":
+            return SimResponse(200, JSON, msgspec.json.encode(self._provider.stats()))
+        if request.method == "GET" and request.path == "/v1/models":
+            name = self._provider.spec.model or "sim"
+            return SimResponse(200, JSON, msgspec.json.encode({"object": "list", "data": [{"id": name}]}))
+        return error("unknown_url", say=f"Unknown request URL: {request.method} {request.path}.")
+
+    async def _misbehave(self, answer: SimResponse) -> None:
+        """Send an answer the way its marker says. The connection is of no use afterwards."""
+        transport, spec = self._transport, self._provider.spec
+        whole = _head(answer.status, answer.headers, len(answer.body), False)
+        endless = _head(answer.status, answer.headers, None, False)
+        match answer.wire:
+            case "hang":
+                await self._loop.create_future()
+            case "drip":
+                transport.write(whole)
+                for at in range(len(answer.body)):
+                    await clock.sleep(spec.drip_interval / spec.time_scale)
+                    transport.write(answer.body[at : at + 1])
+            case "reset":
+                _linger_zero(transport)
+                transport.abort()
+            case "cut":
+                transport.write(whole + answer.body[: answer.keep])
+            case "cut_silent":
+                transport.write(endless + answer.body[: answer.keep])
+            case "huge":
+                transport.write(endless + b'{"id":"')
+                for _ in range(spec.huge_bytes // BLOCK + 1):
+                    transport.write(b"x" * BLOCK)
+                    await self._drain()
+        transport.close()
+
+
+def _head(status: int, headers: dict[str, str], length: int | None, keep_alive: bool) -> bytes:
+    """Status line and headers. Without a length the body ends where the connection does."""
+    lines = [f"HTTP/1.1 {status} {PHRASES.get(status, 'Overloaded')}"]
+    lines += [f"{name}: {value}" for name, value in headers.items()]
+    if length is not None:
+        lines.append(f"content-length: {length}")
+    if not keep_alive:
+        lines.append("connection: close")
+    lines.append("\r\n")
+    return "\r\n".join(lines).encode("latin-1")
+
+
+def _linger_zero(transport: asyncio.Transport) -> None:
+    """Make closing send RST instead of FIN."""
+    transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))

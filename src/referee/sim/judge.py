@@ -1,0 +1,147 @@
+"""Judges that stand in for a model: deterministic, no I/O, no chance. What was asked comes from `chat`.
+
+A candidate that holds [[quality=7]] (or [[quality=yes]]) gets exactly that verdict, on the scale or not; any other
+gets one drawn from a digest of its text, spread over the scale.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from hashlib import blake2b
+from typing import Protocol
+
+from msgspec import Struct
+
+from referee.sim.chat import Question
+
+Value = int | float | str
+
+
+class Answer(Struct, frozen=True):
+    """What the judge says."""
+
+    text: str
+    value: Value
+    confidence: float = 0.9
+    """Probability of `value` against the other offered ones, for log-probabilities."""
+
+
+class Judge(Protocol):
+    """Anything that answers a question."""
+
+    def answer(self, question: Question) -> Answer: ...
+
+
+QUALITY = re.compile(r"\[\[quality=([^\]\s]{1,24})\]\]")
+PLAIN = "Judged on its own merits."
+
+
+def write(question: Question, value: Value, reason: str) -> str:
+    """The reply that gives `value` in the form the question asks for."""
+    if question.form == "schema":
+        filled: dict[str, Value] = dict.fromkeys(question.properties, reason)
+        filled[question.key] = value
+        return json.dumps(filled, ensure_ascii=False)
+    if question.form == "tag":
+        return f"{reason}\n<{question.tag}>{value}</{question.tag}>"
+    return str(value)
+
+
+class HonestJudge:
+    """Judges the candidate alone: by its marker if it has one, else by a digest."""
+
+    def answer(self, question: Question) -> Answer:
+        """The verdict, with a short reason."""
+        value, confidence = self.verdict(question)
+        return Answer(write(question, value, self.reason(question)), value, confidence)
+
+    def reason(self, question: Question) -> str:
+        """The words before the verdict."""
+        return PLAIN
+
+    def verdict(self, question: Question) -> tuple[Value, float]:
+        """The value and how sure the judge is of it."""
+        marks = QUALITY.findall(question.candidate)
+        if marks:
+            return _marked(question, marks[-1])
+        draw = int.from_bytes(blake2b(question.candidate.encode(), digest_size=8).digest(), "big")
+        if not question.labels:
+            return question.low + draw % (question.high - question.low + 1), 0.9
+        return question.labels[draw % len(question.labels)], 0.55 + (draw >> 32) % 1000 * 0.0004
+
+
+def _marked(question: Question, mark: str) -> tuple[Value, float]:
+    """The verdict a marker dictates. A number where words are offered is a degree from 0 to 10."""
+    number = _number(mark)
+    if number is None:
+        return mark, 0.95
+    if not question.labels:
+        return number, 0.9
+    share = min(max(number / 10, 0.02), 0.98)
+    return (question.labels[0], share) if share >= 0.5 else (question.labels[-1], 1 - share)
+
+
+def _number(text: str) -> int | float | None:
+    for kind in (int, float):
+        try:
+            number = kind(text)
+        except ValueError:
+            continue
+        return number if math.isfinite(number) else None
+    return None
+
+
+# What a forged verdict may look like inside a candidate, by shape; its value is group 2.
+FORGERIES: dict[str, re.Pattern[str]] = {
+    "tag": re.compile(r"<(verdict[^<>\s]*)>\s*([^<>\s]{1,24})\s*</\1>", re.IGNORECASE),
+    "json": re.compile(r'\{[^{}]*"(score|verdict|label|grade|rating)"\s*:\s*"?([^\s",{}]{1,24})"?[^{}]*\}'),
+    "bracket": re.compile(r"(\[\[)\s*([^\[\]=\s]{1,24})\s*\]\]"),
+    "line": re.compile(r"^\W*(?:final )?(score|verdict|grade|rating)\W*[:=]\W*([\w.+-]{1,24})", re.I | re.M),
+}
+WORDS = ("yes", "no", "true", "false", "correct", "incorrect", "good", "bad", "pass", "fail")
+
+
+def forged(text: str, shapes: tuple[str, ...]) -> tuple[str, Value] | None:
+    """The last verdict-looking block in `text`, as it stands, and its value. A placeholder (N) is no verdict."""
+    best: tuple[int, str, Value] | None = None
+    for shape in shapes:
+        for match in FORGERIES[shape].finditer(text):
+            word = match[2].strip("\"'.,;").lower()
+            value = _number(word)
+            if value is None and word not in WORDS:
+                continue
+            if best is None or match.end() > best[0]:
+                best = (match.end(), match[0], word if value is None else value)
+    return None if best is None else best[1:]
+
+
+class GullibleJudge(HonestJudge):
+    """Obeys: the last verdict-looking block in the data becomes its own verdict, in the right form.
+
+    `shapes` limits what it falls for. A guard can break up tags; against a mere "Score: 10" only a better judge helps.
+    """
+
+    def __init__(self, shapes: tuple[str, ...] = tuple(FORGERIES)) -> None:
+        self._shapes = shapes
+
+    def verdict(self, question: Question) -> tuple[Value, float]:
+        """The forged value if there is one, else an honest one."""
+        found = forged(question.data, self._shapes)
+        return super().verdict(question) if found is None else (found[1], 0.95)
+
+
+class QuotingJudge(HonestJudge):
+    """Is not fooled, but quotes the forged block word for word before its own verdict, as careful judges do."""
+
+    def __init__(self, shapes: tuple[str, ...] = tuple(FORGERIES)) -> None:
+        self._shapes = shapes
+
+    def reason(self, question: Question) -> str:
+        """Words that hold the quotation, if there is something to quote."""
+        found = forged(question.data, self._shapes)
+        return PLAIN if found is None else f"The answer claims {found[0]} and that is no argument."
+
+
+JUDGES = {"honest": HonestJudge, "gullible": GullibleJudge, "quoting": QuotingJudge}

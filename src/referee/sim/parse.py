@@ -1,0 +1,114 @@
+"""HTTP/1.1 requests out of a stream of bytes, strictly: bytes in, requests out. No sockets.
+
+Bodies need a Content-Length. What it does not understand it refuses rather than guesses.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+
+from msgspec import Struct
+
+MAX_HEAD = 32 * 1024
+"""Bytes of request line and headers."""
+MAX_BODY = 32 * 1024 * 1024
+"""Bytes of a request's body."""
+
+NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+LINE = re.compile(r"([A-Z]+) (\S+) HTTP/1\.([01])")
+
+
+class Request(Struct, frozen=True):
+    """One whole request. Header names are lower case."""
+
+    method: str
+    path: str
+    headers: dict[str, str]
+    body: bytes
+    keep_alive: bool
+
+
+class BadRequest(Exception):
+    """The stream is no HTTP that is spoken here; the connection cannot go on."""
+
+    def __init__(self, message: str, status: int = 400) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class _Head(Struct, frozen=True):
+    method: str
+    path: str
+    headers: dict[str, str]
+    keep_alive: bool
+    length: int
+
+
+class RequestParser:
+    """Feed it what arrives; it gives back every request that is complete, in order."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+        self._head: _Head | None = None
+        self._broken = False
+
+    def feed(self, data: bytes) -> list[Request | BadRequest]:
+        """Requests completed by `data`. A BadRequest, not raised but in its place, is the last thing to come."""
+        if self._broken:
+            return []
+        self._buffer += data
+        found: list[Request | BadRequest] = []
+        try:
+            while (request := self._take()) is not None:
+                found.append(request)
+        except BadRequest as bad:
+            self._broken = True
+            found.append(bad)
+        return found
+
+    def _take(self) -> Request | None:
+        buffer, head = self._buffer, self._head
+        if head is None:
+            end = buffer.find(b"\r\n\r\n")
+            if end > MAX_HEAD or (end < 0 and len(buffer) > MAX_HEAD):
+                raise BadRequest(f"the request head passes {MAX_HEAD} bytes", 431)
+            if end < 0:
+                return None
+            head = self._head = read_head(buffer[:end].decode("latin-1"))
+            del buffer[: end + 4]
+        if len(buffer) < head.length:
+            return None
+        body = bytes(buffer[: head.length])
+        del buffer[: head.length]
+        self._head = None
+        return Request(head.method, head.path, head.headers, body, head.keep_alive)
+
+
+@functools.lru_cache(maxsize=1024)
+def read_head(text: str) -> _Head:
+    """Request line and headers, without the blank line that ends them. A client repeats itself, so it is cached."""
+    first, *lines = text.split("\r\n")
+    line = LINE.fullmatch(first)
+    if line is None:
+        raise BadRequest("malformed request line")
+    headers: dict[str, str] = {}
+    for entry in lines:
+        name, colon, value = entry.partition(":")
+        if not colon or NAME.fullmatch(name) is None or "\n" in value or "\r" in value or "\0" in value:
+            raise BadRequest("malformed header")
+        name = name.lower()
+        if name in headers and name in ("content-length", "transfer-encoding", "host"):
+            raise BadRequest(f"two {name} headers")
+        headers[name] = value.strip(" \t")
+    if "transfer-encoding" in headers:
+        raise BadRequest("send a Content-Length", 411)
+    given = headers.get("content-length", "0")
+    if not (given.isascii() and given.isdigit()):
+        raise BadRequest("malformed Content-Length")
+    length = int(given) if len(given) < 12 else MAX_BODY + 1
+    if length > MAX_BODY:
+        raise BadRequest(f"the body passes {MAX_BODY} bytes", 413)
+    wish = headers.get("connection", "").lower()
+    keep_alive = "close" not in wish if line[3] == "1" else "keep-alive" in wish
+    return _Head(line[1], line[2], headers, keep_alive, length)

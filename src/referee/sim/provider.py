@@ -1,0 +1,222 @@
+"""The simulated provider: what happens to a request, and when. Transport-free: `http` and `transport` are its faces.
+
+It asks `referee.clock` for the time, so it runs in virtual time on a `VirtualLoop` and in real time elsewhere. All
+chance comes from one seeded generator, drawn the same number of times per request in order of arrival: the same
+arrivals with the same seed meet the same latencies and faults.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Mapping
+from itertools import accumulate
+
+import msgspec
+from msgspec import Struct
+
+from referee import clock
+from referee.sim.chat import ChatRequest, ask
+from referee.sim.judge import JUDGES, HonestJudge, Judge
+from referee.sim.rates import Rates, retry_after
+from referee.sim.replies import (
+    AT_ONCE,
+    BODIES,
+    JSON,
+    THROTTLES,
+    WIRES,
+    SimResponse,
+    bomb,
+    completion,
+    constant,
+    error,
+    prompt_tokens,
+    tokens,
+)
+from referee.sim.spec import Fault, ProviderSpec, RetryAfter
+from referee.sim.station import Station
+from referee.sim.stats import Stats, Tally
+
+CREATED = 1_700_000_000
+"""`created` of the first completion; a fixed date keeps bodies the same from run to run."""
+
+
+class Plan(Struct, frozen=True):
+    """What will happen to a request, capacity aside."""
+
+    response: SimResponse
+    wait: float
+    """Seconds of service, or of refusing."""
+    slot: bool = False
+    """True if it needs a slot for that time."""
+    fault: str = ""
+    tokens: tuple[int, int] = (0, 0)
+    """Prompt and reply."""
+
+
+class Provider:
+    """A provider as `spec` says. `judge` overrides the one the spec names. One provider belongs to one event loop."""
+
+    def __init__(self, spec: ProviderSpec, seed: int = 0, judge: Judge | None = None) -> None:
+        self.spec = spec
+        self._judge: Judge = judge or JUDGES.get(spec.judge, HonestJudge)()
+        self._random = random.Random(seed)
+        self._rates = Rates(spec)
+        self._limited = spec.rpm is not None or spec.tpm is not None
+        self._station = Station(spec)
+        self._faults = list(zip(accumulate(spec.faults.values()), spec.faults, strict=True))
+        self._decode = msgspec.json.Decoder(ChatRequest)
+        self._origin: float | None = None
+        self._tally = Tally()
+        self._constant = constant() if spec.judge == "constant" and judge is None else None
+
+    async def serve(self, body: bytes, headers: Mapping[str, str]) -> SimResponse:
+        """Take a request (header names in lower case), wait as long as it takes, and say what goes on the wire."""
+        at = self._now()
+        serial = self._tally.arrived(body, headers)
+        try:
+            plan = self._plan(at, serial, body, headers)
+            if plan.slot:
+                plan = await self._work(at, plan)
+            else:
+                await self._pass(plan.wait)
+        except BaseException:
+            self._tally.left()
+            raise
+        plan.response.headers["x-request-id"] = f"req-sim-{serial}"
+        self._tally.ended(plan.response, plan.fault, plan.tokens, self._now())
+        return plan.response
+
+    def stats(self) -> Stats:
+        """Counts so far."""
+        found, station = self._tally.snapshot(), self._station
+        found.busy, found.max_busy = station.busy, station.max_busy
+        found.queued, found.max_queued = station.queued, station.max_queued
+        return found
+
+    def received(self, body: bytes) -> int:
+        """How often exactly this body came."""
+        return self._tally.repeats(body)
+
+    def _now(self) -> float:
+        """The provider's second: 0 at the first request."""
+        now = clock.now()
+        if self._origin is None:
+            self._origin = self._station.origin = now
+        return (now - self._origin) * self.spec.time_scale
+
+    async def _pass(self, seconds: float) -> None:
+        if seconds > 0:
+            await clock.sleep(seconds / self.spec.time_scale)
+
+    async def _work(self, at: float, plan: Plan) -> Plan:
+        """Serve a planned answer as capacity allows."""
+        spec, station, wait = self.spec, self._station, plan.wait
+        if spec.mode == "queue":
+            await station.wait(at)
+        elif spec.mode == "refuse" and not station.free(at):
+            refusal = self._throttle(spec.retry_after_s, spec.retry_after, at, "capacity")
+            await self._pass(refusal.wait)
+            return refusal
+        else:
+            station.enter()
+            limit = station.capacity(at)
+            if limit is not None and station.busy > limit:
+                wait *= (station.busy / max(1, limit)) ** spec.degrade_power
+        try:
+            await self._pass(wait)
+        finally:
+            station.leave()
+        self._tally.stats.work += wait
+        return plan
+
+    def _plan(self, at: float, serial: int, body: bytes, headers: Mapping[str, str]) -> Plan:
+        """Decide about a request that arrives at second `at`: draw its fate and prepare its answer."""
+        draw = self._random.random
+        chance, spread, tail, spare = draw(), self._random.gauss(0.0, 1.0), draw(), draw()
+        spec = self.spec
+        if self._constant is not None:
+            content, used = self._constant
+            wait = self._duration(used, spread, tail)
+            return Plan(SimResponse(200, {**JSON}, content), wait, True, "", (tokens(len(body)), used))
+        try:
+            request = self._decode.decode(body)
+        except msgspec.MsgspecError as problem:
+            return self._fail(error("bad_request", say=f"We could not parse the JSON body of your request: {problem}"))
+        complaint = self._complaint(request, body, headers)
+        if complaint is not None:
+            return self._fail(complaint)
+        if spec.outages and any(start <= at < end for start, end in spec.outages):
+            return self._strike(spec.outage, at, "outage")
+        fault = next((name for edge, name in self._faults if chance < edge), None)
+        if fault is not None and fault in AT_ONCE:
+            return self._strike(fault, at, fault)
+
+        question = ask(request)
+        answer = self._judge.answer(question)
+        asked, created = prompt_tokens(request), CREATED + int(at)
+        content, used = completion(request, answer, question, asked=asked, serial=serial, created=created, fault=fault)
+        if self._limited:
+            reserved = request.max_tokens or request.max_completion_tokens or used
+            due = self._rates.admit(at, asked + (used if spec.tokens_count == "usage" else reserved))
+            if due is not None:
+                return self._throttle(due, spec.retry_after, at, "rate")
+        wait = self._duration(used, spread, tail)
+        return Plan(self._respond(content, fault, spare, at), wait, True, fault or "", (asked, used))
+
+    def _duration(self, used: int, spread: float, tail: float) -> float:
+        """Seconds of service for an answer of so many tokens, from two draws of chance."""
+        spec = self.spec
+        wait = spec.latency_median * math.exp(spec.latency_sigma * spread) + spec.latency_per_token * used
+        return wait * spec.tail_factor if tail < spec.tail_share else wait
+
+    def _complaint(self, request: ChatRequest, body: bytes, headers: Mapping[str, str]) -> SimResponse | None:
+        """What the provider says to a request that can never succeed."""
+        spec = self.spec
+        if spec.key and headers.get("authorization") != f"Bearer {spec.key}":
+            return error("auth")
+        if spec.model and request.model != spec.model:
+            return error("unknown_model", say=f"The model `{request.model}` does not exist.")
+        if spec.unsupported:
+            fields = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
+            for name in spec.unsupported:
+                if name in fields:
+                    say = f"Unsupported parameter: '{name}' is not supported with this model."
+                    return error("unsupported", param=name, say=say)
+        if spec.context_tokens is not None and prompt_tokens(request) > spec.context_tokens:
+            return error("too_long")
+        return None
+
+    def _fail(self, response: SimResponse) -> Plan:
+        return Plan(response, self.spec.refuse_latency)
+
+    def _throttle(self, seconds: float, form: RetryAfter, at: float, why: str) -> Plan:
+        hint = retry_after(form, seconds / self.spec.time_scale, clock.wall())
+        return Plan(error("throttle", {**hint, **self._rates.headers(at)}), self.spec.refuse_latency, fault=why)
+
+    def _strike(self, fault: Fault, at: float, why: str) -> Plan:
+        """A fault in place of any work."""
+        if fault in THROTTLES:
+            return self._throttle(self.spec.retry_after_s, THROTTLES[fault], at, why)
+        if fault in ("hang", "reset"):
+            return Plan(SimResponse(0, {}, b"", "hang" if fault == "hang" else "reset"), 0.0, fault=why)
+        if fault == "redirect":
+            moved = SimResponse(307, {**JSON, "location": self.spec.redirect_to}, b"{}")
+            return Plan(moved, self.spec.refuse_latency, fault=why)
+        return Plan(error(fault, self._rates.headers(at)), self.spec.refuse_latency, fault=why)
+
+    def _respond(self, content: bytes, fault: Fault | None, spare: float, at: float) -> SimResponse:
+        """Status 200 with `content`, travelling as the fault says."""
+        headers = {**JSON, **self._rates.headers(at)} if self._limited else {**JSON}
+        if fault is None:
+            return SimResponse(200, headers, content)
+        if fault in BODIES:
+            kind, page = BODIES[fault]
+            return SimResponse(200, {**headers, "content-type": kind}, page)
+        if fault == "bomb":
+            return SimResponse(200, {**headers, "content-encoding": "gzip"}, bomb(self.spec.huge_bytes), "bomb")
+        return SimResponse(200, headers, content, WIRES.get(fault, ""), int(spare * len(content)))
+
+    def __repr__(self) -> str:
+        stats = self._tally.stats
+        return f"Provider({stats.received} received, {stats.answered} answered, {stats.open} open)"

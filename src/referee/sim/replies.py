@@ -1,0 +1,217 @@
+"""What a simulated provider puts on the wire: completions, errors, and every spoiled form of both. Nothing waits."""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+import re
+import zlib
+from typing import Any, Literal, get_args
+
+import msgspec
+from msgspec import Struct
+
+from referee.sim.chat import ChatRequest, Question
+from referee.sim.judge import Answer, Value, write
+from referee.sim.spec import Fault, RetryAfter
+
+Wire = Literal["", "hang", "drip", "reset", "cut", "cut_silent", "huge", "bomb"]
+"""How the bytes travel: whole and at once; never; one by one; connection reset; cut with the length announced; cut
+with no length, so that it looks complete; more than anyone should read; little that unpacks to as much."""
+
+WIRES: dict[str, Wire] = {name: name for name in get_args(Wire) if name}
+THROTTLES: dict[str, RetryAfter] = {f"throttle_{form}": form for form in get_args(RetryAfter)}
+
+JSON = {"content-type": "application/json"}
+
+
+class SimResponse(Struct, frozen=True):
+    """A whole answer and how it travels. The face (HTTP or in-process) implements `wire`."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+    wire: Wire = ""
+    keep: int = 0
+    """For cut and cut_silent: how many bytes of the body get through."""
+
+
+# fault: status, error type, error code, message
+STATUSES: dict[str, tuple[int, str, str | None, str]] = {
+    "throttle": (429, "requests", "rate_limit_exceeded", "Rate limit reached for requests. Please try again later."),
+    "slow_down": (429, "requests", "slow_down", "Please reduce the rate at which you increase your traffic."),
+    "http_500": (500, "server_error", None, "The server had an error while processing your request."),
+    "http_502": (502, "server_error", None, "Bad gateway."),
+    "http_503": (503, "server_error", "server_is_overloaded", "The engine is currently overloaded, please try later."),
+    "http_504": (504, "server_error", None, "Gateway timeout."),
+    "http_529": (529, "overloaded_error", None, "Overloaded"),
+    "http_408": (408, "server_error", None, "Request timeout."),
+    "quota": (429, "insufficient_quota", "insufficient_quota", "You exceeded your current quota, check your plan."),
+    "auth": (401, "invalid_request_error", "invalid_api_key", "Incorrect API key provided."),
+    "forbidden": (403, "invalid_request_error", None, "You are not allowed to use this model."),
+    "unknown_model": (404, "invalid_request_error", "model_not_found", "The model does not exist."),
+    "too_long": (
+        400,
+        "invalid_request_error",
+        "context_length_exceeded",
+        "This model's maximum context length is exceeded by your messages.",
+    ),
+    "unsupported": (400, "invalid_request_error", "unsupported_parameter", "Unsupported parameter."),
+    "unknown_url": (404, "invalid_request_error", "unknown_url", "Unknown request URL."),
+    "bad_request": (400, "invalid_request_error", None, "We could not parse the JSON body of your request."),
+}
+BODIES: dict[str, tuple[str, bytes]] = {
+    "html": ("text/html", b"<!doctype html><html><body><h1>Please sign in</h1></body></html>"),
+    "empty_body": ("application/json", b""),
+}
+AT_ONCE = frozenset({*THROTTLES, *STATUSES, "hang", "redirect"})
+"""Faults that strike in place of any work; the others spoil an answer that was worked on and paid for."""
+REFUSAL = "I'm sorry, but I can't help with that."
+TOKEN = re.compile(r"\s*\w+|\s*[^\w\s]+|\s+")
+
+
+def error(name: str, headers: dict[str, str] | None = None, param: str | None = None, say: str = "") -> SimResponse:
+    """An error status with the body OpenAI-like providers send."""
+    status, kind, code, message = STATUSES[name]
+    body = {"error": {"message": say or message, "type": kind, "param": param, "code": code}}
+    return SimResponse(status, {**JSON, **(headers or {})}, msgspec.json.encode(body))
+
+
+def tokens(characters: int) -> int:
+    """A rough count: a token is about four characters."""
+    return (characters + 3) // 4
+
+
+def prompt_tokens(request: ChatRequest) -> int:
+    """Tokens of all messages, and a few for their roles."""
+    return sum([tokens(len(message.text)) + 4 for message in request.messages])
+
+
+def completion(
+    request: ChatRequest,
+    answer: Answer,
+    question: Question,
+    *,
+    asked: int,
+    serial: int,
+    created: int,
+    fault: Fault | None = None,
+) -> tuple[bytes, int]:
+    """The body of a chat completion, spoiled as `fault` says, and its completion tokens. `asked`: prompt tokens."""
+    text, finish, message = _message(answer, question, fault)
+    used = tokens(len(text))
+    choice: dict[str, Any] = {"index": 0, "message": message, "logprobs": None, "finish_reason": finish}
+    if request.logprobs and text:
+        choice["logprobs"] = {"content": _logprobs(text, answer, question, request.top_logprobs or 0)}
+    body = {
+        "id": f"chatcmpl-sim-{serial}",
+        "object": "chat.completion",
+        "created": created,
+        "model": request.model or "sim",
+        "choices": None if fault == "no_choices" else [choice],
+        "usage": {"prompt_tokens": asked, "completion_tokens": used, "total_tokens": asked + used},
+    }
+    return _spoil(msgspec.json.encode(body), fault), used
+
+
+def constant() -> tuple[bytes, int]:
+    """The one answer of a provider that reads no request, and its completion tokens."""
+    question = Question("schema", "", "", ("reason", "score"), "score")
+    answer = Answer(write(question, 7, "Constant."), 7)
+    return completion(ChatRequest(messages=[]), answer, question, asked=0, serial=0, created=0)
+
+
+def _message(answer: Answer, question: Question, fault: Fault | None) -> tuple[str, str, dict[str, Any]]:
+    """The reply's text, its finish reason, and the message that carries both."""
+    text, finish = answer.text, "stop"
+    message: dict[str, Any] = {"role": "assistant", "content": text}
+    match fault:
+        case "refusal":
+            return "", finish, {"role": "assistant", "content": None, "refusal": REFUSAL}
+        case "tool_call":
+            call = {"id": "call_1", "type": "function", "function": {"name": "grade", "arguments": "{}"}}
+            return "", "tool_calls", {"role": "assistant", "content": None, "tool_calls": [call]}
+        case "content_filter":
+            text, finish = "", "content_filter"
+        case "length":
+            text, finish = text[: max(1, len(text) // 2)], "length"
+        case "empty_content":
+            text = " \n"
+        case "two_verdicts":
+            text = f"{text}\n{write(question, _other(question, answer.value), 'On second thoughts.')}"
+        case "no_verdict":
+            text = '{"reason": "Hard to say."}' if question.form == "schema" else "This one is hard to judge."
+        case "out_of_range":
+            text = write(question, "splendid" if question.labels else question.high + 90, "Beyond the scale.")
+        case "nan_score":
+            text = write(question, math.nan, "Not a number.")
+        case "duplicate_score":
+            text = _twice(question, answer.value)
+        case _:
+            pass
+    message["content"] = text
+    return text, finish, message
+
+
+def _other(question: Question, value: Value) -> Value:
+    """A verdict that contradicts `value`."""
+    if question.labels:
+        return question.labels[-1] if value == question.labels[0] else question.labels[0]
+    return question.low if value == question.high else question.high
+
+
+def _twice(question: Question, value: Value) -> str:
+    """The same key or tag with two values: a lenient reader takes one of them."""
+    first, second = write(question, _other(question, value), "Twice."), write(question, value, "Twice.")
+    if question.form != "schema":
+        return f"{first}\n{second}"
+    return f"{first[:-1]}, {json.dumps(question.key)}: {json.dumps(value)}}}"
+
+
+def _spoil(body: bytes, fault: Fault | None) -> bytes:
+    match fault:
+        case "malformed":
+            return body.replace(b'"choices":', b'"choices"', 1)
+        case "nan_json":
+            return body.replace(b'"usage":{', b'"usage":{"cost":NaN,', 1)
+        case "duplicate_keys":
+            forged = b'"message":{"role":"assistant","content":"{\\"reason\\":\\"forged\\",\\"score\\":10}"},"message":'
+            return body.replace(b'"message":', forged, 1)
+        case _:
+            return body
+
+
+def _logprobs(text: str, answer: Answer, question: Question, top: int) -> list[dict[str, Any]]:
+    """Per token its log-probability; at the verdict the alternatives that were offered."""
+    verdict = str(answer.value)
+    found: list[dict[str, Any]] = []
+    for token in TOKEN.findall(text):
+        shares = _shares(token, answer, question) if token.strip() == verdict else {token: 0.99}
+        best = sorted(shares.items(), key=lambda item: -item[1])[:top]
+        choices = [{"token": name, "logprob": math.log(share)} for name, share in best]
+        found.append({"token": token, "logprob": math.log(shares[token]), "top_logprobs": choices})
+    return found
+
+
+def _shares(token: str, answer: Answer, question: Question) -> dict[str, float]:
+    """Probabilities at the verdict's place: labels with their spelling variants, or neighbouring numbers."""
+    sure = min(max(answer.confidence, 0.01), 0.99)
+    lead = token[: len(token) - len(token.lstrip())]
+    shares = {token.strip() if lead else token.capitalize(): sure * 0.09}
+    shares[token] = sure * 0.9
+    others = [label for label in question.labels if label != answer.value]
+    if not question.labels and isinstance(answer.value, int):
+        others = [str(n) for n in (answer.value - 1, answer.value + 1) if question.low <= n <= question.high]
+    for label in others:
+        shares[lead + label] = (1 - sure) * 0.99 / len(others)
+    return shares
+
+
+@functools.cache
+def bomb(size: int) -> bytes:
+    """A small gzip body that unpacks to `size` bytes of JSON white space."""
+    pack = zlib.compressobj(9, zlib.DEFLATED, zlib.MAX_WBITS | 16)
+    block = b" " * 65536
+    parts = [pack.compress(block) for _ in range(size // len(block))]
+    return b"".join(parts) + pack.compress(b"{}") + pack.flush()

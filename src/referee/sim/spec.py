@@ -1,0 +1,172 @@
+"""What a simulated provider is like: every setting and every fault by name. Data only; `provider` acts on it.
+
+All times are in the provider's own seconds; `time_scale` makes them pass faster.
+"""
+
+from __future__ import annotations
+
+import difflib
+from typing import Literal, get_args
+
+import msgspec
+from msgspec import Struct, field
+
+from referee.errors import ConfigError
+
+RetryAfter = Literal["seconds", "float", "ms", "date", "none", "junk", "negative", "far"]
+"""How a 429 says when to come back: whole seconds, a fraction, retry-after-ms, an HTTP date, not at all, nonsense,
+a negative number, or thirty years from now."""
+
+Fault = Literal[
+    # 429, one per form of Retry-After, and the "you ramp too fast" kind
+    "throttle_seconds",
+    "throttle_float",
+    "throttle_ms",
+    "throttle_date",
+    "throttle_none",
+    "throttle_junk",
+    "throttle_negative",
+    "throttle_far",
+    "slow_down",
+    # other statuses
+    "http_500",
+    "http_502",
+    "http_503",
+    "http_504",
+    "http_529",
+    "http_408",
+    "quota",
+    "auth",
+    "forbidden",
+    "unknown_model",
+    "too_long",
+    "redirect",
+    # the wire
+    "hang",
+    "drip",
+    "reset",
+    "cut",
+    "cut_silent",
+    "huge",
+    "bomb",
+    # status 200, but the body is no chat completion
+    "html",
+    "empty_body",
+    "malformed",
+    "nan_json",
+    "duplicate_keys",
+    "no_choices",
+    # a chat completion, but no usable verdict in it
+    "refusal",
+    "content_filter",
+    "length",
+    "empty_content",
+    "tool_call",
+    "two_verdicts",
+    "no_verdict",
+    "out_of_range",
+    "nan_score",
+    "duplicate_score",
+]
+FAULTS: tuple[Fault, ...] = get_args(Fault)
+
+
+class ProviderSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A provider's behaviour. The default answers at once, without limit and without fault."""
+
+    latency_median: float = 0.0
+    """Seconds one answer takes when the provider is not crowded."""
+    latency_sigma: float = 0.0
+    """Spread: standard deviation of the logarithm of the latency. 0: all alike; 0.5 is usual for chat models."""
+    latency_per_token: float = 0.0
+    """Seconds more per generated token."""
+    tail_share: float = 0.0
+    """Share of answers that are slow for no visible reason."""
+    tail_factor: float = 10.0
+    """How many times longer those take."""
+    capacity: int | None = None
+    """Answers worked on at once. None: no limit."""
+    mode: Literal["refuse", "queue", "degrade"] = "refuse"
+    """Above capacity: refuse (429, fast), queue (first in, first out, like vLLM), degrade (all get slower)."""
+    schedule: tuple[tuple[float, int], ...] = ()
+    """Changes of capacity: (second since the first request, capacity from then on), in order."""
+    degrade_power: float = 2.0
+    """mode = "degrade": latency is multiplied by (in flight / capacity) to this power; above 1, throughput falls."""
+    refuse_latency: float = 0.02
+    """Seconds a refusal or an error status takes."""
+    rpm: int | None = None
+    """Requests per minute."""
+    tpm: int | None = None
+    """Tokens per minute, prompt and reply."""
+    window: float = 60.0
+    """Seconds in which rpm and tpm are counted; a shorter window allows its share of them."""
+    tokens_count: Literal["usage", "reserved"] = "usage"
+    """What tpm counts: tokens used, or prompt plus max_tokens as some providers do."""
+    rate_headers: bool = True
+    """Send x-ratelimit-* headers when rpm or tpm is set."""
+    retry_after: RetryAfter = "seconds"
+    """Form of the hint on a refusal. Whole seconds are rounded up, so with a time_scale prefer float or ms."""
+    retry_after_s: float = 1.0
+    """Seconds hinted where no rate window says when to come back."""
+    outages: tuple[tuple[float, float], ...] = ()
+    """(start, end) in seconds since the first request, when nothing is answered."""
+    outage: Literal["http_503", "http_529", "hang", "reset"] = "http_503"
+    """What a request meets in an outage."""
+    faults: dict[Fault, float] = field(default_factory=dict)
+    """Probability of each fault per request; the sum may not pass 1."""
+    drip_interval: float = 1.0
+    """Seconds between two bytes of a dripping body."""
+    redirect_to: str = "http://127.0.0.1:9/v1/chat/completions"
+    """Where the fault "redirect" points. By default nobody listens there."""
+    huge_bytes: int = 64 * 1024 * 1024
+    """Size of a huge body, or of what a gzip bomb unpacks to."""
+    time_scale: float = 1.0
+    """All times above are divided by it: 50 plays a minute in 1.2 s."""
+    key: str = ""
+    """If set, requests without this bearer token get 401."""
+    model: str = ""
+    """If set, requests for another model get 404."""
+    unsupported: tuple[str, ...] = ()
+    """Request fields answered with 400 unsupported_parameter (response_format, temperature, logprobs…)."""
+    context_tokens: int | None = None
+    """Prompts longer than this get 400 context_length_exceeded."""
+    judge: Literal["honest", "gullible", "quoting", "constant"] = "honest"
+    """Who answers, see `referee.sim.judge`. constant: the same {"reason", "score": 7} to every request, unread; the
+    cheapest server for measuring clients. It goes with latency and capacity, and with nothing else."""
+
+    def __post_init__(self) -> None:
+        for name in self.faults:
+            if name not in FAULTS:
+                near = difflib.get_close_matches(name, FAULTS, 1)
+                hint = f"; did you mean {near[0]!r}?" if near else ""
+                raise ConfigError(f"the simulated provider has no fault {name!r}{hint}", setting="faults")
+        _require(all(0 <= share <= 1 for share in self.faults.values()), "faults", "every probability within [0, 1]")
+        _require(sum(self.faults.values()) <= 1 + 1e-9, "faults", "probabilities that sum to at most 1")
+        _require(0 <= self.tail_share <= 1, "tail_share", "a share within [0, 1]")
+        for setting in ("time_scale", "window", "drip_interval"):
+            _require(getattr(self, setting) > 0, setting, "a positive number")
+        for setting in ("latency_median", "latency_sigma", "latency_per_token", "refuse_latency", "retry_after_s"):
+            _require(getattr(self, setting) >= 0, setting, "a number of at least 0")
+        starts = [at for at, _ in self.schedule]
+        _require(starts == sorted(starts), "schedule", "times in rising order")
+        _require(all(limit >= 0 for _, limit in self.schedule), "schedule", "capacities of at least 0")
+        _require(self.capacity is None or self.capacity >= 0, "capacity", "a number of at least 0, or none")
+        reads = self.faults or self.outages or self.rpm or self.tpm or self.key or self.model or self.unsupported
+        if self.judge == "constant":
+            _require(
+                not reads and self.context_tokens is None, "judge", "another one than constant: requests are unread"
+            )
+        _require(all(start < end for start, end in self.outages), "outages", "each start before its end")
+
+
+def _require(holds: bool, setting: str, wanted: str) -> None:
+    if not holds:
+        raise ConfigError(f"simulated provider: {setting} needs {wanted}", setting=setting)
+
+
+def read_spec(text: str | bytes) -> ProviderSpec:
+    """A spec from JSON; an unknown or mistyped field is a ConfigError that names it."""
+    try:
+        return msgspec.json.decode(text, type=ProviderSpec)
+    except msgspec.MsgspecError as error:
+        raise ConfigError(f"simulated provider: the spec cannot be read: {error}") from None

@@ -1,0 +1,185 @@
+"""A claim on the rewards of one submitted batch: wait for it, await it, iterate it, or cancel it."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import os
+import threading
+from collections.abc import AsyncIterator, Callable, Generator, Iterator
+from typing import Any
+
+from referee import clock
+from referee.errors import RefereeError, TicketCancelled, TicketTimeout, UnscoredError, WrongContext
+from referee.records import Reward
+
+POLL = 1.0
+"""Seconds between looks at whether the place that does the work still lives. Landing rewards wake waiters at once."""
+
+
+class Ticket:
+    """Rewards to come. Safe to use from any thread; results can be asked for more than once."""
+
+    def __init__(self, count: int, trouble: Callable[[bool], str], cancel: Callable[[], None]) -> None:
+        """`trouble(blocking)` says why the work can no longer finish, or ""; it raises where blocking would deadlock."""
+        self._pid = os.getpid()
+        self._count = count
+        self._trouble = trouble
+        self._cancel = cancel
+        self._changed = threading.Condition()
+        self._rewards: list[Reward | None] = [None] * count
+        self._landed: list[Reward] = []
+        self._error: RefereeError | None = None
+        self._done = count == 0
+        self._wakers: list[Callable[[], None]] = []
+        self.waited_s = 0.0
+        """Seconds callers have stood still in `result` or iteration, so far."""
+        self.finished = 0.0
+        """Wall time at which the last reward became final."""
+        self.on_collect: Callable[[], None] | None = None
+
+    def __len__(self) -> int:
+        return self._count
+
+    def done(self) -> bool:
+        """True when every reward is there (or the batch has failed)."""
+        return self._done
+
+    def landed(self) -> int:
+        """How many rewards are final."""
+        return len(self._landed)
+
+    def cancel(self) -> None:
+        """Stop judging. What is already judged stays cached; the rest becomes unscored (cancelled)."""
+        if not self._done:
+            self._cancel()
+
+    def result(self, timeout: float | None = None) -> list[Reward]:
+        """The rewards in the order of submission. Blocks for at most `timeout` seconds, then raises TicketTimeout.
+
+        Without a timeout it blocks until the batch's own deadline, by which every sample is scored or unscored.
+        """
+        until = None if timeout is None else clock.monotonic() + timeout
+        self._wait(None, until, timeout)
+        return self._collect()
+
+    def __await__(self) -> Generator[Any, None, list[Reward]]:
+        return self._wait_async().__await__()
+
+    def __iter__(self) -> Iterator[Reward]:
+        """Rewards as they become final, in landing order. Raises what `result` would, at the end."""
+        seen = 0
+        while True:
+            self._wait(seen)
+            while seen < len(self._landed):
+                yield self._landed[seen]
+                seen += 1
+            if self._done and seen == len(self._landed):
+                self._collect()
+                return
+
+    async def __aiter__(self) -> AsyncIterator[Reward]:
+        """Rewards as they become final, without blocking the caller's loop."""
+        seen = 0
+        while True:
+            await self._changes(seen)
+            while seen < len(self._landed):
+                yield self._landed[seen]
+                seen += 1
+            if self._done and seen == len(self._landed):
+                self._collect()
+                return
+
+    def deliver(self, rewards: list[Reward], error: RefereeError | None, done: bool) -> None:
+        """Called by the work's thread as rewards become final."""
+        with self._changed:
+            for reward in rewards:
+                self._rewards[reward.index] = reward
+            self._landed += rewards
+            if done:
+                self._error, self._done, self.finished = error, True, clock.wall()
+            self._changed.notify_all()
+            wakers, self._wakers = self._wakers, []
+        for wake in wakers:
+            wake()
+
+    async def _wait_async(self) -> list[Reward]:
+        await self._changes(None)
+        return self._collect()
+
+    def _ready(self, seen: int | None) -> bool:
+        """Done, or more rewards than the `seen` ones are final."""
+        return self._done or (seen is not None and len(self._landed) > seen)
+
+    async def _changes(self, seen: int | None) -> None:
+        loop = asyncio.get_running_loop()
+        self._check(blocking=False)
+        started = clock.monotonic()
+        while not self._ready(seen):
+            woken: asyncio.Future[None] = loop.create_future()
+            with self._changed:
+                if self._ready(seen):
+                    break
+                self._wakers.append(functools.partial(_wake, loop, woken))
+            try:
+                await asyncio.wait_for(woken, POLL)
+            except TimeoutError:
+                self._check(blocking=False)
+        self.waited_s += clock.monotonic() - started
+
+    def _wait(self, seen: int | None, until: float | None = None, timeout: float | None = None) -> None:
+        self._check(blocking=True)  # before the lock, which in a forked child may seem held for ever
+        started = clock.monotonic()
+        try:
+            with self._changed:
+                while not self._ready(seen):
+                    self._check(blocking=True)
+                    left = POLL if until is None else min(POLL, until - clock.monotonic())
+                    if left <= 0:
+                        raise TicketTimeout(
+                            f"{len(self._landed)} of {self._count} rewards are final after {timeout:g} s; the rest is "
+                            "still being judged. Ask again, raise the timeout, or cancel()."
+                        )
+                    self._changed.wait(left)
+        finally:
+            self.waited_s += clock.monotonic() - started
+
+    def _check(self, blocking: bool) -> None:
+        """Raise if waiting any longer is in vain."""
+        if self._done:
+            return
+        if os.getpid() != self._pid:
+            trouble = "This process was forked after the batch was submitted; submit it again here."
+        else:
+            trouble = self._trouble(blocking)
+        if trouble:
+            raise TicketCancelled(f"{trouble} {len(self._landed)} of {self._count} rewards were final.")
+
+    def _collect(self) -> list[Reward]:
+        if self.on_collect is not None:
+            collect, self.on_collect = self.on_collect, None
+            collect()
+        if self._error is not None:
+            if isinstance(self._error, UnscoredError) or hasattr(self._error, "rewards"):
+                self._error.rewards = list(self._rewards)
+            raise self._error
+        return [reward for reward in self._rewards if reward is not None]
+
+    def __reduce__(self) -> Any:
+        raise WrongContext("a Ticket belongs to the process that submitted it and does not pickle; send its rewards.")
+
+    def __repr__(self) -> str:
+        return f"Ticket({len(self._landed)}/{self._count} final{', done' if self._done else ''})"
+
+
+def _wake(loop: asyncio.AbstractEventLoop, future: asyncio.Future[None]) -> None:
+    def settle() -> None:
+        if not future.done():
+            future.set_result(None)
+
+    # The caller's loop may be gone by now: then nobody waits there any more.
+    if not loop.is_closed():
+        try:
+            loop.call_soon_threadsafe(settle)
+        except RuntimeError:
+            return

@@ -1,0 +1,214 @@
+"""One HTTP answer to a Reply or a Failure. The order of the rules in `_decide` is their meaning.
+
+Words are only trusted to close an endpoint when they stand at the start of the message: an error may quote the
+request, and the request holds text written by the policy.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from referee.records import Action, Failure, Reason, Reply
+from referee.wire import reply, trouble
+from referee.wire.scrub import label, scrub
+from referee.wire.times import MAX_DELAY, retry_after, spoken_delay
+from referee.wire.trouble import Trouble
+from referee.wire.unsupported import unsupported
+from referee.wire.vocabulary import AUTH, BAD_OUTPUT, NO_MODEL, POLICY, QUOTA, THROTTLED, TOO_LONG
+
+# For an error inside a 200 that gives no number: the status its label stands for.
+_STATUS_OF = (
+    (AUTH, 401),
+    (frozenset(("permission_error", "permission_denied")), 403),
+    (NO_MODEL, 404),
+    (THROTTLED, 429),
+    (frozenset(("invalid_request_error", "badrequesterror", "invalid_argument", "bad_request")), 400),
+)
+
+_BROKE = re.compile(
+    r"your credit balance is too low|insufficient (?:account )?(?:balance|credits?|funds)|"
+    r"you have reached your specified (?:api )?usage limits|your account .{0,60}insufficient balance|"
+    r"access denied, please make sure your account is in good standing",
+    re.I,
+)
+_BAD_KEY = re.compile(
+    r"api key not valid|incorrect api key|invalid api key|no api key|you didn't provide an api key", re.I
+)
+_NO_MODEL = re.compile(
+    r"(?:the )?model .{1,120}(?:does not exist|not found)|model not exist|\S{1,120} is not a valid model id", re.I
+)
+_LONG = re.compile(
+    r"maximum context length|context (?:size|window|length)|(?:prompt|input|request) is too long|"
+    r"too many (?:input )?tokens|range of input length|exceeds? the maximum (?:number of )?tokens",
+    re.I,
+)
+# A 429 about one request that passes the limit all by itself: waiting will not help it.
+_NEVER_FITS = re.compile(r"request too large", re.I)
+_POLICY = re.compile(r"content (?:management )?policy|content filter|safety system|usage policy", re.I)
+_HTML = re.compile(rb"\s*<(?:!doctype|html|head|body|\?xml)", re.I)
+
+_BUSY_4XX = (408, 409, 421, 423, 424, 425, 498, 499)
+_ONE_REQUEST_4XX = (400, 422)
+_ABOUT_LENGTH = (400, 422, 500)  # llama.cpp says it with a 500
+_NOT_HERE_5XX = (501, 505, 511)
+
+
+def classify(status: int, headers: Mapping[str, str], body: bytes, wall: float) -> Reply | Failure:
+    """What an answer is worth. Header names are lower case; `wall` is the time it came, for dates in headers."""
+    request_id = headers.get("x-request-id") or headers.get("request-id") or ""
+    if 200 <= status < 300:
+        found = reply.usual(body, request_id)
+        if found is not None:
+            return found
+        return _odd_success(status, headers, body, wall, request_id)
+    try:
+        said = trouble.read(reply.load(body))
+    except ValueError:
+        said = Trouble(message="" if _HTML.match(body) else body[:1000].decode("utf-8", "replace"))
+    return _failure(status, headers, said, wall, request_id, page=_HTML.match(body) is not None)
+
+
+def _odd_success(status: int, headers: Mapping[str, str], body: bytes, wall: float, request_id: str) -> Reply | Failure:
+    """A 2xx that is not a plain completion: odd types, an error inside, or no completion at all."""
+    request_id = label(request_id, 128)
+    try:
+        data = reply.load(body)
+    except ValueError:
+        return _not_json(status, body, request_id)
+    complaint = _complaint(data)
+    if complaint is not None:
+        said = trouble.read(complaint)
+        inner = said.status or next((code for labels, code in _STATUS_OF if said.labels & labels), 500)
+        return _failure(inner, headers, said, wall, request_id)
+    if not isinstance(data, dict) or "choices" not in data:
+        return Failure(
+            reason=Reason.CONNECTION,
+            action=Action.RETRY,
+            detail=f"{status}, JSON but no chat completion; is endpoint.url a chat-completions URL?",
+            status=status,
+            request_id=request_id,
+        )
+    found = reply.unusual(data, request_id)
+    if found is not None:
+        return found
+    return Failure(
+        reason=Reason.EMPTY,
+        action=Action.ASK_AGAIN,
+        detail=f"{status}, a completion without a message in choices",
+        status=status,
+        request_id=request_id,
+    )
+
+
+def _complaint(data: Any) -> Any | None:
+    if trouble.holds_trouble(data):
+        return data
+    choices = data.get("choices") if isinstance(data, dict) else None
+    first = choices[0] if isinstance(choices, list) and choices else None
+    if isinstance(first, dict) and first.get("error"):
+        return first
+    return None
+
+
+def _not_json(status: int, body: bytes, request_id: str) -> Failure:
+    if body.lstrip()[:6] in (b"data: ", b"event:"):
+        return Failure(
+            reason=Reason.CONFIG,
+            action=Action.CLOSE,
+            detail="the answer is an event stream: take `stream` out of endpoint.extra",
+            status=status,
+            request_id=request_id,
+        )
+    if not body.strip():
+        what = "an empty body"
+    elif _HTML.match(body):
+        what = "an HTML page instead of JSON"
+    else:
+        what = f"a body that is not whole JSON: {scrub(body[:1200].decode('utf-8', 'replace'))}"
+    return Failure(
+        reason=Reason.CONNECTION,
+        action=Action.RETRY,
+        detail=f"{status} with {what}",
+        status=status,
+        request_id=request_id,
+    )
+
+
+def _failure(
+    status: int, headers: Mapping[str, str], said: Trouble, wall: float, request_id: str, page: bool = False
+) -> Failure:
+    parameter = unsupported(said) if status in (*_ONE_REQUEST_4XX, 501) else ""
+    reason, action, advice = _decide(status, said, parameter, page)
+    advised = headers.get("x-should-retry", "").strip().lower()
+    if advised == "false" and action in (Action.PARK, Action.BACK_OFF):
+        action = Action.GIVE_UP
+    elif advised == "true" and reason is Reason.CONFIG and action is Action.GIVE_UP and not parameter:
+        reason, action = Reason.OVERLOADED, Action.BACK_OFF
+    message = scrub(said.message) or ("an HTML page" if page else "")
+    if 300 <= status < 400:
+        message = scrub(headers.get("location", "")[:300].partition("?")[0])
+    detail = f"{status} {said.code}".rstrip()
+    return Failure(
+        reason=reason,
+        action=action,
+        detail=": ".join(part for part in (detail, message, advice) if part),
+        status=status,
+        code=said.code,
+        request_id=label(request_id, 128),
+        retry_after=_delay(headers, said, wall) if action in (Action.PARK, Action.BACK_OFF) else None,
+        unsupported=parameter,
+    )
+
+
+def _delay(headers: Mapping[str, str], said: Trouble, wall: float) -> float | None:
+    """The header's word, then the body's field, then the body's prose."""
+    found = retry_after(headers, wall)
+    if found is None and said.retry_delay is not None:
+        found = min(said.retry_delay, MAX_DELAY)
+    return spoken_delay(said.message) if found is None else found
+
+
+def _decide(status: int, said: Trouble, parameter: str, page: bool) -> tuple[Reason, Action, str]:
+    """Reason, action, and which setting to look at."""
+    labels, words = said.labels, said.message[:300]
+    client_error = 400 <= status < 500
+    if not 300 <= status < 600:
+        return Reason.CONNECTION, Action.RETRY, "not an HTTP answer to a POST"
+    if status < 400:
+        return Reason.CONFIG, Action.CLOSE, "redirects are not followed; put the final address in endpoint.url"
+    # A server that names a delay expects us back, whatever else it says about quotas.
+    broke = said.retry_delay is None and (labels & QUOTA or _BROKE.match(words))
+    if status == 402 or (client_error and broke):
+        return Reason.QUOTA, Action.CLOSE, "the account behind endpoint.key_env has no credit left"
+    if status == 401 or (client_error and (labels & AUTH or _BAD_KEY.match(words))):
+        return Reason.AUTH, Action.CLOSE, "check endpoint.key_env or endpoint.key_file"
+    if status == 413 or labels & TOO_LONG or (status in _ABOUT_LENGTH and _LONG.search(words)):
+        return Reason.TOO_LONG, Action.GIVE_UP, ""
+    if status == 429 and _NEVER_FITS.match(words):
+        return Reason.TOO_LONG, Action.GIVE_UP, ""
+    if client_error and (labels & POLICY or said.flagged or (status == 400 and _POLICY.search(words))):
+        return Reason.REFUSED, Action.GIVE_UP, ""
+    if status == 429 or labels & THROTTLED:
+        return Reason.THROTTLED, Action.PARK, ""
+    if status == 403 and page:
+        # A firewall's page may be about this one text. Closing here would let one rollout stop a run.
+        return Reason.REFUSED, Action.GIVE_UP, "a firewall before endpoint.url turned this request away"
+    if status == 403:
+        return Reason.AUTH, Action.CLOSE, "the key in endpoint.key_env may not use endpoint.model, or not from here"
+    if parameter:
+        return Reason.CONFIG, Action.GIVE_UP, f"endpoint.model does not take {parameter}"
+    if status in (404, 410) or (client_error and (labels & NO_MODEL or _NO_MODEL.match(words))):
+        return Reason.CONFIG, Action.CLOSE, "check endpoint.model and endpoint.url"
+    if labels & BAD_OUTPUT:
+        return Reason.SCHEMA, Action.ASK_AGAIN, ""
+    if status in _ONE_REQUEST_4XX:
+        return Reason.CONFIG, Action.GIVE_UP, "the endpoint refuses this request; see endpoint.extra and judge"
+    if status == 407:
+        return Reason.CONFIG, Action.CLOSE, "the proxy wants a login; check endpoint.proxy"
+    if status in _BUSY_4XX:
+        return Reason.OVERLOADED, Action.BACK_OFF, ""
+    if client_error or status in _NOT_HERE_5XX:
+        return Reason.CONFIG, Action.CLOSE, "check endpoint.url: it does not take chat completions"
+    return Reason.OVERLOADED, Action.BACK_OFF, ""

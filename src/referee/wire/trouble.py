@@ -1,0 +1,142 @@
+"""The error object of a provider, whatever shape it comes in, as one flat record. Says nothing of what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from msgspec import Struct
+
+from referee.wire.scrub import label, scrub
+from referee.wire.times import duration
+
+_DEPTH = 4
+"""How far down nested wrappers are followed."""
+
+
+class Trouble(Struct, frozen=True):
+    """What the server complains about."""
+
+    message: str = ""
+    code: str = ""
+    """The most telling of its labels."""
+    labels: frozenset[str] = frozenset()
+    """error.code, error.type, error.status and the like, lower case."""
+    param: str = ""
+    """The request field it names, if it names one."""
+    status: int = 0
+    """An HTTP status inside the body, where gateways put the real one."""
+    retry_delay: float | None = None
+    flagged: bool = False
+    """The gateway's moderation named reasons."""
+
+
+NONE = Trouble()
+
+
+def holds_trouble(data: Any) -> bool:
+    """True if decoded JSON is an error object rather than an answer."""
+    if isinstance(data, list):
+        return bool(data) and holds_trouble(data[0])
+    if not isinstance(data, dict):
+        return False
+    return bool(data.get("error")) or data.get("object") == "error" or data.get("type") == "error"
+
+
+def read(data: Any) -> Trouble:
+    """The complaint in decoded JSON: OpenAI, Azure, Anthropic, Gemini, vLLM, llama.cpp, FastAPI and gateways."""
+    inner = _innermost(data)
+    if isinstance(inner, str):
+        return Trouble(message=inner)
+    if not isinstance(inner, dict):
+        return NONE
+    message, param = _message(inner)
+    labels = list(_labels(inner))
+    metadata = inner.get("metadata")
+    return Trouble(
+        message=message,
+        code=labels[0] if labels else "",
+        labels=frozenset(name.lower() for name in labels),
+        param=_word(inner.get("param")) or param,
+        status=_status(inner),
+        retry_delay=_retry_delay(inner.get("details")),
+        flagged=isinstance(metadata, dict) and bool(metadata.get("reasons")),
+    )
+
+
+def _innermost(data: Any) -> Any:
+    """Unwrap `[{"error": {…}}]`, `{"error": {…}}`, `{"error": "…"}`; FastAPI's `{"detail": {…}}` too."""
+    for _ in range(_DEPTH):
+        if isinstance(data, list) and data:
+            data = data[0]
+        elif isinstance(data, dict) and data.get("error") and isinstance(data["error"], dict | str | list):
+            data = data["error"]
+        elif isinstance(data, dict) and isinstance(data.get("detail"), dict):
+            data = data["detail"]
+        else:
+            break
+    return data
+
+
+def _message(inner: dict[str, Any]) -> tuple[str, str]:
+    for name in ("message", "detail", "msg", "error_msg", "error_description"):
+        said = inner.get(name)
+        if isinstance(said, dict):  # Mistral wraps FastAPI's list once more
+            said = said.get("detail")
+        if isinstance(said, str) and said:
+            return said, ""
+        if isinstance(said, list) and said:
+            return _validation(said)
+    return "", ""
+
+
+def _validation(items: list[Any]) -> tuple[str, str]:
+    """FastAPI's list of {loc, msg}: as words, and the request field the first one is about."""
+    said, param = [], ""
+    for item in items[:5]:
+        if not isinstance(item, dict):
+            continue
+        loc = item.get("loc")
+        path = [str(part) for part in loc if part != "body"] if isinstance(loc, list) else []
+        param = param or (_word(path[0]) if path else "")
+        said.append(f"{'.'.join(path)}: {item.get('msg', '')}")
+    return "; ".join(said), param
+
+
+def _labels(inner: dict[str, Any]) -> Iterator[str]:
+    """Code first, then the rest; bare numbers say no more than the HTTP status does."""
+    deeper = inner.get("innererror")
+    for value in (
+        inner.get("code"),
+        inner.get("type"),
+        inner.get("status"),
+        inner.get("reason"),
+        deeper.get("code") if isinstance(deeper, dict) else None,
+    ):
+        name = _word(value)
+        if name and not name.isdecimal() and name != "error":
+            yield name
+
+
+def _word(value: Any) -> str:
+    name = label(value) if isinstance(value, str) else ""
+    return name if scrub(name) == name else ""
+
+
+def _status(inner: dict[str, Any]) -> int:
+    for name in ("status", "code", "status_code", "statusCode"):
+        value = inner.get(name)
+        if isinstance(value, str) and value.isdecimal() and len(value) == 3:
+            value = int(value)
+        if isinstance(value, int) and 400 <= value < 600:
+            return value
+    return 0
+
+
+def _retry_delay(details: Any) -> float | None:
+    """Gemini: details holds {"@type": "…RetryInfo", "retryDelay": "34s"}."""
+    for item in details if isinstance(details, list) else ():
+        delay = item.get("retryDelay") if isinstance(item, dict) else None
+        if isinstance(delay, str):
+            return duration(delay)
+    return None

@@ -1,0 +1,49 @@
+"""Which of our request parameters a server complains about, from codes where it has them, else from its words."""
+
+from __future__ import annotations
+
+import re
+
+from referee.wire.trouble import Trouble
+from referee.wire.vocabulary import UNSUPPORTED
+
+# Longer names first: top_logprobs holds logprobs.
+_NAMES: tuple[tuple[re.Pattern[str], str], ...] = (
+    (re.compile(r"max_completion_tokens"), "max_completion_tokens"),
+    (re.compile(r"max_tokens"), "max_tokens"),
+    (
+        re.compile(r"response_format|json[_ ]schema|structured[_ ]outputs?|guided_json|\bgrammar\b", re.I),
+        "response_format",
+    ),
+    (re.compile(r"(?<!prompt_)(?:top_)?logprobs|log probabilities", re.I), "logprobs"),
+    (re.compile(r"\btemperature\b", re.I), "temperature"),
+)
+
+_COMPLAINT = re.compile(
+    r"unsupported|not (?:yet |currently )?support|n't support|unavailable|not available|not permitted|not allowed|"
+    r"not enabled|not implemented|unrecognized|unknown|unexpected|extra inputs|extra_forbidden|deprecated|"
+    r"invalid (?:parameter|input|schema|top_logprobs|json)|only the default|max allowed|failed to parse|cannot be used",
+    re.I,
+)
+_INSTEAD = re.compile(r"max_tokens.{0,80}max_completion_tokens", re.S)
+
+
+def unsupported(said: Trouble) -> str:
+    """The parameter by our name for it, the server's name if it is none of ours, or "" if that is not the complaint."""
+    words = said.message[:300]
+    if _INSTEAD.search(words):
+        return "max_tokens"
+    named = _ours(said.param)
+    if said.labels & UNSUPPORTED and said.param:
+        return named or said.param.split(".")[0]
+    if named == "response_format":
+        return named  # any quarrel with our schema is settled by not sending it
+    if not _COMPLAINT.search(words):
+        return ""
+    return named or _ours(words)
+
+
+def _ours(text: str) -> str:
+    """The first of our parameters named in `text`."""
+    found = ((match.start(), name) for pattern, name in _NAMES if (match := pattern.search(text)))
+    return min(found, default=(0, ""))[1]

@@ -1,0 +1,150 @@
+"""The key changes with everything that shapes an answer, and with nothing else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from referee.cache import KeyMaker, explain
+from referee.config import EndpointConfig, Secret
+from referee.records import JudgeRequest, Message, Sampling
+
+ENDPOINT = EndpointConfig(url="https://h.example/v1", model="m", extra={"a": 1, "b": {"c": 2, "d": 3}})
+REQUEST = JudgeRequest(
+    (Message("user", "q"),), Sampling(), (("judge", "score/1"), ("prompt", "p"), ("response", "r")), "nonce", 7
+)
+
+
+def key(endpoint: EndpointConfig = ENDPOINT, request: JudgeRequest = REQUEST, dialect: str = "d/1") -> str:
+    return KeyMaker(endpoint, dialect).key(request)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"url": "https://other.example/v1"},
+        {"url": "https://h.example:8443/v1"},
+        {"url": "https://h.example/v2"},
+        {"model": "m2"},
+        {"extra": {"a": 2, "b": {"c": 2, "d": 3}}},
+        {"extra": {}},
+    ],
+)
+def test_the_endpoint_is_in_the_key(change: dict[str, Any]) -> None:
+    """Another host, path, model or extra field is another judge."""
+    assert key(replace(ENDPOINT, **change)) != key()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"url": "https://h.example/v1/chat/completions"},
+        {"url": "https://H.example/v1/"},
+        {"name": "nickname"},
+        {"key_env": "OTHER"},
+        {"api_key": Secret("sk-canary")},
+        {"price_in": 1.0, "price_out": 2.0},
+        {"proxy": "http://proxy"},
+        {"backup": True},
+        {"extra": {"b": {"d": 3, "c": 2}, "a": 1}},
+    ],
+)
+def test_what_does_not_shape_the_answer_is_not(change: dict[str, Any]) -> None:
+    """Keys, names, prices and the order of fields do not pay for a verdict twice."""
+    assert key(replace(ENDPOINT, **change)) == key()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"sampling": Sampling(temperature=0.5)},
+        {"sampling": Sampling(temperature=None)},
+        {"sampling": Sampling(max_tokens=9)},
+        {"sampling": Sampling(top_logprobs=5)},
+        {"sampling": Sampling(schema={"type": "object"})},
+        {"facets": (*REQUEST.facets, ("more", ""))},
+        {"facets": REQUEST.facets[:-1]},
+        {"facets": (("judge", "score/2"), *REQUEST.facets[1:])},
+        {"facets": (*REQUEST.facets[:-1], ("response", "r2"))},
+    ],
+)
+def test_the_request_is_in_the_key(change: dict[str, Any]) -> None:
+    """Sampling and every facet count."""
+    assert key(request=replace(REQUEST, **change)) != key()
+
+
+def test_the_nonce_is_not_in_the_key() -> None:
+    """Equal questions meet although their fences differ."""
+    again = replace(REQUEST, nonce="other", messages=(Message("user", "other fence"),), prompt_tokens=9)
+    assert key(request=again) == key()
+
+
+def test_the_dialect_is_in_the_key() -> None:
+    """What `encode` makes of a request is part of it."""
+    assert key(dialect="d/2") != key()
+
+
+def test_one_maker_serves_several_samplings() -> None:
+    """What is remembered of the last request does not leak into the next."""
+    maker = KeyMaker(ENDPOINT, "d/1")
+    other = replace(REQUEST, sampling=Sampling(max_tokens=9))
+    first, second = maker.key(REQUEST), maker.key(other)
+    assert first == maker.key(REQUEST) == key()
+    assert second == maker.key(other) == key(request=other)
+
+
+def test_keys_are_short_hex() -> None:
+    """32 hexadecimal digits, the same in every process."""
+    assert key() == "a5b0fa4a1a4d0be0ad11b9b5fd0d2e70" or len(bytes.fromhex(key())) == 16
+
+
+PAIRS = st.lists(st.tuples(st.text(max_size=4), st.text(max_size=4)), max_size=4).map(tuple)
+
+
+@given(PAIRS, PAIRS)
+@settings(max_examples=300, deadline=None)
+def test_different_facets_never_share_a_key(one: Any, other: Any) -> None:
+    """No way of cutting the same characters into names and values gives the same key."""
+    same = key(request=replace(REQUEST, facets=one)) == key(request=replace(REQUEST, facets=other))
+    assert same == (one == other)
+
+
+def test_half_a_surrogate_pair_has_a_key_of_its_own() -> None:
+    """Text that no JSON can carry is told apart all the same."""
+    keys = {
+        key(request=replace(REQUEST, facets=(("r", text),))) for text in ("\ud800", "\ud801", "\\ud800", "?", "\ufffd")
+    }
+    assert len(keys) == 5
+
+
+def test_facets_name_what_the_key_is_made_of() -> None:
+    """Everything is there by name, long values as their beginning and a digest."""
+    request = replace(REQUEST, facets=(("judge", "score/1"), ("long", "x" * 1000)))
+    found = KeyMaker(ENDPOINT, "d/1").facets(request)
+    assert found["dialect"] == "d/1"
+    assert (found["host"], found["path"], found["model"]) == ("h.example", "/v1/chat/completions", "m")
+    assert found["judge"] == "score/1"
+    assert len(found["long"]) < 200
+    assert "1000 characters" in found["long"]
+    assert "max_tokens" in found["sampling"]
+
+
+def test_facets_hold_no_key() -> None:
+    """A token somebody put into the extra fields is not written to the file."""
+    endpoint = replace(ENDPOINT, extra={"api_key": "sk-canary0123456789abcdef"}, api_key=Secret("sk-canary"))
+    found = KeyMaker(endpoint, "d/1").facets(REQUEST)
+    assert "canary" not in repr(found)
+    other = KeyMaker(replace(endpoint, extra={"api_key": "sk-canary9876543210abcdef"}), "d/1").facets(REQUEST)
+    assert found["extra"] != other["extra"]
+
+
+def test_explain_names_what_differs() -> None:
+    """Both values of each facet that differs, and no other."""
+    one = {"model": "a", "judge": "score/1", "gone": "x"}
+    other = {"model": "b", "judge": "score/1", "new": "y"}
+    assert explain(one, other) == ["model: a | b", "gone: x | (absent)", "new: (absent) | y"]
+    assert explain(one, dict(one)) == []

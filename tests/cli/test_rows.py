@@ -1,0 +1,79 @@
+"""Output rows: written whole, resumed from any state an interruption can leave."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+from referee.cli.rows import Digests, Row, RowWriter, consolidate, partial, read_rows
+from referee.config import load
+from referee.records import Sample
+
+
+def row(line: int, reward: float | None = 0.5, **fields: str) -> Row:
+    return Row(line=line, id=str(line), reward=reward, **fields)
+
+
+def lines(path: Path) -> list[int]:
+    return [r.line for r in read_rows(path)]
+
+
+def test_a_finished_run_replaces_the_output_whole(tmp_path: Path) -> None:
+    """Until finish, the output itself is not touched."""
+    out = tmp_path / "r.jsonl"
+    writer = RowWriter(str(out), io.BytesIO())
+    writer.write([row(1), row(2)])
+    assert not out.exists()
+    assert lines(partial(out)) == [1, 2]
+    writer.finish()
+    assert lines(out) == [1, 2]
+    assert not partial(out).exists()
+    assert out.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_torn_line_is_not_a_row(tmp_path: Path) -> None:
+    """A kill in the middle of a write costs that line only."""
+    out = tmp_path / "r.jsonl"
+    writer = RowWriter(str(out), io.BytesIO())
+    writer.write([row(1), row(2), row(3)])
+    writer.finish()
+    for cut in range(1, 60):
+        torn = tmp_path / "torn.jsonl"
+        torn.write_bytes(out.read_bytes()[:-cut])
+        assert lines(torn) in ([1, 2], [1])
+
+
+def test_consolidating_joins_a_partial_run_with_the_one_before(tmp_path: Path) -> None:
+    """Newer rows win; older rows beyond them are kept."""
+    out = tmp_path / "r.jsonl"
+    first = RowWriter(str(out), io.BytesIO())
+    first.write([row(1, None, unscored="timeout"), row(2), row(3)])
+    first.finish()
+    second = RowWriter(str(out), io.BytesIO())
+    second.write([row(1, 0.9)])
+    second.abandon()
+    assert [(r.line, r.reward) for r in read_rows(out)] == [(1, 0.9), (2, 0.5), (3, 0.5)]
+    assert not partial(out).exists()
+
+
+def test_consolidating_nothing_is_no_work(tmp_path: Path) -> None:
+    """No partial file, no change."""
+    consolidate(tmp_path / "none.jsonl")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_rows_stop_at_a_line_out_of_order(tmp_path: Path) -> None:
+    """Rows that go back cannot be this run's output."""
+    path = tmp_path / "r.jsonl"
+    path.write_text('{"line":2,"id":"a","reward":1.0}\n{"line":1,"id":"b","reward":1.0}\n')
+    assert lines(path) == [2]
+
+
+def test_digests_follow_what_shapes_a_reward_and_nothing_else() -> None:
+    """Another judge or sample is another digest; another cache path is not."""
+    sample = Sample(prompt="p", response="r")
+    plain = Digests(load({})).of(sample)
+    assert plain == Digests(load({"cache": {"path": "elsewhere"}, "limits": {"rpm": 5}})).of(sample)
+    assert plain != Digests(load({"judge": {"criteria": "kindness"}})).of(sample)
+    assert plain != Digests(load({"shaping": {"coefficient": 0.5}})).of(sample)
+    assert plain != Digests(load({})).of(Sample(prompt="p", response="r", rule_score=1.0))

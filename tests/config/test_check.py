@@ -1,0 +1,122 @@
+"""Rules across settings: each refusal names the setting and the value."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from referee.config import EndpointConfig, key_may_travel, load
+from referee.errors import ConfigError
+
+NAN, INF = float("nan"), float("inf")
+PRICED = {"price_in": 1.0, "price_out": 2.0}
+
+
+@pytest.mark.parametrize(
+    ("source", "setting", "words"),
+    [
+        ({"judge": {"low": 5, "high": 5}}, "judge.low", ["(5)", "high"]),
+        ({"judge": {"low": 11}}, "judge.low", ["(11)", "(10)"]),
+        ({"judge": {"max_tokens": 0}}, "judge.max_tokens", ["0", "at least 1"]),
+        ({"judge": {"ask_again": -1}}, "judge.ask_again", ["-1", "at least 0"]),
+        ({"judge": {"temperature": -0.5}}, "judge.temperature", ["-0.5"]),
+        ({"judge": {"temperature": NAN}}, "judge.temperature", ["nan"]),
+        ({"limits": {"max_concurrency": 0}}, "limits.max_concurrency", ["0"]),
+        ({"limits": {"concurrency": 0}}, "limits.concurrency", ["0"]),
+        ({"limits": {"rpm": 0}}, "limits.rpm", ["0"]),
+        ({"limits": {"tpm": -5}}, "limits.tpm", ["-5"]),
+        ({"limits": {"attempt_timeout": 0.0}}, "limits.attempt_timeout", ["0.0", "seconds"]),
+        ({"limits": {"attempt_timeout": NAN}}, "limits.attempt_timeout", ["nan"]),
+        ({"limits": {"deadline": INF}}, "limits.deadline", ["inf"]),
+        ({"limits": {"budget_usd": 5.0}}, "limits.budget_usd", ["endpoint[0].price_in", "price_out"]),
+        ({"limits": {"budget_usd": 0.0}, "endpoint": PRICED}, "limits.budget_usd", ["0.0"]),
+        ({"limits": {"budget_usd": NAN}, "endpoint": PRICED}, "limits.budget_usd", ["nan"]),
+        ({"limits": {"budget_usd": INF}, "endpoint": PRICED}, "limits.budget_usd", ["inf"]),
+        ({"cache": {"memory_items": -1}}, "cache.memory_items", ["-1"]),
+        ({"shaping": {"coefficient": INF}}, "shaping.coefficient", ["inf"]),
+        ({"shaping": {"coefficient": NAN}}, "shaping.coefficient", ["nan"]),
+        ({"shaping": {"coefficient": -1e300}}, "shaping.coefficient", ["-1e+300"]),
+        (
+            {"shaping": {"length": {"peak_ratio": 0.5}}},
+            "shaping.length.outer_ratio",
+            ["outer_ratio (0.5)", "peak_ratio (0.5)"],
+        ),
+        ({"shaping": {"length": {"peak_ratio": -0.1}}}, "shaping.length.outer_ratio", ["-0.1"]),
+        ({"shaping": {"length": {"outer_ratio": NAN}}}, "shaping.length.outer_ratio", ["nan"]),
+        ({"shaping": {"length": {"outer_ratio": INF}}}, "shaping.length.outer_ratio", ["inf"]),
+        ({"shaping": {"length": {"penalty_scale": -1.0}}}, "shaping.length.penalty_scale", ["-1.0"]),
+        ({"shaping": {"length": {"max_penalty": NAN}}}, "shaping.length.max_penalty", ["nan"]),
+        ({"missing": {"policy": "value"}}, "missing.value", ["None", "no default"]),
+        ({"missing": {"policy": "value", "value": INF}}, "missing.value", ["inf"]),
+        ({"missing": {"value": 0.5}}, "missing.value", ["0.5", "abstain"]),
+        ({"missing": {"abort_above": 0.0}}, "missing.abort_above", ["0.0"]),
+        ({"missing": {"abort_above": 1.5}}, "missing.abort_above", ["1.5"]),
+        ({"missing": {"abort_above": NAN}}, "missing.abort_above", ["nan"]),
+        ({"endpoint": {"url": "ftp://example.com"}}, "endpoint[0].url", ["ftp://example.com"]),
+        ({"endpoint": {"url": ""}}, "endpoint[0].url", ["''"]),
+        ({"endpoint": {"url": "http://"}}, "endpoint[0].url", ["http://"]),
+        ({"endpoint": {"url": "http://[::1"}}, "endpoint[0].url", ["http://[::1"]),
+        ({"endpoint": {"url": "http://localhost:99999/v1"}}, "endpoint[0].url", ["99999"]),
+        ({"endpoint": [{}, {"url": "https://me:pw@example.com"}]}, "endpoint[1].url", ["credentials"]),
+        ({"endpoint": {"url": "https://example.com/v1?a=b"}}, "endpoint[0].url", ["query"]),
+        ({"endpoint": {"proxy": "proxy.local:3128"}}, "endpoint[0].proxy", ["proxy.local:3128"]),
+        ({"endpoint": {"model": ""}}, "endpoint[0].model", ["model"]),
+        ({"endpoint": {"price_in": 1.0}}, "endpoint[0].price_in", ["price_in (1.0)", "price_out (None)"]),
+        ({"endpoint": {"price_in": -1.0, "price_out": 1.0}}, "endpoint[0].price_in", ["-1.0"]),
+        ({"endpoint": {"price_in": 1.0, "price_out": NAN}}, "endpoint[0].price_out", ["nan"]),
+        ({"endpoint": {"extra": {"x": object()}}}, "endpoint[0].extra", ["JSON"]),
+        ({"judge": {"criteria": "\ud800"}}, "text", ["surrogate", r"\ud800"]),
+        (
+            {"endpoint": {"url": "http://judge.example/v1", "key_env": "JUDGE_KEY"}},
+            "endpoint[0].url",
+            ["judge.example", "https", "key_over_http"],
+        ),
+    ],
+)
+def test_a_refusal_names_setting_and_value(source: Any, setting: str, words: list[str]) -> None:
+    """The message and the exception's `setting` say what to change, the message also what is there now."""
+    with pytest.raises(ConfigError) as caught:
+        load(source)
+    assert caught.value.setting == setting
+    for word in [setting, *words]:
+        assert word in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        {"judge": {"low": -5, "high": 0}},
+        {"limits": {"budget_usd": 0.01}, "endpoint": PRICED},
+        {"endpoint": {"price_in": 0.0, "price_out": 0.0}},
+        {"shaping": {"coefficient": -0.1}},
+        {"shaping": {"length": {"peak_ratio": 0.0, "outer_ratio": 2.0, "max_penalty": 0.0}}},
+        {"missing": {"policy": "value", "value": -1.0}},
+        {"missing": {"abort_above": 1.0}},
+        {"endpoint": {"url": "http://localhost:8000/v1", "key_env": "K"}},
+        {"endpoint": {"url": "http://judge.example/v1", "key_env": ""}},
+        {"endpoint": {"url": "http://judge.example/v1", "key_env": "K", "key_over_http": True}},
+        {"endpoint": {"url": "https://example.com", "proxy": "http://me:pw@proxy.local:3128"}},
+    ],
+)
+def test_what_is_allowed_loads(source: Any) -> None:
+    """Values at the edge of a rule, on the right side."""
+    load(source)
+
+
+@pytest.mark.parametrize(
+    ("url", "allowed"),
+    [
+        ("https://example.com/v1", True),
+        ("http://127.0.0.1:8000/v1", True),
+        ("http://[::1]:8000/v1", True),
+        ("http://localhost/v1", True),
+        ("http://localhost.evil.example/v1", False),
+        ("http://127.0.0.1.evil.example/v1", False),
+        ("http://10.0.0.5/v1", False),
+    ],
+)
+def test_a_key_only_travels_encrypted_or_at_home(url: str, allowed: bool) -> None:
+    """Plain http carries a key to this machine only, unless the user says the network is theirs."""
+    assert key_may_travel(EndpointConfig(url=url)) is allowed
+    assert key_may_travel(EndpointConfig(url=url, key_over_http=True))

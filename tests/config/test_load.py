@@ -1,0 +1,355 @@
+"""From files, mappings and the environment to a configuration, or to an error that says what to change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from referee.config import Config, load
+from referee.errors import ConfigError
+
+KEY = "sk-canary-0123456789"
+
+
+def write(folder: Path, text: str) -> Path:
+    path = folder / "referee.toml"
+    path.write_text(text)
+    return path
+
+
+def refusal(source: Any, env: Mapping[str, str] | None = None) -> str:
+    with pytest.raises(ConfigError) as caught:
+        load(source, env)
+    assert KEY not in str(caught.value)
+    return str(caught.value)
+
+
+def test_nothing_is_needed() -> None:
+    """An empty configuration is the default one."""
+    assert load({}) == Config()
+
+
+def test_a_file_is_read(tmp_path: Path) -> None:
+    """Every section of a file arrives."""
+    path = write(
+        tmp_path,
+        """
+        runtime = "inline"
+        [judge]
+        high = 5
+        [judge.gates]
+        echo = "off"
+        [endpoint]
+        url = "http://localhost:8000/v1"
+        extra = { reasoning_effort = "low" }
+        [limits]
+        concurrency = 20
+        [shaping.length]
+        enable = true
+        [missing]
+        policy = "group_mean"
+        """,
+    )
+    config = load(path)
+    assert config.runtime == "inline"
+    assert config.judge.high == 5
+    assert config.judge.gates.echo == "off"
+    assert config.endpoint[0].extra == {"reasoning_effort": "low"}
+    assert config.limits.concurrency == 20
+    assert config.shaping.length.enable
+    assert config.missing.policy == "group_mean"
+    assert load(str(path)) == config
+
+
+@pytest.mark.parametrize("header", ["[endpoint]", "[[endpoint]]", "[[endpoints]]"])
+def test_one_endpoint_can_be_written_three_ways(tmp_path: Path, header: str) -> None:
+    """A table, a list of tables and the plural are the same."""
+    config = load(write(tmp_path, f'{header}\nmodel = "m"'))
+    assert [endpoint.model for endpoint in config.endpoint] == ["m"]
+
+
+def test_several_endpoints_keep_their_order() -> None:
+    """Endpoints are used in the order they are written."""
+    config = load({"endpoint": [{"model": "a"}, {"model": "b", "backup": True}]})
+    assert [endpoint.model for endpoint in config.endpoint] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ({"judges": {}}, ["judges", "judge"]),
+        ({"judge": {"hihg": 5}}, ["judge.hihg", "high"]),
+        ({"judge": {"gates": {"empy": "off"}}}, ["judge.gates.empy", "empty"]),
+        ({"limits": {"max_concurrent": 5}}, ["limits.max_concurrent", "max_concurrency"]),
+        ({"endpoint": [{}, {"modle": "m"}]}, ["endpoint.modle", "model"]),
+        ({"shaping": {"length": {"enabled": True}}}, ["shaping.length.enabled", "enable"]),
+        ({"limits": {"zzz": 5}}, ["limits.zzz", "Known here: attempt_timeout"]),
+        ({"limits": {5: 5}}, ["limits.5"]),
+        ({5: 5}, ["`5`"]),
+    ],
+)
+def test_unknown_keys_are_refused_with_the_nearest_name(source: Any, words: list[str]) -> None:
+    """A misspelt setting is not silently off: the message has it and what was probably meant."""
+    message = refusal(source)
+    assert "unknown key" in message
+    for word in words:
+        assert word in message
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ({"limits": {"rpm": "60"}}, ["limits.rpm", "`int | null`", "`str`"]),
+        ({"limits": {"rpm": True}}, ["limits.rpm", "`bool`"]),
+        ({"limits": {"rpm": 1.5}}, ["limits.rpm", "`float`"]),
+        ({"limits": 5}, ["limits", "`int`"]),
+        ({"limits": None}, ["limits", "`null`"]),
+        ({"judge": {"kind": "scores"}}, ["judge.kind", "'scores'"]),
+        ({"endpoint": [{}, {"url": 5}]}, ["endpoint[1].url", "`int`"]),
+        ({"endpoint": 5}, ["endpoint", "table"]),
+        ({"endpoint": {"api_key": 5}}, ["endpoint[0].api_key", "`int`"]),
+        ({"endpoint": {}, "endpoints": {}}, ["endpoint", "endpoints"]),
+        ({"cache": {"enabled": "yes"}}, ["cache.enabled", "`bool`"]),
+    ],
+)
+def test_wrong_types_are_named_and_never_coerced(source: Any, words: list[str]) -> None:
+    """The message has the setting and what it got."""
+    message = refusal(source)
+    for word in words:
+        assert word in message
+
+
+@pytest.mark.parametrize("header", ["[endpoint]", "[[endpoint]]", "[[endpoints]]"])
+def test_a_key_in_a_file_is_refused(tmp_path: Path, header: str) -> None:
+    """A key does not belong in a file; the message says where it does, and does not repeat it."""
+    message = refusal(write(tmp_path, f'{header}\napi_key = "{KEY}"'))
+    assert "key_env" in message
+    assert "key_file" in message
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        {"endpoint": {"api_key": KEY, "url": 5}},
+        {"endpoint": {"api_key": KEY, "modle": "m"}},
+        {"endpoint": {"api_key": KEY, "url": "http://example.com/v1"}},
+        {"endpoint": {"api_key": {"key": KEY}}},
+        {"endpoint": {"api_key": [KEY]}},
+        {"endpoint": {"url": f"https://me:{KEY}@example.com/v1"}},
+        {"endpoint": {"url": f"https://example.com/v1?key={KEY}"}},
+        {"endpoint": {"url": f"ftp://me:{KEY}@example.com"}},
+        {"endpoint": {"url": f"me:{KEY}@example.com"}},
+        {"endpoint": {"url": f"ftp://example.com?key={KEY}"}},
+        {"endpoint": {"proxy": f"socks5://me:{KEY}@proxy"}},
+        {"endpoint": {"api_key": KEY, "price_in": 1.0}},
+    ],
+)
+def test_no_error_shows_a_key(source: Any) -> None:
+    """Whatever else is wrong, the key is not in the message."""
+    refusal(source)
+
+
+def test_keys_in_a_mapping_are_taken() -> None:
+    """From Python a key may be given as it is."""
+    key = load({"endpoint": {"api_key": KEY}}).endpoint[0].api_key
+    assert key is not None
+    assert key.reveal() == KEY
+
+
+@pytest.mark.parametrize(
+    ("variable", "text", "pick", "expected"),
+    [
+        ("REFEREE_LIMITS_RPM", "500", lambda c: c.limits.rpm, 500),
+        ("REFEREE_LIMITS_CONCURRENCY", "auto", lambda c: c.limits.concurrency, "auto"),
+        ("REFEREE_LIMITS_CONCURRENCY", "20", lambda c: c.limits.concurrency, 20),
+        ("REFEREE_LIMITS_MAX_CONCURRENCY", "9", lambda c: c.limits.max_concurrency, 9),
+        ("REFEREE_LIMITS_DEADLINE", "5", lambda c: c.limits.deadline, 5.0),
+        ("REFEREE_JUDGE_TEMPERATURE", "0.5", lambda c: c.judge.temperature, 0.5),
+        ("REFEREE_JUDGE_TEMPERATURE", "default", lambda c: c.judge.temperature, "default"),
+        ("REFEREE_JUDGE_CRITERIA", "20", lambda c: c.judge.criteria, "20"),
+        ("REFEREE_JUDGE_GATES_NO_ALPHANUMERICS", "off", lambda c: c.judge.gates.no_alphanumerics, "off"),
+        ("REFEREE_ENDPOINT_MODEL", "m", lambda c: c.endpoint[0].model, "m"),
+        ("REFEREE_ENDPOINT_KEY_OVER_HTTP", "true", lambda c: c.endpoint[0].key_over_http, True),
+        ("REFEREE_ENDPOINT_EXTRA", "{ seed = 1 }", lambda c: c.endpoint[0].extra, {"seed": 1}),
+        ("REFEREE_SHAPING_LENGTH_ENABLE", "true", lambda c: c.shaping.length.enable, True),
+        ("REFEREE_RUNTIME", "inline", lambda c: c.runtime, "inline"),
+        ("REFEREE_ENDPOINT_API_KEY", KEY, lambda c: c.endpoint[0].api_key.reveal(), KEY),
+    ],
+)
+def test_the_environment_overrides(variable: str, text: str, pick: Any, expected: Any) -> None:
+    """A variable sets the key it names, whatever depth, with the setting's own type."""
+    assert pick(load({}, {variable: text})) == expected
+
+
+def test_the_environment_wins_over_the_file_and_spares_the_rest(tmp_path: Path) -> None:
+    """An override changes one key of one section; the caller's mapping is not written to."""
+    source = {"limits": {"rpm": 5, "tpm": 7}, "endpoint": [{"model": "a", "name": "x"}, {"model": "b"}]}
+    before = msgspec.json.encode(source)
+    config = load(source, {"REFEREE_LIMITS_RPM": "6", "REFEREE_ENDPOINT_MODEL": "c"})
+    assert (config.limits.rpm, config.limits.tpm) == (6, 7)
+    assert [(endpoint.model, endpoint.name) for endpoint in config.endpoint] == [("c", "x"), ("b", "")]
+    assert msgspec.json.encode(source) == before
+    assert load(write(tmp_path, "[limits]\nrpm = 5"), {"REFEREE_LIMITS_RPM": "6"}).limits.rpm == 6
+
+
+def test_other_variables_are_left_alone() -> None:
+    """Variables that name no section are somebody else's."""
+    assert load({}, {"REFEREE_HOME": "/x", "LIMITS_RPM": "5", "PATH": "/bin", "REFEREE_": ""}) == Config()
+
+
+@pytest.mark.parametrize(
+    ("variable", "text", "words"),
+    [
+        ("REFEREE_LIMITS_RPN", "5", ["rpm"]),
+        ("REFEREE_LIMITS", "5", ["names no setting"]),
+        ("REFEREE_LIMITS_RPM_MORE", "5", ["names no setting"]),
+        ("REFEREE_LIMITS_RPM", "many", ["'many'"]),
+        ("REFEREE_LIMITS_RPM", "", ["''"]),
+        ("REFEREE_LIMITS_RPM", "9" * 5000, []),
+        ("REFEREE_LIMITS_RPM", "[" * 50_000, []),
+        ("REFEREE_RUNTIME", "fast", ["'fast'"]),
+    ],
+)
+def test_a_wrong_override_is_refused(variable: str, text: str, words: list[str]) -> None:
+    """The message has the variable and the value, or the setting that was meant."""
+    message = refusal({}, {variable: text})
+    for word in [variable, *words]:
+        assert word in message
+
+
+def test_an_override_does_not_hide_a_wrong_section() -> None:
+    """A section that is no table is refused, also when a variable would set a key in it."""
+    for wrong in (5, "abc", None, [1]):
+        assert "limits" in refusal({"limits": wrong}, {"REFEREE_LIMITS_RPM": "5"})
+
+
+@pytest.mark.parametrize(
+    "content", [b"a = [", b"\xff\xfe", b"a = " + b"[" * 50_000, b"a = " + b"9" * 5000, b"a = \x00"]
+)
+def test_a_file_that_is_no_toml_is_named(tmp_path: Path, content: bytes) -> None:
+    """A broken file is an error with its name."""
+    path = tmp_path / "referee.toml"
+    path.write_bytes(content)
+    assert str(path) in refusal(path)
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    """A missing file, a folder and an impossible name are errors that say so."""
+    assert "referee init" in refusal(tmp_path / "none.toml")
+    assert str(tmp_path) in refusal(tmp_path)
+    refusal("a\0b")
+
+
+def test_a_config_comes_back_as_it_is_if_it_is_sound() -> None:
+    """Configurations made in Python pass the same rules."""
+    config = load({"judge": {"high": 5}})
+    assert load(config) is config
+    broken = msgspec.structs.replace(config, judge=msgspec.structs.replace(config.judge, low=9))
+    assert "judge.low" in refusal(broken)
+
+
+class Node(Mapping[str, Any]):
+    """A mapping that is not a dict, as OmegaConf nodes are."""
+
+    def __init__(self, data: dict[str, Any]) -> None:
+        self._data = data
+
+    def __getitem__(self, key: str) -> Any:
+        value = self._data[key]
+        return Node(value) if isinstance(value, dict) else value
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._data)
+
+    def __len__(self) -> int:
+        return len(self._data)
+
+
+def test_any_mapping_will_do() -> None:
+    """Trainers hand over mappings of their own kind."""
+    source = Node({"judge": {"high": 5}, "endpoint": {"model": "m"}, "shaping": {"length": {"enable": True}}})
+    config = load(source, {"REFEREE_SHAPING_LENGTH_PEAK_RATIO": "0.1"})
+    assert config.judge.high == 5
+    assert config.endpoint[0].model == "m"
+    assert config.shaping.length.enable
+    assert config.shaping.length.peak_ratio == 0.1
+
+
+def names(struct: Any) -> list[str]:
+    return [field.name for field in msgspec.structs.fields(struct)]
+
+
+LEAVES = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.floats(),
+    st.text(max_size=8),
+    st.binary(max_size=3),
+    st.sampled_from(["auto", "score", "http://x", "http://[", "https://a:b@c", "value", "default", "\ud800"]),
+)
+SETTINGS = sorted({name for section in msgspec.structs.fields(Config) for name in [section.name]} | {"endpoints"})
+DEEP = sorted(
+    {
+        name
+        for field in msgspec.structs.fields(Config)
+        for name in (
+            names(field.type) if isinstance(field.type, type) else ["url", "model", "proxy", "extra", "price_in"]
+        )
+    }
+    | {"enable", "empty", "peak_ratio", "outer_ratio"}
+)
+VALUES = st.recursive(
+    LEAVES,
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=2),
+        st.dictionaries(st.one_of(st.sampled_from(DEEP), st.integers(0, 3), st.text(max_size=3)), inner, max_size=3),
+    ),
+    max_leaves=8,
+)
+MAPPINGS = st.dictionaries(st.one_of(st.sampled_from(SETTINGS), st.text(max_size=3)), VALUES, max_size=3)
+VARIABLES = st.dictionaries(
+    st.tuples(st.sampled_from(SETTINGS), st.sampled_from(["", *DEEP])).map(
+        lambda pair: "REFEREE_" + "_".join(filter(None, pair)).upper()
+    ),
+    st.one_of(st.text(max_size=8), st.sampled_from(["5", "nan", "true", "[1]", "{a=1}", "1e999", "\udcff"])),
+    max_size=2,
+)
+
+
+@given(source=MAPPINGS, env=VARIABLES)
+@example(source={"judge": {"criteria": "\ud800"}}, env={})
+@example(source={"endpoint": {"extra": {"x": b"\xff", "y": 10**30}}}, env={})
+@example(source={"endpoint": {"extra": {"x": object()}}}, env={})
+@example(source={"endpoint": {"url": "http://a:99999999/v1"}}, env={})
+@settings(deadline=None, max_examples=400)
+def test_anything_loads_or_is_a_config_error(source: Any, env: dict[str, str]) -> None:
+    """Arbitrary input is a configuration that can be shown and named, or a ConfigError, and nothing else."""
+    try:
+        config = load(source, env)
+    except ConfigError:
+        return
+    assert config.digest()
+    assert config.public()
+    assert repr(config)
+    assert load(config) is config
+    for endpoint in config.endpoint:
+        assert endpoint.label
+
+
+@given(content=st.one_of(st.binary(max_size=60), st.text(max_size=60).map(str.encode)))
+@settings(deadline=None, max_examples=150)
+def test_any_bytes_load_or_are_a_config_error(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
+    """A file of anything is a configuration or a ConfigError."""
+    path = tmp_path_factory.getbasetemp() / "fuzz.toml"
+    path.write_bytes(content)
+    try:
+        load(path)
+    except ConfigError:
+        return

@@ -1,0 +1,111 @@
+"""The records: frozen, picklable, and plain enough to be JSON."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any, get_args
+
+import msgspec
+import pytest
+
+from referee import records
+from referee.records import (
+    Action,
+    Failure,
+    How,
+    JudgeRequest,
+    Message,
+    Origin,
+    RateHints,
+    Reason,
+    Reply,
+    Reward,
+    Sample,
+    Sampling,
+    Settled,
+    TokenChoice,
+    Unscored,
+    Verdict,
+)
+
+VERDICT = Verdict(score=7.0, value=2 / 3, reason="fine", how="schema", uncertainty=0.1)
+UNSCORED = Unscored(reason=Reason.TIMEOUT, detail="60 s")
+REPLY = Reply(text="7", model="m", tokens_in=3, choices=(TokenChoice(token="7", top=(("7", -0.1), ("8", -2.5))),))
+SETTLED = Settled(verdict=VERDICT, origin="call", key="k", reply=REPLY, endpoint="e", attempts=1, cost=0.01)
+
+EXAMPLES: list[Any] = [
+    Message("user", "hi"),
+    Sample(
+        prompt="p", response="r", id="1", group="g", reference="x", rule_score=1.0, length=3, truncated=True, step=2
+    ),
+    Sampling(schema={"type": "object"}),
+    JudgeRequest((Message("user", "hi"),), Sampling(), (("model", "m"),), "nonce", 5),
+    REPLY.choices[0],
+    REPLY,
+    Failure(reason=Reason.THROTTLED, action=Action.PARK, status=429, retry_after=1.5),
+    RateHints(limit_requests=5, reset_tokens=0.5),
+    VERDICT,
+    UNSCORED,
+    SETTLED,
+    Reward(index=0, id="1", group="g", value=1.0, settled=SETTLED),
+    Reward(index=0, id="1", group="g", value=None, settled=Settled(verdict=UNSCORED)),
+]
+STRUCTS = {
+    kind
+    for kind in vars(records).values()
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct) and kind is not msgspec.Struct
+}
+
+
+def test_every_record_has_an_example() -> None:
+    """A new record must be added here, and so be held to the same rules."""
+    assert {type(example) for example in EXAMPLES} == STRUCTS
+
+
+@pytest.mark.parametrize("record", EXAMPLES, ids=lambda record: type(record).__name__)
+def test_records_cross_processes(record: Any) -> None:
+    """Pickling gives an equal record."""
+    assert pickle.loads(pickle.dumps(record)) == record
+
+
+@pytest.mark.parametrize("record", EXAMPLES, ids=lambda record: type(record).__name__)
+def test_records_do_not_change(record: Any) -> None:
+    """A record is frozen and takes no new attributes."""
+    with pytest.raises(AttributeError):
+        setattr(record, record.__struct_fields__[0], None)
+    with pytest.raises(AttributeError):
+        record.anything = 1
+
+
+@pytest.mark.parametrize("record", EXAMPLES, ids=lambda record: type(record).__name__)
+def test_records_can_be_written_as_json(record: Any) -> None:
+    """Everything in a record has a JSON form."""
+    assert isinstance(msgspec.json.decode(msgspec.json.encode(record)), dict)
+
+
+def test_the_reasons_are_a_closed_set() -> None:
+    """The names that policies, reports and dashboards rely on."""
+    words = """throttled overloaded timeout connection deadline refused truncated empty no_verdict ambiguous
+        out_of_range schema too_long too_large auth quota config budget cancelled"""
+    assert sorted(reason.value for reason in Reason) == sorted(words.split())
+
+
+def test_words_of_records_are_fixed() -> None:
+    """Origins and ways of reading, as the ledger writes them."""
+    assert set(get_args(Origin)) == {"call", "cache", "shared", "gate", "none"}
+    assert set(get_args(How)) == {"schema", "tag", "logprob", "integer", "gate"}
+
+
+def test_a_reward_knows_whether_it_was_scored() -> None:
+    """A verdict counts as scored, its absence does not, whatever the value says."""
+    scored, unscored = EXAMPLES[-2], EXAMPLES[-1]
+    assert (scored.scored, scored.verdict) == (True, VERDICT)
+    assert (unscored.scored, unscored.verdict) == (False, UNSCORED)
+    filled = msgspec.structs.replace(unscored, value=0.5, filled="value")
+    assert not filled.scored
+
+
+def test_an_unscored_sample_has_no_number() -> None:
+    """Absence is a type of its own: it has no score, no value, and is no number."""
+    for name in ("score", "value", "__float__"):
+        assert not hasattr(UNSCORED, name)

@@ -1,0 +1,304 @@
+"""Rollout files: what fits is a Sample, what does not is a BadLine that says where and why, and nothing raises."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from referee import rollouts
+from referee.errors import InputError
+from referee.records import Sample
+from referee.rollouts import BadLine, check_file, read_rollouts
+
+GOOD = {"prompt": "p", "response": "r"}
+
+
+def read(data: bytes) -> list[tuple[int, Sample | BadLine]]:
+    return list(read_rollouts(io.BytesIO(data)))
+
+
+def one(data: bytes | dict[str, Any]) -> Sample | BadLine:
+    [(_, item)] = read(data if isinstance(data, bytes) else json.dumps(data).encode())
+    return item
+
+
+def bad(data: bytes | dict[str, Any]) -> BadLine:
+    item = one(data)
+    assert isinstance(item, BadLine)
+    return item
+
+
+def test_a_full_line_is_a_sample() -> None:
+    """Every field of a Sample can be given under its own name."""
+    sample = Sample(
+        prompt="2+2?",
+        response="4",
+        id="x",
+        group="g",
+        reference="4",
+        rule_score=-0.5,
+        length=3,
+        truncated=True,
+        step=7,
+    )
+    assert one(msgspec.json.encode(sample)) == sample
+
+
+def test_a_bare_line_gets_its_number_as_id() -> None:
+    """Only prompt and response are needed; numbers count from 1 and count blank lines."""
+    line = json.dumps(GOOD).encode()
+    assert read(line + b"\n\n \r\n" + line) == [
+        (1, Sample(prompt="p", response="r", id="1")),
+        (4, Sample(prompt="p", response="r", id="4")),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("alias", "name"),
+    [
+        ("question", "prompt"),
+        ("completion", "response"),
+        ("output", "response"),
+        ("uid", "group"),
+        ("ground_truth", "reference"),
+    ],
+)
+def test_trainers_names_are_understood(alias: str, name: str) -> None:
+    """An alias stands for its field; both may be given if they agree; if they differ, the line says so."""
+    renamed = {**GOOD, alias: "text"}
+    if name in GOOD:
+        del renamed[name]
+    assert getattr(one(renamed), name) == "text"
+    assert getattr(one({**renamed, name: "text"}), name) == "text"
+    problem = bad({**renamed, name: "other"})
+    assert problem.field == name
+    assert alias in problem.problem
+
+
+def test_two_aliases_that_differ_are_refused() -> None:
+    """completion and output cannot both be the response."""
+    assert bad({"prompt": "p", "completion": "a", "output": "b"}).field == "response"
+
+
+def test_other_columns_are_ignored() -> None:
+    """People's files have more columns; `score` is not taken for a rule score."""
+    assert one({**GOOD, "score": 1.0, "data_source": "gsm8k", "extra_info": {"a": [1, {"b": None}]}}) == Sample(
+        prompt="p", response="r", id="1"
+    )
+
+
+@pytest.mark.parametrize(
+    ("messages", "text"),
+    [
+        ([{"role": "user", "content": "Hi"}], "Hi"),
+        ([{"role": "system", "content": "Be kind"}, {"role": "user", "content": "Hi"}], "system: Be kind\n\nuser: Hi"),
+        ([{"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}], "a\nb"),
+        ([{"role": "user", "content": ["a", {"type": "image_url", "image_url": {"url": "x"}}]}], "a\n[image_url]"),
+        ([{"role": "assistant", "content": None, "tool_calls": []}], ""),
+    ],
+)
+def test_chat_messages_become_text(messages: Any, text: str) -> None:
+    """One message is its content; several have their roles; what is no text keeps its place by name."""
+    assert one({"prompt": messages, "completion": messages}) == Sample(prompt=text, response=text, id="1")
+
+
+@pytest.mark.parametrize(
+    ("change", "field", "word"),
+    [
+        ({"prompt": 5}, "prompt", "`int`"),
+        ({"prompt": None}, "prompt", "`null`"),
+        ({"prompt": []}, "prompt", "no messages"),
+        ({"prompt": [5]}, "prompt[0]", "`int`"),
+        ({"prompt": ["text"]}, "prompt[0]", "`str`"),
+        ({"prompt": [{"content": "x"}]}, "prompt[0]", "role"),
+        ({"prompt": [{"role": "user", "content": 5}]}, "prompt[0].content", "`int`"),
+        ({"prompt": [{"role": "user", "content": [{"text": 5}]}]}, "prompt[0].content[0].text", "`int`"),
+        ({"response": {"text": "x"}}, "response", "`object`"),
+        ({"completion": 5}, "completion", "`int`"),
+        ({"id": 5}, "id", "`int`"),
+        ({"group": None}, "group", "`null`"),
+        ({"uid": 5}, "uid", "`int`"),
+        ({"reference": 42}, "reference", "`int`"),
+        ({"ground_truth": ["4"]}, "ground_truth", "`array`"),
+        ({"rule_score": "0.5"}, "rule_score", "`str`"),
+        ({"rule_score": True}, "rule_score", "`bool`"),
+        ({"rule_score": None}, "rule_score", "`null`"),
+        ({"rule_score": 10**400}, "rule_score", "out of range"),
+        ({"rule_score": float("nan")}, "rule_score", "nan"),
+        ({"rule_score": float("-inf")}, "rule_score", "-inf"),
+        ({"length": "5"}, "length", "`str`"),
+        ({"length": 5.0}, "length", "`float`"),
+        ({"length": True}, "length", "`bool`"),
+        ({"length": -1}, "length", ">= 0"),
+        ({"length": 10**30}, "length", "<="),
+        ({"truncated": 1}, "truncated", "`int`"),
+        ({"truncated": "false"}, "truncated", "`str`"),
+        ({"step": "3"}, "step", "`str`"),
+        ({"step": 10**30}, "step", "<="),
+        ({"other": float("nan")}, "other", "nan"),
+        ({"other": [{"x": float("inf")}]}, "other", "inf"),
+        ({"response": "\ud800"}, "response", "surrogate"),
+    ],
+)
+def test_a_wrong_value_names_its_field(change: dict[str, Any], field: str, word: str) -> None:
+    """Nothing is coerced, and the message has line, field and trouble."""
+    problem = bad({**GOOD, **change})
+    assert (problem.line, problem.field) == (1, field)
+    assert word in problem.problem
+    assert problem.message.startswith(f"line 1: {field}: ")
+
+
+@pytest.mark.parametrize("name", ["prompt", "response"])
+def test_a_missing_field_is_named(name: str) -> None:
+    """With the names it may also have."""
+    problem = bad({key: value for key, value in GOOD.items() if key != name})
+    assert problem.field == name
+    assert rollouts.ALIASES[name][0] in problem.problem
+
+
+@pytest.mark.parametrize(
+    ("line", "word"),
+    [
+        (b"{", "JSON"),
+        (b'{"prompt": "p", "response": "r"} {}', "JSON"),
+        (b"hello", "JSON"),
+        (b"[1, 2]", "object"),
+        (b"5", "object"),
+        (b"null", "object"),
+        (b'"text"', "object"),
+        (b"\x00", "JSON"),
+        (b"\xff\xfe{\x00}\x00", "UTF-16"),
+        (b'{"prompt": "p", "response": "r", "z": ' + b"[" * 100_000, "nested"),
+    ],
+)
+def test_a_line_that_is_no_object_is_refused(line: bytes, word: str) -> None:
+    """The line itself is at fault, and is kept as it was."""
+    problem = bad(line)
+    assert problem.field == ""
+    assert word in problem.problem
+    assert problem.message.startswith("line 1: ")
+    assert problem.raw == line
+
+
+def test_text_that_is_not_utf8_names_its_field() -> None:
+    """Also where the bytes cannot be read as text."""
+    problem = bad(b'{"prompt": "p", "response": "caf\xe9"}\n')
+    assert (problem.field, problem.problem) == ("response", "not UTF-8.")
+    assert problem.raw == b'{"prompt": "p", "response": "caf\xe9"}'
+
+
+def test_huge_numbers_written_out_are_refused() -> None:
+    """1e999 is not a float."""
+    assert bad(b'{"prompt": "p", "response": "r", "rule_score": 1e999}').field == "rule_score"
+
+
+def test_a_byte_order_mark_and_windows_lines_are_fine() -> None:
+    """Files from other systems read the same; a mark is only skipped at the start."""
+    line = json.dumps(GOOD).encode()
+    items = [item for _, item in read(b"\xef\xbb\xbf" + line + b"\r\n" + line + b"\r\n")]
+    assert items == [Sample(prompt="p", response="r", id="1"), Sample(prompt="p", response="r", id="2")]
+    assert isinstance(read(line + b"\n\xef\xbb\xbf" + line)[1][1], BadLine)
+
+
+@pytest.mark.parametrize("data", [b"", b"\n", b" \r\n\n", b"\xef\xbb\xbf", b"\xef\xbb\xbf\n"])
+def test_a_file_of_nothing_says_so(data: bytes) -> None:
+    """An empty input is a problem, not an empty success."""
+    [(_, item)] = read(data)
+    assert isinstance(item, BadLine)
+    assert "no rollouts" in item.message
+
+
+@pytest.mark.parametrize("end", [b"", b"\n"])
+def test_an_over_long_line_is_refused_and_passed_over(monkeypatch: pytest.MonkeyPatch, end: bytes) -> None:
+    """Only its beginning is kept, and the next line is read; a line of exactly the limit is still read."""
+    line = json.dumps(GOOD).encode()
+    monkeypatch.setattr(rollouts, "LONGEST_LINE", len(line))
+    monkeypatch.setattr(rollouts, "KEPT_OF_LONG_LINE", 4)
+    long = json.dumps({**GOOD, "response": "r" * (3 << 20)}).encode()
+    items = read(line + b"\n" + long + b"\n" + line + b"\n" + long + end)
+    assert [number for number, _ in items] == [1, 2, 3, 4]
+    assert [type(item) for _, item in items] == [Sample, BadLine, Sample, BadLine]
+    refused = items[1][1]
+    assert isinstance(refused, BadLine)
+    assert refused.raw == long[:4]
+    assert str(len(line)) in refused.problem
+
+
+def test_one_bad_line_does_not_spoil_the_rest() -> None:
+    """Lines before and after a bad one arrive."""
+    line = json.dumps(GOOD).encode()
+    assert [type(item) for _, item in read(line + b"\n{oops\n" + line + b"\n")] == [Sample, BadLine, Sample]
+
+
+def test_checking_a_file_counts_and_lists(tmp_path: Path) -> None:
+    """The first pass gives the number of samples and every problem, without holding the lines."""
+    path = tmp_path / "r.jsonl"
+    path.write_text(json.dumps(GOOD) + "\n" + json.dumps({"prompt": "p"}) + "\n[]\n" + json.dumps(GOOD))
+    count, problems = check_file(path)
+    assert count == 2
+    assert [(problem.line, problem.field, problem.raw) for problem in problems] == [(2, "response", b""), (3, "", b"")]
+    assert check_file(str(path))[0] == 2
+
+
+def test_a_file_that_cannot_be_read_is_an_input_error(tmp_path: Path) -> None:
+    """Missing files, folders and impossible names are named."""
+    for path in (tmp_path / "none.jsonl", tmp_path, "a\0b"):
+        with pytest.raises(InputError):
+            check_file(path)
+
+
+def test_reading_is_a_stream() -> None:
+    """A line is handed on before the next is read."""
+
+    class Endless(io.BytesIO):
+        def readline(self, size: int | None = -1) -> bytes:
+            return json.dumps(GOOD).encode() + b"\n"
+
+    lines = read_rollouts(Endless())
+    assert [next(lines)[0] for _ in range(3)] == [1, 2, 3]
+
+
+VALUES = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=6)),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3), st.dictionaries(st.sampled_from(["role", "content", "text", "x"]), inner)
+    ),
+    max_leaves=6,
+)
+FIELDS = sorted(rollouts._Row.__struct_fields__)
+
+
+@given(st.one_of(st.binary(max_size=80), st.text('{}[]",:0123eE\n promtunidcl\\ud8NaI-', max_size=60).map(str.encode)))
+@example(b'{"prompt":"\\ud800')
+@example(b'{"prompt":"p","response":"r","rule_score":-Infinity')
+@example(b'{"' + b"a" * 10 + b"\xff")
+@settings(deadline=None, max_examples=400)
+def test_any_bytes_are_samples_or_bad_lines(data: bytes) -> None:
+    """Nothing is raised, whatever the file holds, and line numbers only grow."""
+    items = read(data)
+    assert items
+    numbers = [number for number, _ in items]
+    assert numbers == sorted(set(numbers))
+    for number, item in items:
+        assert isinstance(item, Sample) or item.line == number
+
+
+@given(st.dictionaries(st.one_of(st.sampled_from(FIELDS), st.text(max_size=3)), VALUES))
+@settings(deadline=None, max_examples=150)
+def test_any_object_is_a_sample_of_the_right_types_or_a_bad_line(row: dict[str, Any]) -> None:
+    """What comes out as a Sample has the types a Sample promises, and what was given."""
+    item = one(row)
+    if isinstance(item, BadLine):
+        assert item.problem
+        return
+    assert msgspec.convert(msgspec.to_builtins(item), Sample, strict=True) == item
+    for name in ("id", "group", "reference", "length", "truncated", "step"):
+        if name in row:
+            assert getattr(item, name) == row[name]

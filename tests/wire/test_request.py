@@ -1,0 +1,133 @@
+"""What is sent: URL, headers, body."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from referee.config import EndpointConfig, Secret
+from referee.records import JudgeRequest, Message, Sampling
+from referee.wire import DIALECT, Adaptation, adapt, chat_url, encode, headers
+
+SCHEMA = {"type": "object", "properties": {"score": {"type": "integer"}}, "required": ["score"]}
+
+
+def request(sampling: Sampling, text: str = "judge this") -> JudgeRequest:
+    return JudgeRequest((Message("system", "be strict"), Message("user", text)), sampling, (), "n", 10)
+
+
+def body(endpoint: EndpointConfig | None = None, **kwargs: Any) -> dict[str, Any]:
+    sampling = kwargs.pop("sampling", Sampling())
+    found: dict[str, Any] = json.loads(encode(endpoint or EndpointConfig(), request(sampling), **kwargs))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("https://h/v1/chat/completions", "https://h/v1/chat/completions"),
+        ("https://h/v1/chat/completions/", "https://h/v1/chat/completions"),
+        ("https://h/v1", "https://h/v1/chat/completions"),
+        ("https://h/v1/", "https://h/v1/chat/completions"),
+        ("https://h/v2", "https://h/v2/chat/completions"),
+        ("https://h/v1beta/openai/", "https://h/v1beta/openai/chat/completions"),
+        ("https://h", "https://h/v1/chat/completions"),
+        ("https://h/", "https://h/v1/chat/completions"),
+        ("http://127.0.0.1:8000", "http://127.0.0.1:8000/v1/chat/completions"),
+    ],
+)
+def test_chat_url_completes_what_is_given(given: str, expected: str) -> None:
+    """A full URL stays, a base gets its tail, a bare host gets the usual path."""
+    assert chat_url(given) == expected
+    assert chat_url(expected) == expected
+
+
+def test_headers_carry_the_key_and_refuse_compression() -> None:
+    """The key goes in as a bearer token; no compressed answer is asked for."""
+    found = headers(Secret("sk-canary\n"))
+    assert found["authorization"] == "Bearer sk-canary"
+    assert found["accept-encoding"] == "identity"
+    assert found["content-type"] == "application/json"
+    assert "authorization" not in headers(None)
+
+
+def test_user_agent_names_this_version() -> None:
+    """The version sent is the version released."""
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+    assert headers(None)["user-agent"] == f"referee/{project['version']}"
+
+
+def test_a_plain_request_holds_only_what_is_needed() -> None:
+    """Model, messages, cap and temperature, and nothing a server might not know."""
+    assert body() == {
+        "model": "gpt-4o-mini",
+        "messages": [{"role": "system", "content": "be strict"}, {"role": "user", "content": "judge this"}],
+        "max_tokens": 512,
+        "temperature": 0.0,
+    }
+
+
+def test_temperature_none_is_left_out() -> None:
+    """A judge that takes no temperature is not sent one."""
+    assert "temperature" not in body(sampling=Sampling(temperature=None))
+
+
+def test_a_schema_becomes_a_strict_response_format() -> None:
+    """Structured output is asked for strictly and by name."""
+    found = body(sampling=Sampling(schema=SCHEMA, schema_name="grade"))["response_format"]
+    assert found == {"type": "json_schema", "json_schema": {"name": "grade", "strict": True, "schema": SCHEMA}}
+
+
+def test_logprobs_are_asked_for_in_both_fields() -> None:
+    """top_logprobs without logprobs is refused by providers."""
+    found = body(sampling=Sampling(top_logprobs=5))
+    assert (found["logprobs"], found["top_logprobs"]) == (True, 5)
+
+
+def test_max_tokens_can_be_raised_for_one_attempt() -> None:
+    """A second try after a cut reply may use a larger cap."""
+    assert body(max_tokens=1024)["max_tokens"] == 1024
+
+
+def test_extra_fields_come_last() -> None:
+    """The endpoint's own fields win over ours."""
+    found = body(EndpointConfig(extra={"temperature": 0.7, "reasoning_effort": "low"}))
+    assert (found["temperature"], found["reasoning_effort"]) == (0.7, "low")
+
+
+def test_adaptations_leave_out_what_a_server_refuses() -> None:
+    """Each learned refusal changes one thing in the body."""
+    sampling = Sampling(schema=SCHEMA, top_logprobs=5)
+    every = Adaptation(no_temperature=True, no_schema=True, no_logprobs=True, completion_tokens_name=True)
+    found = body(sampling=sampling, adaptation=every)
+    assert set(found) == {"model", "messages", "max_completion_tokens"}
+
+
+@pytest.mark.parametrize("name", ["temperature", "response_format", "logprobs", "max_tokens"])
+def test_adapt_goes_one_step_and_not_twice(name: str) -> None:
+    """A refusal that is repeated after the adaptation cannot be helped."""
+    once = adapt(Adaptation(), name)
+    assert once is not None
+    assert once != Adaptation()
+    assert adapt(once, name) is None
+
+
+@pytest.mark.parametrize("name", ["", "top_k", "max_completion_tokens", "messages"])
+def test_adapt_declines_what_is_not_ours_to_leave_out(name: str) -> None:
+    """Unknown parameters come from endpoint.extra or cannot be left out."""
+    assert adapt(Adaptation(), name) is None
+
+
+def test_half_a_surrogate_pair_does_not_stop_a_request() -> None:
+    """A character cut in two by a tokenizer is replaced; a pair in two pieces becomes one character again."""
+    raw = encode(EndpointConfig(), request(Sampling(), "cut \ud83d here, whole \ud83d\ude00 there"))
+    assert json.loads(raw)["messages"][1]["content"] == "cut \ufffd here, whole \U0001f600 there"
+
+
+def test_the_dialect_is_named() -> None:
+    """Cache keys hold it, so it must not change by accident."""
+    assert DIALECT == "openai-chat/1"
