@@ -6,8 +6,8 @@ ARGS ?=
 
 BIN := .venv/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-input --constraint constraints.txt
-# Beyond four workers their start costs more than they save.
-WORKERS := --numprocesses auto --maxprocesses 4
+# Each worker imports and collects every test again, so their number is capped. One after another: make test WORKERS=
+WORKERS ?= --numprocesses auto --maxprocesses 4
 PINS := pyproject.toml constraints.txt
 
 .DEFAULT_GOAL := help

@@ -109,6 +109,12 @@ def test_chat_messages_become_text(messages: Any, text: str) -> None:
     assert one({"prompt": messages, "completion": messages}) == Sample(prompt=text, response=text, id="1")
 
 
+def test_names_and_references_may_be_numbers() -> None:
+    """Many files number their rollouts and groups, and many right answers are numbers."""
+    item = one({"prompt": "p", "response": "r", "id": 7, "uid": 3, "ground_truth": 42, "reference": "42"})
+    assert item == Sample(prompt="p", response="r", id="7", group="3", reference="42")
+
+
 @pytest.mark.parametrize(
     ("change", "field", "word"),
     [
@@ -122,10 +128,10 @@ def test_chat_messages_become_text(messages: Any, text: str) -> None:
         ({"prompt": [{"role": "user", "content": [{"text": 5}]}]}, "prompt[0].content[0].text", "`int`"),
         ({"response": {"text": "x"}}, "response", "`object`"),
         ({"completion": 5}, "completion", "`int`"),
-        ({"id": 5}, "id", "`int`"),
+        ({"id": True}, "id", "`bool`"),
         ({"group": None}, "group", "`null`"),
-        ({"uid": 5}, "uid", "`int`"),
-        ({"reference": 42}, "reference", "`int`"),
+        ({"uid": 0.5}, "uid", "`float`"),
+        ({"reference": True}, "reference", "`bool`"),
         ({"ground_truth": ["4"]}, "ground_truth", "`array`"),
         ({"rule_score": "0.5"}, "rule_score", "`str`"),
         ({"rule_score": True}, "rule_score", "`bool`"),

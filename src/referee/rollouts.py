@@ -1,7 +1,8 @@
 """Reads rollouts from JSON Lines, one sample a line, as a stream. Nothing is guessed: what does not fit is a BadLine.
 
 Names are those of `records.Sample`, or the trainers' own: completion, output (response); question (prompt); uid
-(group); ground_truth (reference). A prompt or response may be a list of chat messages. Other columns are ignored.
+(group); ground_truth (reference). A prompt or response may be a list of chat messages, and names and references may
+be numbers. Other columns are ignored.
 """
 
 from __future__ import annotations
@@ -59,6 +60,7 @@ class _ChatMessage(Struct):
 
 
 _Text = str | list[_ChatMessage] | UnsetType
+_Name = str | int | UnsetType
 _Count = Annotated[int, Meta(ge=0, le=2**53)]
 
 
@@ -68,11 +70,11 @@ class _Row(Struct):
     response: _Text = UNSET
     completion: _Text = UNSET
     output: _Text = UNSET
-    id: str | UnsetType = UNSET
-    group: str | UnsetType = UNSET
-    uid: str | UnsetType = UNSET
-    reference: str | UnsetType | None = UNSET
-    ground_truth: str | UnsetType | None = UNSET
+    id: _Name = UNSET
+    group: _Name = UNSET
+    uid: _Name = UNSET
+    reference: _Name | float | None = UNSET
+    ground_truth: _Name | float | None = UNSET
     rule_score: float = 0.0
     length: _Count | None = None
     truncated: bool = False
@@ -164,7 +166,7 @@ def _sample(row: _Row, number: int) -> Sample:
     return Sample(
         prompt=prompt,
         response=response,
-        id=str(number) if row.id is UNSET else row.id,
+        id=str(number if row.id is UNSET else row.id),
         group="" if group is UNSET else group,
         reference=None if reference is UNSET else reference,
         rule_score=row.rule_score,
@@ -185,6 +187,8 @@ def _pick(row: _Row, name: str) -> Any:
             if not value:
                 raise _Refused(alias, "a list of no messages.")
             value = render(value)
+        elif isinstance(value, int | float):
+            value = str(value)
         if under and value != found:
             raise _Refused(name, f"`{under}` and `{alias}` are both given and differ.")
         if not under:

@@ -38,7 +38,15 @@ SCHEMA_TRIES = 8
 UNREADABLE = frozenset({Reason.SCHEMA, Reason.NO_VERDICT, Reason.EMPTY})
 NOTHING = Settled(verdict=Unscored(reason=Reason.CANCELLED))
 
-Waiting = dict[int, tuple[Flight, Callable[[Settled], None]]]
+
+class _Progress:
+    """One batch under way: who waits for which flight, and the signal that it is done."""
+
+    __slots__ = ("done", "waiting")
+
+    def __init__(self) -> None:
+        self.waiting: dict[int, tuple[Flight, Callable[[Settled], None]]] = {}
+        self.done = asyncio.Event()
 
 
 class Scorer:
@@ -52,27 +60,28 @@ class Scorer:
         self._form: Form = "text" if config.judge.reply == "text" else "schema"
         self._schema_read = self._schema_unread = 0
         self._watch = UnscoredWatch(config.missing.abort_above)
-        self._active: dict[Batch, Waiting] = {}
+        self._active: dict[Batch, _Progress] = {}
         self._room = asyncio.Event()
 
     async def run(self, batch: Batch) -> None:
         """Bring every sample of a batch to its end, by its deadline at the latest."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + batch.seconds
-        self._active[batch] = {}
+        progress = self._active[batch] = _Progress()
         timer = clock.at(loop, deadline, lambda: self._expire(batch)) if math.isfinite(deadline) else None
         self.recorder.watch_limits()
         try:
             for index in range(len(batch.samples)):
                 while self.engine.flying >= WINDOW and not batch.done:
-                    await self._news()
+                    self._room.clear()
+                    await self._room.wait()
                 if batch.done:
                     break
                 self._begin(batch, index, deadline, self._form_now())
                 if index % TURN == TURN - 1:
                     await clock.breathe()
-            while not batch.done:
-                await self._news()
+            if not batch.done:
+                await progress.done.wait()
         finally:
             if timer is not None:
                 timer.cancel()
@@ -81,7 +90,7 @@ class Scorer:
 
     def stop(self, batch: Batch, why: Unscored) -> None:
         """End every sample of a batch that has no end yet, at once."""
-        waiting = self._active.get(batch, {})
+        waiting = self._active[batch].waiting if batch in self._active else {}
         for index in batch.pending():
             detail = why.detail
             if index in waiting:
@@ -110,10 +119,6 @@ class Scorer:
             "budget_spent_usd": self.engine.admission.budget.spent,
         }
 
-    async def _news(self) -> None:
-        self._room.clear()
-        await self._room.wait()
-
     def _begin(self, batch: Batch, index: int, deadline: float, form: Form, before: Settled = NOTHING) -> None:
         """Plan one sample and ask, unless it is settled already. `before`: what a first form of asking has cost."""
         plan = self._judge.plan(batch.samples[index], form)
@@ -124,7 +129,7 @@ class Scorer:
         request = plan
 
         def landed(settled: Settled) -> None:
-            self._active[batch].pop(index, None)
+            self._active[batch].waiting.pop(index, None)
             end = _with_costs(settled, before)
             if form == "schema" and self._wants_text(settled):
                 self._begin(batch, index, deadline, "text", end)
@@ -135,7 +140,7 @@ class Scorer:
         if isinstance(found, Settled):
             self._land(batch, index, request, _with_costs(found, before))
         else:
-            self._active[batch][index] = (found, landed)
+            self._active[batch].waiting[index] = (found, landed)
 
     def _form_now(self) -> Form:
         """Schema until it is known to be useless here."""
@@ -172,6 +177,8 @@ class Scorer:
             batch.error = self._watch.error()
             self._watch = UnscoredWatch(self._config.missing.abort_above)
         batch.hand_over(rewards)
+        if batch.done and batch in self._active:
+            self._active[batch].done.set()
         self._room.set()
         if tripped:
             self.stop(batch, Unscored(reason=Reason.CANCELLED, detail="too many samples were unscored"))

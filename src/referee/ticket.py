@@ -21,7 +21,7 @@ class Ticket:
     """Rewards to come. Safe to use from any thread; results can be asked for more than once."""
 
     def __init__(self, count: int, trouble: Callable[[bool], str], cancel: Callable[[], None]) -> None:
-        """`trouble(blocking)` says why the work can no longer finish, or ""; it raises where blocking would deadlock."""
+        """`trouble(blocking)` says why the work cannot finish, or ""; it raises where blocking would deadlock."""
         self._pid = os.getpid()
         self._count = count
         self._trouble = trouble

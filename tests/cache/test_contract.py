@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from referee.cache import Cache, LayeredCache, MemoryCache, SqliteCache
 from tests.contracts.cache_suite import CacheContract
+
+from referee.cache import Cache, LayeredCache, MemoryCache, SqliteCache
 
 
 class TestMemory(CacheContract):

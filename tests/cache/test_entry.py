@@ -8,10 +8,10 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.contracts.cache_suite import entry
 
 from referee.cache.entry import Entry, bare, pack, unpack
 from referee.records import Reply, Verdict
-from tests.contracts.cache_suite import entry
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
 ENTRIES = st.builds(

@@ -98,8 +98,9 @@ def test_one_maker_serves_several_samplings() -> None:
 
 
 def test_keys_are_short_hex() -> None:
-    """32 hexadecimal digits, the same in every process."""
-    assert key() == "a5b0fa4a1a4d0be0ad11b9b5fd0d2e70" or len(bytes.fromhex(key())) == 16
+    """32 hexadecimal digits."""
+    assert len(key()) == 32
+    assert len(bytes.fromhex(key())) == 16
 
 
 PAIRS = st.lists(st.tuples(st.text(max_size=4), st.text(max_size=4)), max_size=4).map(tuple)

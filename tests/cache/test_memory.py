@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.contracts.cache_suite import entry, key
 
 from referee.cache import MemoryCache
-from tests.contracts.cache_suite import entry, key
 
 
 def test_the_least_recently_used_goes_first() -> None:
@@ -39,25 +37,17 @@ def test_size_zero_keeps_nothing() -> None:
     assert cache.get(key(1)) is None
 
 
-@dataclasses.dataclass
-class Model:
-    """The plainest way to write a least-recently-used cache."""
-
-    size: int
-    order: list[int]
-
-
 @given(st.integers(1, 4), st.lists(st.tuples(st.booleans(), st.integers(0, 6)), max_size=40))
 @settings(max_examples=100, deadline=None)
 def test_it_behaves_like_the_plain_model(size: int, steps: list[tuple[bool, int]]) -> None:
     """Any sequence of puts and gets leaves the same keys as a list kept in order of use."""
-    cache, model = MemoryCache(size), Model(size, [])
+    cache, order = MemoryCache(size), list[int]()
     for is_put, number in steps:
         if is_put:
             cache.put(key(number), entry(number))
         else:
-            assert (cache.get(key(number)) is not None) == (number in model.order)
-        if is_put or number in model.order:
-            model.order = [n for n in model.order if n != number] + [number]
-            model.order = model.order[-size:]
-    assert [n for n in range(7) if cache.get(key(n)) is not None] == sorted(model.order)
+            assert (cache.get(key(number)) is not None) == (number in order)
+        if is_put or number in order:
+            order = [n for n in order if n != number] + [number]
+            order = order[-size:]
+    assert [n for n in range(7) if cache.get(key(n)) is not None] == sorted(order)

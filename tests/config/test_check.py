@@ -93,6 +93,7 @@ def test_a_refusal_names_setting_and_value(source: Any, setting: str, words: lis
         {"shaping": {"length": {"peak_ratio": 0.0, "outer_ratio": 2.0, "max_penalty": 0.0}}},
         {"missing": {"policy": "value", "value": -1.0}},
         {"missing": {"abort_above": 1.0}},
+        {"limits": {"deadline": 0.5, "attempt_timeout": 0.1, "rpm": 1, "concurrency": 1}},
         {"endpoint": {"url": "http://localhost:8000/v1", "key_env": "K"}},
         {"endpoint": {"url": "http://judge.example/v1", "key_env": ""}},
         {"endpoint": {"url": "http://judge.example/v1", "key_env": "K", "key_over_http": True}},

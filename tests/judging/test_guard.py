@@ -184,6 +184,7 @@ def test_text_without_brackets_is_unchanged(text: str) -> None:
         ("opened by the template</think>answer", "answer"),
         ("<think>a</think>one<think>b</think>two", "onetwo"),
         ("<think>a</think>draft</think>answer", "answer"),
+        ("draft<think>a</think>draft</think>answer", "answer"),
         ("<think>mentions <think> once</think>answer", "answer"),
         ("<think>quotes </reasoning> here</think>answer", "answer"),
         ("<think>a</think><think>b", ""),
@@ -197,7 +198,13 @@ def test_reasoning_is_stripped(text: str, left: str) -> None:
 
 def test_reasoning_hidden_by_invisible_characters_is_stripped() -> None:
     """Invisible characters are gone before reasoning tags are looked for."""
-    assert show("<th\u200bink>secret</think>answer", reasoning=False) == "answer"
+    assert show("answer <th\u200bink>secret", reasoning=False) == "answer"
+
+
+def test_only_a_single_joiner_is_spelling() -> None:
+    """Between two letters of Persian or two emoji one joiner stays; a run of invisible characters goes."""
+    assert show("می‌خواهم") == "می‌خواهم"
+    assert show("می‌\u200bخواهم") == "میخواهم"
 
 
 def test_a_mention_in_mid_line_opens_no_block() -> None:

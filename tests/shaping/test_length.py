@@ -64,6 +64,8 @@ def test_the_table_for_a_median_of_100(length: int, expected: float) -> None:
         (100, 100, LengthConfig(peak_ratio=0.0, outer_ratio=0.1), 0.0),
         (105, 100, LengthConfig(peak_ratio=0.0, outer_ratio=0.1), 0.5),
         (0, 100, LengthConfig(peak_ratio=1.0, outer_ratio=2.0), 0.0),
+        (2, 1, DEFAULT, 1.0),
+        (3, 0.5, DEFAULT, 1.0),
         (50, 0, DEFAULT, 0.0),
         (50, -3, DEFAULT, 0.0),
     ],

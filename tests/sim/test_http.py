@@ -100,13 +100,13 @@ def test_one_connection_serves_many(run: Run[None], body: MakeBody) -> None:
 
 
 def test_pipelined_requests_are_answered_in_order(run: Run[None], body: MakeBody) -> None:
-    """Many requests in one packet, more than the server holds at once, come back complete and in order."""
+    """Many requests at once, more than the server reads ahead, come back complete and in order."""
     wanted = [n % 10 + 1 for n in range(3 * MAX_PENDING)]
 
     async def main() -> None:
         spec = ProviderSpec(latency_median=0.001, latency_sigma=1.0, time_scale=10.0)
         async with serving(spec) as server, connected(server) as (reader, writer):
-            writer.write(b"".join(request(body(f"[[quality={n}]]")) for n in wanted))
+            writer.write(b"".join(request(body(f"[[quality={n}]]" + "x" * 9000)) for n in wanted))
             assert [score((await answer(reader))[2]) for _ in wanted] == wanted
 
     run(main())

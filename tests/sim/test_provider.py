@@ -99,7 +99,7 @@ def test_a_queued_request_can_leave(body: MakeBody) -> None:
         await clock.sleep(1)
         tasks[1].cancel()  # waits
         await clock.sleep(1)
-        tasks[0].cancel()  # is served: the slot goes to the third, which gives up in the same turn
+        tasks[0].cancel()  # is served, and the next in line gives up with it
         tasks[2].cancel()
         await clock.sleep(0)
         await tasks[3]
@@ -108,20 +108,6 @@ def test_a_queued_request_can_leave(body: MakeBody) -> None:
     assert run_virtual(main()) == [12.0, 0, 0]
     stats = provider.stats()
     assert (stats.received, stats.answered, stats.abandoned, stats.open) == (4, 1, 3, 0)
-
-
-def test_a_slot_given_to_a_leaving_request_is_not_lost(body: MakeBody) -> None:
-    """Cancelled in the very turn its slot was given: the next one gets it."""
-    provider = Provider(ProviderSpec(latency_median=1.0, capacity=1, mode="queue"))
-
-    async def main() -> float:
-        tasks = [asyncio.create_task(send(provider, body(str(n)))) for n in range(3)]
-        tasks[0].add_done_callback(lambda _: tasks[1].cancel())
-        await tasks[2]
-        return clock.now()
-
-    assert run_virtual(main()) == 2.0
-    assert provider.stats().busy == 0
 
 
 def test_above_the_knee_it_degrades(body: MakeBody) -> None:
@@ -264,7 +250,7 @@ def test_spoiled_replies_are_spoiled_in_the_right_place(body: MakeBody) -> None:
     assert json.loads(content("nan_score", body(text))[0] or "")["score"] != 4
     assert "score" not in json.loads(content("no_verdict", body(text))[0] or "")
     assert (content("two_verdicts", body(text))[0] or "").count('"score"') == 2
-    assert (content("duplicate_score", body(text))[0] or "").endswith('"score": 10, "score": 4}')
+    assert (content("duplicate_score", body(text))[0] or "").endswith('"score":10, "score": 4}')
     assert (content("empty_content", body(text))[0] or "x").strip() == ""
     assert content("content_filter", body(text)) == ("", "content_filter")
     assert content("refusal", body(text))[0] is None

@@ -57,6 +57,10 @@ QUOTA_CODES = [
     "enforced_spend_limit_reached",
 ]
 
+ALIBABA = (
+    "You exceeded your current quota. For details, see: https://help.aliyun.com/zh/model-studio/error-code#token-limit"
+)
+
 CASES: list[tuple[str, int, bytes, tuple[Reason, Action]]] = [
     # Throttled
     ("429 plain", 429, openai("Rate limit reached", "rate_limit_exceeded", "requests"), PARK),
@@ -72,6 +76,8 @@ CASES: list[tuple[str, int, bytes, tuple[Reason, Action]]] = [
     ),
     ("429 Gemini without a delay", 429, gemini("RESOURCE_EXHAUSTED", "Resource has been exhausted"), PARK),
     ("429 Cerebras refilling quota", 429, openai("Tokens per minute limit", "token_quota_exceeded"), PARK),
+    ("429 Alibaba label", 429, openai("x", "Throttling.AllocationQuota", "insufficient_quota"), PARK),
+    ("429 Alibaba link", 429, openai(ALIBABA, "insufficient_quota", "insufficient_quota"), PARK),
     ("403 Google rate limit", 403, openai("x", None, "rateLimitExceeded"), PARK),
     # Out of money
     *((f"429 {code}", 429, openai("No", code, code), QUOTA) for code in QUOTA_CODES),

@@ -27,6 +27,8 @@ _NETWORK = {
 }
 _LOCAL_FUSE = {"fuse.fuse-overlayfs", "fuse.overlayfs"}
 
+_CREATE = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+
 Kind = Literal["new", "ours", "foreign", "broken"]
 
 
@@ -54,10 +56,12 @@ def prepare(path: Path) -> str:
             return f"it is on a network filesystem ({kind}), where SQLite is not safe; name a local disk"
         with contextlib.suppress(FileExistsError):
             # Ours from the first moment: SQLite gives the files beside it the same mode.
-            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
+            os.close(os.open(path, _CREATE, 0o600))
         return _ownership(path)
     except OSError as error:
         return f"it cannot be used ({error.strerror or type(error).__name__})"
+    except ValueError as error:  # a name no filesystem takes
+        return f"it cannot be used ({error})"
 
 
 def _mounts() -> str:
@@ -75,7 +79,7 @@ def _ownership(path: Path) -> str:
             continue
         if not stat.S_ISREG(found.st_mode):
             return f"{name.name} is not a plain file (links are not followed)"
-        if found.st_uid != os.geteuid():
+        if hasattr(os, "geteuid") and found.st_uid != os.geteuid():
             return f"{name.name} belongs to another user"
     return ""
 

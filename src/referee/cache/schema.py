@@ -35,15 +35,23 @@ SELECT = "SELECT data FROM entry WHERE key = ?"
 INSERT = "INSERT OR REPLACE INTO entry (key, created, model, data, shared, facets) VALUES (?, ?, ?, ?, ?, ?)"
 
 
+FAULTS = (sqlite3.Error, MemoryError, UnicodeDecodeError)
+"""What a call into SQLite may raise because of the file. The last: an error message that quotes a damaged page."""
+
+
 def connect(path: Path, wait: float) -> sqlite3.Connection:
     """A connection in autocommit mode. Its owner sees to it that one thread uses it at a time."""
     link = sqlite3.connect(path, timeout=wait, isolation_level=None, check_same_thread=False)
-    link.execute(f"PRAGMA cache_size = -{PAGE_CACHE // 1024:d}")
+    try:
+        link.execute(f"PRAGMA cache_size = -{PAGE_CACHE // 1024:d}")
+    except FAULTS:
+        link.close()
+        raise
     return link
 
 
 def open_writer(path: Path) -> sqlite3.Connection:
-    """The connection that writes; makes the table if the file is new. Raises sqlite3.Error if it may not be used."""
+    """The connection that writes; makes the tables if the file is new. Raises one of FAULTS if it cannot be used."""
     link = connect(path, WRITE_WAIT)
     try:
         # Before the log is switched on, so that the file's own first page says whose it is, whatever happens next.
@@ -105,17 +113,17 @@ def _malformed(detail: str) -> sqlite3.DatabaseError:
     return error
 
 
-def is_corrupt(error: sqlite3.Error) -> bool:
+def is_corrupt(error: Exception) -> bool:
     """True if the file itself is damaged."""
-    return _code(error) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+    return isinstance(error, UnicodeDecodeError) or _code(error) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
-def is_busy(error: sqlite3.Error) -> bool:
+def is_busy(error: Exception) -> bool:
     """True if somebody else holds a lock."""
     return _code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
-def _code(error: sqlite3.Error) -> int:
+def _code(error: Exception) -> int:
     # The low byte is the primary code; errors raised by the Python module itself have none.
     code: int = getattr(error, "sqlite_errorcode", None) or 0
     return code & 0xFF

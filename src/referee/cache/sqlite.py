@@ -24,7 +24,18 @@ from referee.cache import file, forks, upkeep
 from referee.cache.entry import Entry, pack, unpack
 from referee.cache.facets import FacetWriter
 from referee.cache.port import Done
-from referee.cache.schema import INSERT, READ_WAIT, SELECT, WRITE_WAIT, connect, is_busy, is_corrupt, open_writer
+from referee.cache.schema import (
+    FAULTS,
+    INSERT,
+    READ_WAIT,
+    SELECT,
+    WRITE_WAIT,
+    connect,
+    is_busy,
+    is_corrupt,
+    open_writer,
+)
+from referee.errors import ConfigError
 
 log = logging.getLogger("referee.cache")
 
@@ -44,20 +55,26 @@ Item = tuple[str, Entry, Done | None]
 
 
 def run_all(calls: list[Done]) -> None:
-    """The plain Notify: one after another, here."""
+    """The plain Notify: one after another, here. A listener whose loop is gone does not cost the others their call."""
     for call in calls:
-        call()
+        try:
+            call()
+        except Exception:
+            log.debug("nobody to tell of a stored verdict", exc_info=True)
 
 
 class SqliteCache:
-    """Used from one thread, and by its own writer. `problem` says why nothing is stored, or is empty."""
+    """Used from one thread, and by its own writer. `problem` says why nothing is stored, or is empty.
+
+    Upkeep (`stats`, `prune`, `find`, `entries`) is for people and raises ConfigError where the file is at fault.
+    """
 
     def __init__(self, path: str | Path, notify: Notify | None = None) -> None:
-        self.path = Path(path).expanduser().absolute()
+        self.path = Path(path)
         self.problem = ""
         self._notify = notify or run_all
         self._closed = False
-        self._warned = False
+        self._warned: set[str] = set()
         self._resume_at = float("-inf")
         self._inode = 0
         self._reader: sqlite3.Connection | None = None
@@ -68,7 +85,13 @@ class SqliteCache:
         self._pid = os.getpid()
         self.read_lock = threading.Lock()
         self.write_lock = threading.Lock()
-        self._open()
+        try:
+            # Absolute from now on: a trainer may change its directory.
+            self.path = self.path.expanduser().absolute()
+        except (OSError, RuntimeError) as error:  # no home, or the current directory is gone
+            self._give_up(f"it cannot be used ({error})")
+        else:
+            self._open()
         forks.watch(self)
 
     def get(self, key: str) -> Entry | None:
@@ -80,7 +103,7 @@ class SqliteCache:
         try:
             with self.read_lock:
                 row = self._reader.execute(SELECT, (key,)).fetchone()
-        except (sqlite3.Error, MemoryError) as error:
+        except FAULTS as error:
             self._read_failed(error)
             return None
         return unpack(key, row[0]) if row else None
@@ -93,11 +116,8 @@ class SqliteCache:
             self._after_fork()
         if self._writer is None or self._closed or (self._resume_at > 0 and clock.monotonic() < self._resume_at):
             return False
-        if self._thread is None:
-            self._thread = threading.Thread(
-                target=self._write, args=(self._queue,), name="referee-cache-writer", daemon=True
-            )
-            self._thread.start()
+        if self._thread is None and not self._start():
+            return False
         self._queue.put((key, entry, done))
         return True
 
@@ -124,7 +144,7 @@ class SqliteCache:
             return upkeep.stats(link, self.path) if link else upkeep.NOTHING | {"problem": self.problem}
 
     def prune(self, older_than_s: float | None = None, keep_newest: int | None = None, everything: bool = False) -> int:
-        """Delete by age, by number, or all; returns how many rows went. Raises sqlite3.Error if it cannot."""
+        """Delete by age, by number, or all; returns how many rows went."""
         with self._side() as link:
             return upkeep.prune(link, clock.wall(), older_than_s, keep_newest, everything) if link else 0
 
@@ -171,9 +191,9 @@ class SqliteCache:
             file.make_private(self.path)
             self._reader = connect(self.path, READ_WAIT)
             self._reader.execute(SELECT, ("",)).fetchone()
-        except sqlite3.Error as error:
+        except FAULTS as error:
             self._let_go()
-            return str(error), is_corrupt(error)
+            return str(error) or type(error).__name__, is_corrupt(error)
         except OSError as error:
             self._let_go()
             return f"it cannot be used ({error.strerror})", False
@@ -182,7 +202,7 @@ class SqliteCache:
     def _let_go(self) -> None:
         for link in (self._reader, self._writer):
             if link is not None:
-                with contextlib.suppress(sqlite3.Error):
+                with contextlib.suppress(*FAULTS):
                     link.close()
         self._reader = self._writer = None
 
@@ -197,6 +217,16 @@ class SqliteCache:
             self._give_up("this process was forked in a way Python was not told of")
         elif not self._closed and not self.problem:
             self._open()
+
+    def _start(self) -> bool:
+        thread = threading.Thread(target=self._write, args=(self._queue,), name="referee-cache-writer", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as error:  # too many threads, or the interpreter is ending
+            self._give_up(str(error))
+            return False
+        self._thread = thread
+        return True
 
     def release_inherited(self) -> None:
         """In a forked child, with no thread inside SQLite: let go of what is the parent's."""
@@ -216,13 +246,17 @@ class SqliteCache:
             going = None not in batch
             items = [item for item in batch if item is not None]
             if items and clock.monotonic() >= self._resume_at and not self.problem:
-                self._commit(items)
+                try:
+                    self._commit(items)
+                except Exception as error:  # a bug of ours: callers wait for this thread, so it must not die of it
+                    log.exception("storing verdicts failed unexpectedly")
+                    self._give_up(f"internal error ({type(error).__name__})")
                 last = clock.monotonic()
             calls = [done for _, _, done in items if done is not None]
             if calls:
                 try:
                     self._notify(calls)
-                except Exception:  # the listener's loop may be gone; the store must outlive it
+                except Exception:
                     log.debug("nobody to tell of %d stored verdicts", len(calls), exc_info=True)
 
     def _commit(self, items: list[Item]) -> None:
@@ -234,12 +268,13 @@ class SqliteCache:
                 link.execute("BEGIN IMMEDIATE")
                 link.executemany(INSERT, self._rows(link, items))
                 link.execute("COMMIT")
-            except (sqlite3.Error, MemoryError) as error:
-                with contextlib.suppress(sqlite3.Error):
-                    if link.in_transaction:
-                        link.execute("ROLLBACK")
+            except FAULTS as error:
                 self._facets.forget()
                 self._write_failed(error)
+            finally:
+                with contextlib.suppress(*FAULTS):
+                    if link.in_transaction:
+                        link.execute("ROLLBACK")
 
     def _rows(self, link: sqlite3.Connection, items: list[Item]) -> Iterator[tuple[object, ...]]:
         for key, entry, _ in items:
@@ -251,21 +286,21 @@ class SqliteCache:
             yield row
 
     def _write_failed(self, error: Exception) -> None:
-        if isinstance(error, sqlite3.Error) and is_corrupt(error):
+        if is_corrupt(error):
             self._damaged()
             return
         self._resume_at = clock.monotonic() + PAUSE
-        if isinstance(error, sqlite3.Error) and is_busy(error):
+        if is_busy(error):
             why = f"another process has held its lock for {WRITE_WAIT:g} s"
         else:
             why = str(error) or type(error).__name__
-        self._warn(f"cannot write ({why}); trying again every {PAUSE:g} s, until then verdicts are kept in memory only")
+        self._warn("write", f"cannot write ({why}); until it works again, tried every {PAUSE:g} s, memory must do")
 
     def _read_failed(self, error: Exception) -> None:
-        if isinstance(error, sqlite3.Error) and is_corrupt(error):
+        if is_corrupt(error):
             self._damaged()
-        elif not (isinstance(error, sqlite3.Error) and is_busy(error)):
-            self._warn(f"cannot read ({error or type(error).__name__}); what it holds may be paid for again")
+        elif not is_busy(error):
+            self._warn("read", f"cannot read ({error or type(error).__name__}); what it holds may be paid for again")
 
     def _damaged(self) -> None:
         """Found while in use. The other thread may be inside, so the connections stay until the cache is closed."""
@@ -277,11 +312,12 @@ class SqliteCache:
     def _give_up(self, problem: str) -> None:
         self.problem = problem
         self._resume_at = float("inf")
-        self._warn(f"{problem}. Scoring goes on; verdicts are kept in memory only")
+        self._warn("off", f"{problem}. Scoring goes on; verdicts are kept in memory only")
 
-    def _warn(self, text: str) -> None:
-        if not self._warned:
-            self._warned = True
+    def _warn(self, about: str, text: str) -> None:
+        """Once about each thing, however often it happens."""
+        if about not in self._warned:
+            self._warned.add(about)
             log.warning("cache.path %s: %s.", self.path, text)
 
     @contextlib.contextmanager
@@ -292,9 +328,13 @@ class SqliteCache:
         if self._writer is None or self.problem:
             yield None
             return
-        link = connect(self.path, WRITE_WAIT)
-        link.text_factory = lambda raw: raw.decode("utf-8", "replace")
+        link = None
         try:
+            link = connect(self.path, WRITE_WAIT)
+            link.text_factory = lambda raw: raw.decode("utf-8", "replace")
             yield link
+        except FAULTS as error:
+            raise ConfigError(f"cache.path {self.path}: {error}.", setting="cache.path") from None
         finally:
-            link.close()
+            if link is not None:
+                link.close()

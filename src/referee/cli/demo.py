@@ -79,7 +79,7 @@ def _table(labelled: list[tuple[Sample, str]], rewards: list[Reward]) -> Table:
         if isinstance(verdict, Unscored):
             by = f"unscored: {verdict.reason}"
         elif verdict.how == "gate":
-            by = f"gate: {verdict.reason}"
+            by = verdict.reason
         else:
             by = verdict.how
         shown = " ".join(sample.response.split())[:48]

@@ -141,7 +141,10 @@ def _apply_environment(data: dict[str, Any], env: Mapping[str, str]) -> None:
             continue
         words = variable[len(ENV_PREFIX) :].lower().split("_")
         if words[0] not in _kinds(Config):
-            continue  # other variables of ours, or of nobody: not a section of the configuration
+            close = difflib.get_close_matches(words[0], _kinds(Config), n=1, cutoff=0.8)
+            if close:
+                raise ConfigError(f"{variable}: no section `{words[0]}`. Did you mean `{close[0]}`?", setting=variable)
+            continue  # somebody else's variable
         _override(data, Config, words, env[variable], variable)
 
 

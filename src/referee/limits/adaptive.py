@@ -11,7 +11,7 @@ from referee.limits.limit import Outcome, Stamp
 START = 32
 RAMP_PAYS = 0.5
 SOFT=0.0
-CUT = 0.9
+CUT = 0.95
 HOLD = 5
 SATURATED = 0.8
 FAULTY = 0.2
@@ -63,7 +63,7 @@ class AdaptiveLimit:
         fresh = stamp.epoch == self._epoch
         if fresh:
             self._epoch_oks += 1
-        if in_flight + 1 < SATURATED * self.limit:
+        if in_flight + 1 < SATURATED * self.limit or (in_flight > self.limit and self.mode == "hill"):
             self._meter.start(self.limit, now)
             self._settling = True
             return
@@ -157,7 +157,7 @@ class AdaptiveLimit:
                 if new < self._peak < math.inf:
                     new += SOFT * (self._peak - new)
                 self._peak = new
-            self._cut(CUT * min(in_flight, self._size), now)
+            self._cut(max(CUT * min(in_flight, self._size), self._size / 2), now)
             self._accepted = in_flight
         else:
             self._accepted -= 1

@@ -8,7 +8,7 @@ No limit is changed here; `adaptive` does that.
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
+from bisect import bisect_left
 
 PAYS = 0.3
 """Raising concurrency by x % must raise goodput by at least this share of x %, else the requests only wait in line."""
@@ -21,6 +21,9 @@ SMALLEST_WINDOW = 24
 STALE = 12
 """Windows after which a level is measured anew: capacity may have changed."""
 PROMPT_TOKENS = 32
+MINW = 2
+ROOM = 1.15
+CHANGED = 1.5
 """What a request costs before its first token, in tokens of output."""
 
 
@@ -75,7 +78,7 @@ class _Cell:
 
     def __init__(self, goodput: float, seen: int) -> None:
         self.goodput = goodput
-        self.windows = 1
+        self.windows = 0
         self.seen = seen
 
     def add(self, goodput: float, seen: int) -> None:
@@ -112,44 +115,48 @@ class Hill:
         self._climbed = 0
         self._cells.clear()
         for other, goodput in known:
-            # Measured while the limit was moving: a hint for where to look, to be measured again.
-            self._cells[self._index(other)] = _Cell(goodput, self._tick - STALE)
+            self._cells[self._index(other)] = _Cell(goodput, self._tick)
         self._here = self._index(level)
 
     def measured(self, goodput: float) -> None:
         """Take in one window at the current level, and move if a neighbour is better or unknown."""
         self._tick += 1
-        here = self._here
-        cell = self._cells.get(here)
-        if cell is None:
-            self._cells[here] = _Cell(goodput, self._tick)
-        else:
-            cell.add(goodput, self._tick)
-        self._here = self._next(here)
+        cell = self._cells.get(self._here)
+        if cell is None or not 1 / CHANGED < goodput / cell.goodput < CHANGED:
+            if cell is not None and cell.windows:
+                self._cells.clear()  # the server is not what it was: nothing known of other levels holds
+                if goodput > cell.goodput:
+                    self._climbed = 2
+                    self._cells[self._here] = _Cell(goodput, self._tick)
+                    return
+            cell = self._cells[self._here] = _Cell(goodput, self._tick)
+        cell.add(goodput, self._tick)
+        self._here = self._next(self._here)
 
     def _next(self, here: int) -> int:
         lower = max((i for i in self._cells if i < here), default=None)
+        upper = min((i for i in self._cells if i > here and self._fresh(i)), default=None)
         lift = math.inf if lower is None else self._gain(lower, here)
+        if upper is not None and self._gain(here, upper) >= PAYS:
+            return here + 1
         if lift < PAYS:
             self._climbed = 0
             return here - 1
-        above = here + 1
-        if above < len(self._levels):
-            if not self._fresh(above):
-                for i in [i for i in self._cells if i > here]:
-                    del self._cells[i]
-                if lower == here - 1 and lift >= PAYS_WELL:
-                    self._climbed += 1
-                return above
-            if self._gain(here, above) >= PAYS:
-                return above
+        if upper is None and here + 1 < len(self._levels):
+            if self._cells[here].windows < MINW: return here
+            if lower == here - 1 and lift >= PAYS_WELL:
+                self._climbed += 1
+            return here + 1
         self._climbed = 0
-        if here > 0 and (lower is None or (lift < PAYS_WELL and not self._fresh(here - 1))):
-            return here - 1
+        if here > 0 and not self._fresh(here - 1):
+            if lower is None: return here - 1
+            knee = self._levels[lower] * self._cells[here].goodput / self._cells[lower].goodput
+            if knee < ROOM * self._levels[here - 1]:
+                return here - 1
         return here
 
     def _index(self, level: int) -> int:
-        return max(0, bisect_right(self._levels, level) - 1)
+        return min(bisect_left(self._levels, level), len(self._levels) - 1)
 
     def _fresh(self, i: int) -> bool:
         return i in self._cells and self._tick - self._cells[i].seen <= STALE

@@ -64,10 +64,8 @@ class Question(Struct, frozen=True):
     """Which verdict is wanted, and how."""
 
     form: Form
-    data: str
-    """The text that is not to be trusted: all that is fenced, or all user messages where nothing is."""
-    candidate: str
-    """The text to judge: what is fenced as the response, or all of `data`."""
+    texts: dict[str, str]
+    """What is fenced, by name; where nothing is, all that the user messages say, as the response."""
     properties: tuple[str, ...] = ()
     """For schema: the object's keys, in order."""
     key: str = "score"
@@ -78,6 +76,16 @@ class Question(Struct, frozen=True):
     """The offered words, best first; empty where a number is wanted."""
     low: int = 1
     high: int = 10
+
+    @property
+    def candidate(self) -> str:
+        """The text to judge."""
+        return self.texts.get("response", "")
+
+    @property
+    def data(self) -> str:
+        """All text that is not to be trusted."""
+        return "\n".join(self.texts.values())
 
 
 TAG = re.compile(r"<(verdict(?:-([0-9A-Za-z]+))?)>")
@@ -91,11 +99,10 @@ def ask(request: ChatRequest) -> Question:
     """Read from a request which verdict it wants, in what form, about which text."""
     user = "\n".join([message.text for message in request.messages if message.role == "user"])
     told, fenced = unfence(user)
-    data = "\n".join(fenced.values()) if fenced else user
-    candidate = fenced.get("response", data)
+    texts = fenced or {"response": user}
     wanted = request.response_format
     if wanted is not None and wanted.json_schema is not None:
-        return _from_schema(wanted.json_schema.schema, data, candidate)
+        return _from_schema(wanted.json_schema.schema, texts)
     # What stands after the data says how to reply; the rest helps where that is silent.
     tail = told[-1]
     head = "\n".join([message.text for message in request.messages if message.role != "user"])
@@ -104,7 +111,7 @@ def ask(request: ChatRequest) -> Question:
     asked = _asked(head, tail.replace(nonce, "") if nonce else tail)
     form: Form = "tag" if tag else "schema" if asked.key else "word"
     properties = ("reason", asked.key) if asked.key else ()
-    return Question(form, data, candidate, properties, asked.key, tag, asked.labels, asked.low, asked.high)
+    return Question(form, texts, properties, asked.key, tag, asked.labels, asked.low, asked.high)
 
 
 def unfence(text: str) -> tuple[list[str], dict[str, str]]:
@@ -151,7 +158,7 @@ def _scale(text: str) -> tuple[int, int] | None:
     return None
 
 
-def _from_schema(schema: dict[str, Any], data: str, candidate: str) -> Question:
+def _from_schema(schema: dict[str, Any], texts: dict[str, str]) -> Question:
     properties: dict[str, Any] = schema.get("properties", {})
     key = next((name for name in VERDICT_KEYS if name in properties), next(reversed(properties), "score"))
     wanted = properties.get(key, {})
@@ -162,4 +169,4 @@ def _from_schema(schema: dict[str, Any], data: str, candidate: str) -> Question:
         low, high = min(options), max(options)
     else:
         labels = tuple(str(option) for option in options)
-    return Question("schema", data, candidate, tuple(properties), key, "", labels, low, high)
+    return Question("schema", texts, tuple(properties), key, "", labels, low, high)

@@ -1,7 +1,7 @@
 """Judges that stand in for a model: deterministic, no I/O, no chance. What was asked comes from `chat`.
 
 A candidate that holds [[quality=7]] (or [[quality=yes]]) gets exactly that verdict, on the scale or not; any other
-gets one drawn from a digest of its text, spread over the scale.
+gets one drawn from a checksum of its text, spread over the scale.
 """
 
 from __future__ import annotations
@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 import math
 import re
-from hashlib import blake2b
+import zlib
 from typing import Protocol
 
+import msgspec
 from msgspec import Struct
 
 from referee.sim.chat import Question
@@ -43,14 +44,15 @@ def write(question: Question, value: Value, reason: str) -> str:
     if question.form == "schema":
         filled: dict[str, Value] = dict.fromkeys(question.properties, reason)
         filled[question.key] = value
-        return json.dumps(filled, ensure_ascii=False)
+        # msgspec writes NaN as null, and a judge that says NaN must be heard saying it.
+        return json.dumps(filled) if isinstance(value, float) else msgspec.json.encode(filled).decode()
     if question.form == "tag":
         return f"{reason}\n<{question.tag}>{value}</{question.tag}>"
     return str(value)
 
 
 class HonestJudge:
-    """Judges the candidate alone: by its marker if it has one, else by a digest."""
+    """Judges the candidate alone: by its marker if it has one, else by a checksum."""
 
     def answer(self, question: Question) -> Answer:
         """The verdict, with a short reason."""
@@ -63,13 +65,13 @@ class HonestJudge:
 
     def verdict(self, question: Question) -> tuple[Value, float]:
         """The value and how sure the judge is of it."""
-        marks = QUALITY.findall(question.candidate)
-        if marks:
+        candidate = question.candidate
+        if "[[quality=" in candidate and (marks := QUALITY.findall(candidate)):
             return _marked(question, marks[-1])
-        draw = int.from_bytes(blake2b(question.candidate.encode(), digest_size=8).digest(), "big")
+        draw = zlib.crc32(candidate.encode())
         if not question.labels:
             return question.low + draw % (question.high - question.low + 1), 0.9
-        return question.labels[draw % len(question.labels)], 0.55 + (draw >> 32) % 1000 * 0.0004
+        return question.labels[draw % len(question.labels)], 0.55 + (draw >> 16) % 1000 * 0.0004
 
 
 def _marked(question: Question, mark: str) -> tuple[Value, float]:

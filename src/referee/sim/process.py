@@ -50,7 +50,7 @@ async def _serve(provider: Provider, host: str, port: int, until_eof: bool) -> N
     end = loop.create_future()
     server = await serve_http(provider, host, port)
     pipe = None
-    if False:
+    if until_eof:
         pipe, _ = await loop.connect_read_pipe(lambda: _Eof(end), sys.stdin)
     sys.stdout.write(f"{server.url}\n")
     sys.stdout.flush()

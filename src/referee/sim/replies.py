@@ -117,7 +117,7 @@ def completion(
 
 def constant() -> tuple[bytes, int]:
     """The one answer of a provider that reads no request, and its completion tokens."""
-    question = Question("schema", "", "", ("reason", "score"), "score")
+    question = Question("schema", {}, ("reason", "score"), "score")
     answer = Answer(write(question, 7, "Constant."), 7)
     return completion(ChatRequest(messages=[]), answer, question, asked=0, serial=0, created=0)
 

@@ -104,8 +104,8 @@ class ProviderSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """What tpm counts: tokens used, or prompt plus max_tokens as some providers do."""
     rate_headers: bool = True
     """Send x-ratelimit-* headers when rpm or tpm is set."""
-    retry_after: RetryAfter = "seconds"
-    """Form of the hint on a refusal. Whole seconds are rounded up, so with a time_scale prefer float or ms."""
+    retry_after: RetryAfter = "float"
+    """Form of the hint on a refusal. Whole seconds and dates are rounded up: a long wait under a time_scale."""
     retry_after_s: float = 1.0
     """Seconds hinted where no rate window says when to come back."""
     outages: tuple[tuple[float, float], ...] = ()

@@ -178,9 +178,7 @@ def _decide(status: int, said: Trouble, parameter: str, page: bool) -> tuple[Rea
         return Reason.CONNECTION, Action.RETRY, "not an HTTP answer to a POST"
     if status < 400:
         return Reason.CONFIG, Action.CLOSE, "redirects are not followed; put the final address in endpoint.url"
-    # A server that names a delay expects us back, whatever else it says about quotas.
-    broke = said.retry_delay is None and (labels & QUOTA or _BROKE.match(words))
-    if status == 402 or (client_error and broke):
+    if status == 402 or (client_error and (labels & QUOTA or _BROKE.match(words)) and not _refills(status, said)):
         return Reason.QUOTA, Action.CLOSE, "the account behind endpoint.key_env has no credit left"
     if status == 401 or (client_error and (labels & AUTH or _BAD_KEY.match(words))):
         return Reason.AUTH, Action.CLOSE, "check endpoint.key_env or endpoint.key_file"
@@ -190,7 +188,7 @@ def _decide(status: int, said: Trouble, parameter: str, page: bool) -> tuple[Rea
         return Reason.TOO_LONG, Action.GIVE_UP, ""
     if client_error and (labels & POLICY or said.flagged or (status == 400 and _POLICY.search(words))):
         return Reason.REFUSED, Action.GIVE_UP, ""
-    if status == 429 or labels & THROTTLED:
+    if status == 429 or labels & THROTTLED or _throttling(labels):
         return Reason.THROTTLED, Action.PARK, ""
     if status == 403 and page:
         # A firewall's page may be about this one text. Closing here would let one rollout stop a run.
@@ -212,3 +210,18 @@ def _decide(status: int, said: Trouble, parameter: str, page: bool) -> tuple[Rea
     if client_error or status in _NOT_HERE_5XX:
         return Reason.CONFIG, Action.CLOSE, "check endpoint.url: it does not take chat completions"
     return Reason.OVERLOADED, Action.BACK_OFF, ""
+
+
+def _refills(status: int, said: Trouble) -> bool:
+    """True for a quota that comes back by itself, although the error uses the words for an empty account.
+
+    Gemini names a delay; Alibaba sends its tokens-per-minute limit as `insufficient_quota` with OpenAI's own text,
+    told apart by a second label or the link into its documentation.
+    """
+    if said.retry_delay is not None or _throttling(said.labels):
+        return True
+    return status == 429 and "error-code#token-limit" in said.message
+
+
+def _throttling(labels: frozenset[str]) -> bool:
+    return any(name.startswith("throttling") for name in labels)

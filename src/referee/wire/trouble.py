@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from typing import Any
 
@@ -120,6 +121,12 @@ def _labels(inner: dict[str, Any]) -> Iterator[str]:
 
 def _word(value: Any) -> str:
     name = label(value) if isinstance(value, str) else ""
+    return _unless_secret(name) if name else ""
+
+
+@functools.lru_cache(maxsize=256)
+def _unless_secret(name: str) -> str:
+    """The same few words come with every error of a throttled endpoint, so the check is remembered."""
     return name if scrub(name) == name else ""
 
 

@@ -80,7 +80,6 @@ THROTTLED = frozenset(
         "resource_exhausted",
         "rpm_rate_limit_exceeded",
         "slow_down",
-        "throttling",
         "token_quota_exceeded",
         "too_many_requests",
         "toomanyrequests",

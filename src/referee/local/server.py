@@ -1,0 +1,149 @@
+"""Starts and stops the embedded judge: an OpenAI-compatible llama.cpp server on loopback, in a process of its own.
+
+A process of its own keeps its threads, its log and its crashes out of the caller's. The model itself is run by
+`referee.local.__main__`; nothing here imports it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import subprocess
+import sys
+import tempfile
+import threading
+from types import TracebackType
+from typing import IO
+from urllib.parse import urlsplit
+
+import msgspec
+from msgspec import Struct
+
+from referee import clock
+from referee.errors import ConfigError
+from referee.local.model import weights
+
+SLOTS = 2
+"""Requests judged at once. A verdict is one word, so nearly all the work is reading the prompt, and more slots only
+mean more copies of the examples to read."""
+CONTEXT = 4096
+"""Tokens per slot, the examples included. Longer requests are refused by the server and end as unscored (too_long)."""
+START_TIMEOUT = 120.0
+"""Seconds until the server must answer. About 2 s on an idle machine."""
+STOP_TIMEOUT = 5.0
+HEALTH_PAUSE = 0.05
+LOG_TAIL = 2000
+"""Characters of the child's log that a failure shows."""
+
+
+class _Ready(Struct):
+    url: str
+    model: str
+
+
+class LocalJudge:
+    """A running embedded judge. Close it, or use it in a `with`; it also ends by itself when this process does."""
+
+    def __init__(self, process: subprocess.Popen[bytes], url: str, model: str) -> None:
+        self._process = process
+        self.url = url
+        """Base of the OpenAI-compatible API: `http://127.0.0.1:<port>/v1`."""
+        self.model = model
+
+    @property
+    def pid(self) -> int:
+        """The process that holds the model."""
+        return self._process.pid
+
+    @property
+    def alive(self) -> bool:
+        """False once the process has ended."""
+        return self._process.poll() is None
+
+    def close(self) -> None:
+        """Stop the server. Safe to call twice."""
+        _stop(self._process)
+
+    def __enter__(self) -> LocalJudge:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"LocalJudge({self.url}, {self.model}, {'running' if self.alive else 'stopped'})"
+
+
+def start_local(slots: int = SLOTS, context: int = CONTEXT, timeout: float = START_TIMEOUT) -> LocalJudge:
+    """Start the embedded judge and wait until it answers. ConfigError if it cannot run here or is not up in time."""
+    weights()
+    deadline = clock.monotonic() + timeout
+    with tempfile.TemporaryFile() as log:
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "referee.local", str(slots), str(context)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            start_new_session=True,  # Ctrl-C reaches the caller alone, which then closes the child
+        )
+        try:
+            ready = _announced(process, timeout)
+            if ready is None or not _healthy(process, ready.url, deadline):
+                raise _failed(process, log, timeout)
+        except BaseException:
+            _stop(process, patience=0.0)
+            raise
+    return LocalJudge(process, f"{ready.url}/v1", ready.model)
+
+
+def _announced(process: subprocess.Popen[bytes], timeout: float) -> _Ready | None:
+    """What the child says when it is up; None if it ended or ran out of time. A thread reads, so that a wait can end."""
+    lines: list[bytes] = []
+    assert process.stdout is not None
+    reader = threading.Thread(target=lambda out: lines.append(out.readline()), args=(process.stdout,), daemon=True)
+    reader.start()
+    reader.join(timeout)
+    with contextlib.suppress(msgspec.MsgspecError):
+        return msgspec.json.decode(lines[0], type=_Ready) if lines else None
+    return None
+
+
+def _healthy(process: subprocess.Popen[bytes], url: str, deadline: float) -> bool:
+    address = urlsplit(url)
+    while process.poll() is None and (left := deadline - clock.monotonic()) > 0:
+        connection = http.client.HTTPConnection(address.hostname or "", address.port, timeout=left)
+        try:
+            connection.request("GET", "/health")
+            if connection.getresponse().status == http.HTTPStatus.OK:
+                return True
+        except (OSError, http.client.HTTPException):
+            pass
+        finally:
+            connection.close()
+        clock.pause(HEALTH_PAUSE)
+    return False
+
+
+def _failed(process: subprocess.Popen[bytes], log: IO[bytes], timeout: float) -> ConfigError:
+    code = process.poll()
+    what = f"did not answer within {timeout:g} s" if code is None else f"ended with code {code}"
+    log.seek(0)
+    tail = log.read().decode(errors="replace").strip()[-LOG_TAIL:]
+    return ConfigError(
+        f"the embedded judge {what}, so nothing was judged. Name another judge in [endpoint] url, or look at its log:\n"
+        f"{tail or '(empty)'}",
+        setting="endpoint.url",
+    )
+
+
+def _stop(process: subprocess.Popen[bytes], patience: float = STOP_TIMEOUT) -> None:
+    """Ask by closing the pipe, then insist. Both pipes are closed and the process is reaped."""
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            with contextlib.suppress(OSError):
+                pipe.close()
+    try:
+        process.wait(patience)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()

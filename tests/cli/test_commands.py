@@ -1,0 +1,93 @@
+"""The other commands: init, doctor, cache, version, help."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable
+from importlib import resources
+from pathlib import Path
+
+from tests.cli.conftest import KEY, Run, rows, write_config, write_rollouts
+
+from referee.config import Config, load
+from referee.sim import ServerProcess
+
+Start = Callable[..., ServerProcess]
+
+
+def test_init_writes_a_starter_that_loads(tmp_path: Path, referee: Run) -> None:
+    """The starter is valid and means the defaults."""
+    done = referee("init")
+    assert done.returncode == 0
+    assert load(tmp_path / "referee.toml") == Config()
+    assert referee("init").returncode == 2
+    assert referee("init", "--overwrite").returncode == 0
+
+
+def test_the_starter_names_every_setting() -> None:
+    """What is commented out in the starter, uncommented, is the whole configuration."""
+    text = resources.files("referee.cli").joinpath("starter.toml").read_text()
+    lines = [
+        line[2:] if line.startswith("# ") and ("= " in line or line.startswith("# [")) else line
+        for line in text.splitlines()
+    ]
+    lines = [line for line in lines if not line.startswith(("Any of", "REFEREE", "value = 0.0", "budget_usd"))]
+    data = tomllib.loads("\n".join(line for line in lines if "=" in line.split("#")[0] or line.startswith("[")))
+    given = {(section, key) for section, table in data.items() if isinstance(table, dict) for key in table}
+    known = {(section, key) for section, table in Config().public().items() if isinstance(table, dict) for key in table}
+    assert known - given <= {("missing", "value"), ("limits", "budget_usd")}
+
+
+def test_doctor_finds_everything_in_place(tmp_path: Path, referee: Run, provider: Start) -> None:
+    """Settings, key, endpoint, probe and cache, and not a word of the key."""
+    write_config(tmp_path / "referee.toml", provider(key=KEY).url, key_env="JUDGE_KEY")
+    done = referee("doctor", JUDGE_KEY=KEY)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "probe" in done.stdout
+    assert "FAIL" not in done.stdout
+    assert KEY not in done.stdout + done.stderr
+
+
+def test_doctor_says_what_is_wrong(tmp_path: Path, referee: Run, provider: Start) -> None:
+    """A missing key, a wrong one and a wrong address each fail with the setting to change."""
+    write_config(tmp_path / "referee.toml", provider(key=KEY).url, key_env="JUDGE_KEY")
+    missing = referee("doctor")
+    assert missing.returncode == 1
+    assert "JUDGE_KEY" in missing.stdout
+    wrong = referee("doctor", JUDGE_KEY="sk-wrong")
+    assert wrong.returncode == 1
+    assert "auth" in wrong.stdout
+    (tmp_path / "referee.toml").write_text("[judge]\nkind = 'scores'\n")
+    broken = referee("doctor")
+    assert broken.returncode == 1
+    assert "judge.kind" in broken.stdout
+
+
+def test_cache_commands(tmp_path: Path, referee: Run, provider: Start) -> None:
+    """What is cached is counted, explained and cleared out."""
+    server = provider()
+    write_rollouts(tmp_path / "in.jsonl", 5)
+    write_config(tmp_path / "referee.toml", server.url)
+    nothing = referee("cache", "stats")
+    assert nothing.returncode == 2
+    referee("score", "in.jsonl", "-o", "out.jsonl", "-q")
+    (tmp_path / "referee.toml").write_text((tmp_path / "referee.toml").read_text() + "[judge]\ncriteria = 'brevity'\n")
+    referee("score", "in.jsonl", "-o", "again.jsonl", "-q")
+    assert "10 verdicts" in referee("cache", "stats").stdout
+    first, second = (rows(tmp_path / name)[0]["key"] for name in ("out.jsonl", "again.jsonl"))
+    told = referee("cache", "explain", first, second).stdout
+    assert "criteria" in told
+    assert "response" not in told
+    assert "which differs in" in referee("cache", "explain", first[:12]).stdout
+    assert referee("cache", "explain", "zzz").returncode == 2
+    assert referee("cache", "prune").returncode == 2
+    assert "7 verdicts deleted" in referee("cache", "prune", "--keep", "3").stdout
+    assert "0 verdicts deleted" in referee("cache", "prune", "--older-than", "1d").stdout
+    assert "3 verdicts deleted" in referee("cache", "prune", "--all").stdout
+
+
+def test_version_and_help(referee: Run) -> None:
+    """Every command has help."""
+    assert referee("--version").stdout.startswith("referee ")
+    for command in ("score", "init", "doctor", "cache", "sim", "demo"):
+        assert referee(command, "--help").returncode == 0

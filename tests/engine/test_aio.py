@@ -1,0 +1,247 @@
+"""The real transport on real sockets: every way a server can misbehave becomes a named fault, in bounded time."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import ssl
+from collections.abc import Awaitable, Callable
+
+import pytest
+import trustme
+
+from referee.engine.aio import MAX_BODY, AioTransport
+from referee.engine.port import Response, TransportFault
+from referee.sim import Provider, ProviderSpec, serve_http
+
+BODY = b'{"model":"m","messages":[{"role":"user","content":"hello"}]}'
+Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+def post(spec: ProviderSpec, timeout: float = 20.0, count: int = 1) -> list[Response]:
+    """Send to the simulated provider over loopback."""
+
+    async def main() -> list[Response]:
+        server = await serve_http(Provider(spec, 1))
+        transport = AioTransport()
+        try:
+            return [await transport.post(server.url, {}, BODY, timeout) for _ in range(count)]
+        finally:
+            await transport.close()
+            await server.close()
+
+    return asyncio.run(main())
+
+
+def post_to(
+    handler: Handler, timeout: float = 20.0, count: int = 1, tls: ssl.SSLContext | None = None
+) -> list[Response]:
+    """Send to a server of a few lines that does one thing wrong."""
+
+    async def main() -> list[Response]:
+        async def guarded(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            try:
+                await handler(reader, writer)
+            except (ConnectionError, asyncio.IncompleteReadError):
+                pass
+            finally:
+                writer.close()
+
+        server = await asyncio.start_server(guarded, "127.0.0.1", 0, ssl=tls)
+        port = server.sockets[0].getsockname()[1]
+        transport = AioTransport()
+        scheme = "https" if tls else "http"
+        try:
+            return [
+                await transport.post(f"{scheme}://127.0.0.1:{port}/v1", {"x-api-key": "k"}, BODY, 20.0)
+                for _ in range(count)
+            ]
+        finally:
+            await transport.close()
+            server.close()
+
+    return asyncio.run(main())
+
+
+async def read_request(reader: asyncio.StreamReader) -> None:
+    await reader.readuntil(b"\r\n\r\n")
+    await reader.readexactly(len(BODY))
+
+
+def fault_of(call: Callable[[], object]) -> TransportFault:
+    with pytest.raises(TransportFault) as caught:
+        call()
+    return caught.value
+
+
+def test_an_answer_comes_whole_with_lower_case_headers() -> None:
+    """Status, headers and body as the server sent them."""
+    (answer,) = post(ProviderSpec())
+    assert answer.status == 200
+    assert answer.headers["content-type"].startswith("application/json")
+    assert b"choices" in answer.body
+
+
+def test_error_statuses_are_answers_not_faults() -> None:
+    """A 503 is for the classifier to judge."""
+    assert post(ProviderSpec(faults={"http_503": 1.0}))[0].status == 503
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind"),
+    [
+        ("hang", "timeout"),
+        ("drip", "timeout"),
+        ("reset", "reset"),
+        ("cut", "cut"),
+        ("huge", "too_large"),
+        ("bomb", "too_large"),
+    ],
+)
+def test_wire_faults_have_names(fault: str, kind: str) -> None:
+    """Hangs and drips end by the total timeout, cut and huge bodies are not taken for answers."""
+    spec = ProviderSpec(faults={fault: 1.0}, drip_interval=0.2)  # type: ignore[dict-item]
+    assert fault_of(lambda: post(spec, timeout=0.5 if kind == "timeout" else 20.0)).kind == kind
+
+
+def test_a_redirect_is_not_followed() -> None:
+    """The key must not travel to wherever the server points."""
+    (answer,) = post(ProviderSpec(faults={"redirect": 1.0}))
+    assert 300 <= answer.status < 400
+
+
+def test_nobody_listening_is_a_connect_fault() -> None:
+    """Connection refused, at once."""
+
+    async def main() -> None:
+        server = await asyncio.start_server(lambda r, w: None, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        server.close()
+        await server.wait_closed()
+        transport = AioTransport()
+        try:
+            await transport.post(f"http://127.0.0.1:{port}/v1", {}, BODY, 5.0)
+        finally:
+            await transport.close()
+
+    assert fault_of(lambda: asyncio.run(main())).kind == "connect"
+
+
+def test_an_unknown_host_is_a_dns_fault() -> None:
+    """Names under .invalid never resolve."""
+
+    async def main() -> None:
+        transport = AioTransport()
+        try:
+            await transport.post("http://judge.invalid/v1", {}, BODY, 10.0)
+        finally:
+            await transport.close()
+
+    assert fault_of(lambda: asyncio.run(main())).kind == "dns"
+
+
+def test_a_certificate_nobody_vouches_for_is_a_tls_fault() -> None:
+    """A self-signed server is refused before anything is sent."""
+    seen: list[bytes] = []
+
+    async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        seen.append(await reader.read(10))
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    trustme.CA().issue_cert("127.0.0.1").configure_cert(context)
+    assert fault_of(lambda: post_to(handler, tls=context)).kind == "tls"
+    assert seen in ([], [b""])
+
+
+def test_gzip_that_was_not_asked_for_is_unpacked_within_the_cap() -> None:
+    """Some servers compress whatever we say."""
+
+    async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_request(reader)
+        body = gzip.compress(b'{"fine": true}')
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+        await writer.drain()
+
+    assert post_to(handler)[0].body == b'{"fine": true}'
+
+
+@pytest.mark.parametrize("encoding", [b"br", b"zstd", b"gzip, gzip"])
+def test_an_encoding_we_cannot_unpack_is_a_protocol_fault(encoding: bytes) -> None:
+    """Unknown encodings are refused, not passed on as text."""
+
+    async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_request(reader)
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Encoding: %b\r\nContent-Length: 2\r\n\r\n{}" % encoding)
+        await writer.drain()
+
+    assert fault_of(lambda: post_to(handler)).kind == "protocol"
+
+
+def test_a_cut_gzip_body_is_a_cut() -> None:
+    """Half a compressed body is not an answer."""
+
+    async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_request(reader)
+        body = gzip.compress(b'{"fine": true}' * 50)[:-12]
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+        await writer.drain()
+
+    assert fault_of(lambda: post_to(handler)).kind in ("cut", "protocol")
+
+
+def test_an_endless_chunked_body_stops_at_the_cap() -> None:
+    """No Content-Length and no end: never more than the cap in memory."""
+
+    async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_request(reader)
+        writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+        chunk = b"10000\r\n" + b"x" * 0x10000 + b"\r\n"
+        for _ in range(2 * MAX_BODY // 0x10000):
+            writer.write(chunk)
+            await writer.drain()
+
+    assert fault_of(lambda: post_to(handler)).kind == "too_large"
+
+
+def test_nonsense_instead_of_http_is_a_protocol_fault() -> None:
+    """A server of another protocol is named as such."""
+
+    async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_request(reader)
+        writer.write(b"SSH-2.0-OpenSSH_9.2\r\n")
+        await writer.drain()
+
+    assert fault_of(lambda: post_to(handler)).kind in ("protocol", "reset")
+
+
+def test_a_kept_connection_that_died_is_stale_and_a_fresh_one_is_not() -> None:
+    """Only a reused socket that dies before any byte may be replayed for free."""
+
+    async def once(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_request(reader)
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+        await writer.drain()
+        await read_request(reader)  # and hang up without a word
+
+    assert fault_of(lambda: post_to(once, count=2)).stale
+
+    async def never(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_request(reader)
+
+    assert not fault_of(lambda: post_to(never)).stale
+
+
+def test_connections_are_reused() -> None:
+    """Requests one after another share a socket."""
+    connections = 0
+
+    async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal connections
+        connections += 1
+        for _ in range(5):
+            await read_request(reader)
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+            await writer.drain()
+
+    assert len(post_to(handler, count=5)) == 5
+    assert connections == 1
