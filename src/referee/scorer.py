@@ -20,7 +20,7 @@ from referee import clock
 from referee.batch import Batch
 from referee.cache import open_cache
 from referee.config import Config
-from referee.engine import AioTransport, Endpoint, Engine, Flight, Transport, find_key
+from referee.engine import Endpoint, Engine, Flight, Transport, find_key
 from referee.errors import ConfigError
 from referee.judging import Form, Judge, make_judge
 from referee.recorder import Recorder
@@ -233,5 +233,7 @@ def read_template(config: Config) -> str | None:
 
 
 def _transports(config: Config) -> Sequence[Transport]:
+    from referee.engine.aio import AioTransport  # only where it is used: the HTTP client is most of our import time
+
     shared: dict[str, Transport] = {}
     return [shared.setdefault(endpoint.proxy, AioTransport(endpoint.proxy)) for endpoint in config.endpoint]

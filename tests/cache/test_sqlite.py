@@ -281,13 +281,13 @@ def test_a_file_locked_from_the_start(
 # A damaged file.
 
 
-@pytest.mark.parametrize("at", [0, 15, 100, 110])
-def test_a_damaged_file_is_set_aside(path: Path, caplog: pytest.LogCaptureFixture, at: int) -> None:
-    """A broken header or first page: the file is renamed, a new one begun, and one warning says so."""
+@pytest.mark.parametrize("where", [b"SQLite format 3", b"\x0d", b"entryentry", b"CREATE TABLE entry"])
+def test_a_damaged_file_is_set_aside(path: Path, caplog: pytest.LogCaptureFixture, where: bytes) -> None:
+    """A broken header, first page or schema: the file is renamed, a new one begun, and one warning says so."""
     filled(path)
-    with path.open("r+b") as stream:
-        stream.seek(at)
-        stream.write(b"\xff" * 8)
+    data = path.read_bytes()
+    at = data.index(where, 0 if where.startswith(b"SQLite") else 100)
+    path.write_bytes(data[:at] + b"\xdc" * 16 + data[at + 16 :])
     cache = SqliteCache(path)
     assert not cache.problem
     assert cache.get(key(1)) is None
@@ -501,19 +501,19 @@ def test_find_brings_facets_back(path: Path) -> None:
 
 def test_common_facets_survive_a_failed_commit(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A common part whose commit was rolled back is stored again with the next row."""
-    cache = SqliteCache(path)
     now = [1000.0]
     monkeypatch.setattr(sqlite.clock, "monotonic", lambda: now[0])
-    other = sqlite3.connect(path, isolation_level=None)
+    cache = SqliteCache(path)
     assert cache._writer is not None
-    cache._writer.execute("PRAGMA max_page_count = 1")
-    facets = {f"name{n}": "x" * 80 for n in range(100)}
-    store(cache, key(1), entry(1, facets=facets))
+    pages = cache._writer.execute("PRAGMA page_count").fetchone()[0]
+    cache._writer.execute(f"PRAGMA max_page_count = {pages}")
+    facets = {"judge": "fits", "response": "r"}
+    store(cache, key(1), entry(1, facets=facets, reply=Reply(text="does not fit" * 10_000)))
+    assert cache.find(key(1)) == []
     cache._writer.execute("PRAGMA max_page_count = 100000")
     now[0] += sqlite.PAUSE + 1
     store(cache, key(2), entry(2, facets=facets))
     assert cache.find(key(2))[0][1].facets == facets
-    other.close()
     cache.close()
 
 

@@ -305,8 +305,8 @@ def test_ctrl_c_reaches_a_waiting_caller(tmp_path: Path) -> None:
         referee.score(samples(3))
         slow = make(ProviderSpec(latency_median=60.0))
         ticket = slow.submit(samples(3))
-        print("waiting", flush=True)
         try:
+            print("waiting", flush=True)
             ticket.result()
         except KeyboardInterrupt:
             print("interrupted", flush=True)

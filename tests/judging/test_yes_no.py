@@ -81,8 +81,8 @@ def test_the_answer_token_is_the_last_one() -> None:
 
 def test_a_word_in_two_tokens_is_read_as_a_word() -> None:
     """Without one token for the answer there is no distribution to read, least of all an earlier one."""
-    earlier = token("yes", yes=0.95, no=0.05)
-    verdict = read("<think>yes</think>No", earlier, token("N", N=1.0), token("o", o=1.0))
+    earlier = token("no", yes=0.95, no=0.05)
+    verdict = read("<think>no</think>No", earlier, token("N", N=1.0), token("o", o=1.0))
     assert verdict == Verdict(score=0.0, value=0.0, reason="no", how="tag")
 
 

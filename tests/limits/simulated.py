@@ -280,6 +280,7 @@ class Client:
         job.attempts += 1
         self.result.sent += 1
         self.result.sent_at.append(world.now)
+        sent = world.now
         stamp = self.limit.admit(world.now, self.in_flight)
         ticket = self.breaker.on_send(world.now) if self.breaker is not None else 0
 
@@ -292,7 +293,7 @@ class Client:
             answered[0] = attempt.gone = True
             self.in_flight -= 1
             tokens = job.tokens if outcome == "ok" else 0
-            self.limit.release(stamp, outcome, world.now, self.in_flight, world.now - stamp.sent, tokens)
+            self.limit.release(stamp, outcome, world.now, self.in_flight, world.now - sent, tokens)
             if self.breaker is not None:
                 if outcome == "overloaded":
                     self.breaker.on_fault(ticket, world.now, self.rng.random())

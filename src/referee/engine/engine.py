@@ -178,7 +178,7 @@ class Engine:
             raise
         if isinstance(outcome, Reply):
             endpoint.served = max(endpoint.served, permit.started)
-            endpoint.breaker.on_ok()
+            endpoint.breaker.on_ok(permit.started)
             flight.cost += endpoint.cost(outcome)
             permit.release("ok", outcome, hints)
             return outcome
@@ -186,7 +186,8 @@ class Engine:
         cut_short = outcome.reason is Reason.TIMEOUT and timeout < full  # our deadline's doing, not the server's
         if not cut_short:
             self.admission.learn(endpoint, outcome)
-        lesson = "ignored" if cut_short else _LESSONS.get(outcome.action, "ignored")
+        # In an outage the breaker decides; what the limiter has learned of the provider still holds afterwards.
+        lesson = "ignored" if cut_short or endpoint.breaker.suspended else _LESSONS.get(outcome.action, "ignored")
         permit.release(lesson, None, hints, unknown=outcome.reason in (Reason.TIMEOUT, Reason.TOO_LARGE))
         return outcome
 

@@ -1,190 +1,229 @@
-"""Adaptive concurrency."""
+"""How many requests may be in flight, found while working. No clock, no task, no queue: told of events, it counts.
+
+    ramp   one more per success, so twice as many each round trip
+    edge   the server refuses above some level: go back to it, stay a while, look whether it still does
+    hill   the server queues instead of refusing: hold the lowest level that gives about the best goodput
+
+    ramp ──refused──► edge ──no longer refused──► ramp
+    ramp ──more in flight does not pay──► hill ──it does again──► ramp          hill ──refused──► edge
+
+Why these three, and what they measured: docs/design/adaptive-limit.md.
+"""
 
 from __future__ import annotations
 
 import math
 from typing import Literal
 
-from referee.limits.goodput import PAYS, Hill, Meter, gain
+from referee.limits.goodput import Hill, Meter, gain
 from referee.limits.limit import Outcome, Stamp
 
 START = 32
-RAMP_PAYS = 0.5
-SOFT=0.0
-CUT = 0.95
-HOLD = 5
+"""Requests at once before anything is known. Half of it costs 3 % of a batch of 1024 on a server good for 60; twice as
+many only means more refusals on small servers."""
 SATURATED = 0.8
+"""Share of the limit that must be in use for an outcome to say anything about the limit."""
+CUT = 0.95
+"""What is left of the level that was refused. Small, because the refusal also says what was accepted."""
+HOLD = 5
+"""Rounds without refusal at the edge before looking above it."""
+SHORTEST_HOLD = 60
+"""Successes, for small limits: one refusal in sixty is the price of looking."""
 FAULTY = 0.2
-PROBE_EVERY = 60
+"""Share of overloaded outcomes that is answered like a refusal; fewer only stop growth for a round."""
+RAMP_PAYS = 0.5
+"""Gain at which the ramp goes on doubling."""
 
 
 class AdaptiveLimit:
+    """Starts at `start`, never passes `ceiling`, never falls below 1."""
+
     def __init__(self, ceiling: int, start: int = START) -> None:
         self.ceiling = max(1, ceiling)
-        self._size = float(min(start, self.ceiling))
-        self.limit = max(1, round(self._size))
-        self.mode: Literal["ramp", "search", "hill"] = "ramp"
+        self.mode: Literal["ramp", "edge", "hill"] = "ramp"
+        self._size = 1.0
         self._epoch = 0
         self._epoch_oks = 0
-        self._accepted = 0
-        self._peak = math.inf
-        self._held = 0
-        self._fault_share = 0.0
         self._skip = 0
-        self._meter = Meter()
-        self._settling = False
-        self._measured: list[tuple[int, float]] = []
-        self._hill = Hill(self.ceiling)
+        self._fault_share = 0.0
         self._oks = 0.0
         self._since = math.nan
         self._mean_latency = 0.0
+        self._edge = math.inf
+        self._accepted = math.inf
+        self._held = 0
+        self._meter = Meter()
+        self._ramped: list[tuple[int, float]] = []
+        self._hill = Hill(self.ceiling)
+        self._settling = False
+        self._resize(start)
 
     def admit(self, now: float, in_flight: int) -> Stamp:
+        """A request is being sent. `in_flight` counts it."""
         if not self._meter.level:
             self._meter.start(self.limit, now)
             self._since = now
-        return Stamp(self._epoch, in_flight, now)
+        return Stamp(self._epoch, in_flight)
 
-    def release(self, stamp: Stamp, outcome: Outcome, now: float, in_flight: int, latency: float, tokens_out: int) -> None:
+    def release(
+        self, stamp: Stamp, outcome: Outcome, now: float, in_flight: int, latency: float, tokens_out: int
+    ) -> None:
+        """It is over. `in_flight` no longer counts it. `tokens_out`: length of the reply, 0 if unknown."""
         if outcome == "ok":
             self._on_ok(stamp, now, in_flight, latency, tokens_out)
         elif outcome == "throttled":
-            self._on_throttled(stamp, now, in_flight)
+            self._on_throttled(stamp, in_flight)
         elif outcome == "overloaded":
             self._on_overloaded(stamp, now, latency)
 
-    def _on_ok(self, stamp, now, in_flight, latency, tokens):
-        self._fault_share -= self._fault_share / max(8, self.limit)
-        self._mean_latency += (latency - self._mean_latency) * (0.05 if self._mean_latency else 1)
-        self._oks += 1
-        if self._oks > 256 and self._oks > 8 * self.limit:
-            self._oks /= 2
-            self._since += (now - self._since) / 2
+    def _on_ok(self, stamp: Stamp, now: float, in_flight: int, latency: float, tokens: int) -> None:
+        self._count(now, latency)
         fresh = stamp.epoch == self._epoch
-        if fresh:
-            self._epoch_oks += 1
-        if in_flight + 1 < SATURATED * self.limit or (in_flight > self.limit and self.mode == "hill"):
-            self._meter.start(self.limit, now)
-            self._settling = True
+        self._epoch_oks += fresh
+        draining = self.mode == "hill" and in_flight > self.limit
+        if draining or in_flight + 1 < SATURATED * self.limit:
+            self._restart(now)
             return
-        if self.mode == "search":
-            if fresh:
-                self._search(now)
+        skipped = self._skip > 0
+        self._skip -= skipped
+        if self.mode == "edge":
+            if fresh and not skipped:
+                self._feel(now)
             return
         goodput = self._meter.add(tokens, now)
         if self.mode == "ramp":
-            self._ramp(goodput, now)
+            if not skipped:
+                self._grow(now)
+            if goodput is not None:
+                self._check_ramp(goodput, now)
         elif goodput is not None:
             self._climb(goodput, now)
 
-    def _set(self, size: float) -> None:
-        self._size = min(max(1.0, size), float(self.ceiling))
-        self.limit = max(1, int(self._size + 0.5))
+    def _count(self, now: float, latency: float) -> None:
+        self._fault_share -= self._fault_share / max(8, self.limit)
+        self._mean_latency += (latency - self._mean_latency) * (0.05 if self._mean_latency else 1.0)
+        self._oks += 1
+        if self._oks > 8 * max(self.limit, SHORTEST_HOLD):  # the rate of late counts, not of the whole run
+            self._oks /= 2
+            self._since += (now - self._since) / 2
 
-    def _ramp(self, goodput, now):
+    # ramp
+
+    def _grow(self, now: float) -> None:
+        """One more, unless the window that is open already shows that the last doubling brought little."""
         meter = self._meter
-        last = self._measured[-1][1] if self._measured else 0.0
-        if self._skip:
-            self._skip -= 1
-        elif self._size < 2 * meter.level and (2 * meter.count < meter.level or meter.goodput(now) > 1.41 * last):
-            self._set(self._size + 1)
-        if goodput is None:
+        if self._size >= 2 * meter.level:
             return
+        enough = self._ramped[-1][1] * 2**RAMP_PAYS if self._ramped else 0.0
+        if 2 * meter.count < meter.level or meter.goodput(now) > enough:
+            self._resize(self._size + 1)
+
+    def _check_ramp(self, goodput: float, now: float) -> None:
         level = self._meter.level
-        grown = not self._measured or level >= 1.2 * self._measured[-1][0]
-        if self._measured and grown and gain(*self._measured[-1], level, goodput) < RAMP_PAYS:
-            self._measured.append((level, goodput))
-            best = max(g for _, g in self._measured)
-            self._enter_hill(min(l for l, g in self._measured if g >= 0.92 * best), now)
-            return
+        grown = not self._ramped or level >= 1.2 * self._ramped[-1][0]
+        paid = not grown or not self._ramped or gain(*self._ramped[-1], level, goodput) >= RAMP_PAYS
         if grown:
-            self._measured.append((level, goodput))
-        if level == self.ceiling:
-            self._enter_hill(level, now)
+            self._ramped.append((level, goodput))
+        if paid and level < self.ceiling:
+            self._meter.start(self.limit, now)
             return
+        best = max(goodput for _, goodput in self._ramped)
+        self._enter_hill(min(level for level, goodput in self._ramped if goodput > 0.92 * best), now)
+
+    def _enter_ramp(self, known: list[tuple[int, float]], now: float) -> None:
+        self.mode = "ramp"
+        self._edge = math.inf
+        self._ramped = known
         self._meter.start(self.limit, now)
 
-    def _enter_hill(self, level, now):
+    # edge
+
+    def _feel(self, now: float) -> None:
+        """Quickly back to the edge, slowly over it, faster the further beyond."""
+        gap = self._edge - self._size
+        if gap > 0:
+            self._resize(min(self._edge, self._size + min(1.0, max(0.5, gap) / self._size)))
+            self._held = 0
+        elif self._held < max(SHORTEST_HOLD, HOLD * self._size):
+            self._held += 1
+        else:
+            self._resize(self._size + min(1.0, max(1.0, -gap) / self._size))
+            if self._size > 1.25 * self._edge + 2:
+                self._enter_ramp([], now)
+
+    def _on_throttled(self, stamp: Stamp, in_flight: int) -> None:
+        if stamp.epoch < self._epoch:
+            # Sent before the cut: no second cut, but one fewer of those in flight then was accepted. It matters at the
+            # start, when most of the first requests may be refused together.
+            self._accepted -= 1
+            if CUT * self._accepted < self._size:
+                self._resize(CUT * self._accepted)
+            return
+        size = max(CUT * min(in_flight, self._size), self._size / 2)
+        if self._epoch_oks or self._edge == math.inf:
+            self._edge = max(size, float(in_flight))
+        # else nothing sent since the last cut was served: a quota ran out. The edge seen before it is the better guess.
+        self._cut(size)
+        self._accepted = in_flight
+
+    def _on_overloaded(self, stamp: Stamp, now: float, latency: float) -> None:
+        if stamp.epoch < self._epoch or stamp.position < SATURATED * self.limit:
+            return
+        self._skip = self.limit
+        if latency >= self._mean_latency:
+            # It failed after a long wait: a time-out in a queue. Half of what is served in that time can be waited for.
+            room = self._oks / (now - self._since) * latency / 2 if now > self._since else math.inf
+            if room < self._size:
+                self._cut(room)
+                self._ramped = []
+                self._enter_hill(self.limit, now)
+                return
+        self._fault_share += (1 - self._fault_share) / max(8, self.limit)
+        if self._fault_share > FAULTY:
+            self._edge = min(self._edge, self._size)
+            self._cut(CUT * self._size)
+
+    def _cut(self, size: float) -> None:
+        """Fewer from now on. What was sent before is of another epoch, so one overload cuts once."""
+        self._resize(size)
+        self.mode = "edge"
+        self._epoch += 1
+        self._epoch_oks = 0
+        self._held = 0
+        self._fault_share = 0.0
+        self._accepted = math.inf
+
+    # hill
+
+    def _enter_hill(self, level: int, now: float) -> None:
         self.mode = "hill"
-        self._hill.begin(level, self._measured)
-        self._measured = []
-        self._move(now)
+        self._edge = math.inf
+        self._hill.begin(level, self._ramped)
+        self._resize(self._hill.level)
+        self._restart(now)
 
-    def _move(self, now):
-        self._set(self._hill.level)
-        self._settling = True
-        self._meter.start(self.limit, now)
-
-    def _climb(self, goodput, now):
-        if self._settling:
+    def _climb(self, goodput: float, now: float) -> None:
+        if self._settling:  # the first generation at a new level still shows the old one
             self._settling = False
             self._meter.start(self.limit, now)
             return
         self._hill.measured(goodput)
         if self._hill.open_above:
-            self._enter_ramp(now)
-            self._measured = [(self.limit, goodput)]
+            self._enter_ramp([(self.limit, goodput)], now)
         elif self._hill.level != self.limit:
-            self._move(now)
+            self._resize(self._hill.level)
+            self._restart(now)
         else:
             self._meter.start(self.limit, now)
 
-    def _search(self, now):
-        if self._skip:
-            self._skip -= 1
-            return
-        gap = self._peak - self._size
-        if gap > 0:
-            self._set(min(self._peak, self._size + min(1.0, max(0.5, gap) / self._size)))
-            self._held = 0
-        elif self._held < max(PROBE_EVERY, HOLD * self._size):
-            self._held += 1
-        else:
-            self._set(self._size + min(1.0, max(1.0, -gap) / self._size))
-            if self._size > 1.25 * self._peak + 2:
-                self._enter_ramp(now)
-
-    def _enter_ramp(self, now):
-        self.mode = "ramp"
-        self._peak = math.inf
-        self._measured = []
+    def _restart(self, now: float) -> None:
+        self._settling = True
         self._meter.start(self.limit, now)
 
-    def _on_throttled(self, stamp, now, in_flight):
-        if stamp.epoch == self._epoch:
-            if self._epoch_oks or self._peak == math.inf:
-                new = float(max(1, in_flight))
-                if new < self._peak < math.inf:
-                    new += SOFT * (self._peak - new)
-                self._peak = new
-            self._cut(max(CUT * min(in_flight, self._size), self._size / 2), now)
-            self._accepted = in_flight
-        else:
-            self._accepted -= 1
-            if self._accepted * CUT < self._size:
-                self._set(CUT * self._accepted)
+    def _resize(self, size: float) -> None:
+        self._size = min(max(1.0, size), float(self.ceiling))
+        self.limit = int(self._size + 0.5)
 
-    def _on_overloaded(self, stamp, now, latency):
-        if stamp.epoch != self._epoch or stamp.position < SATURATED * self.limit:
-            return
-        self._skip = self.limit
-        if latency >= self._mean_latency and now>self._since:
-            room = self._oks / (now - self._since) * latency / 2
-            if room < self._size:
-                self._cut(room, now)
-                self._measured=[]
-                self._enter_hill(self.limit, now)
-                return
-        self._fault_share += (1 - self._fault_share) / max(8, self.limit)
-        if self._fault_share > FAULTY:
-            if self._peak == math.inf:
-                self._peak = self._size
-            self._cut(CUT * self._size, now)
-
-    def _cut(self, size, now):
-        self._set(size)
-        self._epoch += 1
-        self._epoch_oks = 0
-        self._held = 0
-        self._fault_share = 0.0
-        self.mode = "search"
+    def __repr__(self) -> str:
+        edge = "" if self._edge == math.inf else f" at {self._edge:.0f}"
+        return f"AdaptiveLimit({self.limit} of {self.ceiling}, {self.mode}{edge})"

@@ -27,6 +27,7 @@ class Breaker:
         """Why nothing will ever be sent here again."""
         self.suspended = False
         self._row = 0
+        self._trouble_since = -math.inf
         self._answered = False
         self._first_miss: float | None = None
         self._misses = 0
@@ -54,16 +55,20 @@ class Breaker:
         """The server said something: it can be reached."""
         self._answered = True
 
-    def on_ok(self) -> None:
-        """It did the work."""
+    def on_ok(self, sent: float) -> None:
+        """It did the work. An answer to a request sent before the trouble began says nothing about now."""
         self._answered = True
-        self.suspended = False
-        self._row = 0
-        self._interval = PROBE_FIRST
+        if sent >= self._trouble_since:
+            self.suspended = False
+            self._row = 0
+            self._interval = PROBE_FIRST
+            self._trouble_since = -math.inf
 
     def on_fault(self, now: float, chance: float, connecting: bool = False) -> None:
         """Overloaded, timed out or out of reach."""
         self._row += 1
+        if self._row == 1:
+            self._trouble_since = now
         if connecting and not self._answered:
             self._misses += 1
             self._first_miss = now if self._first_miss is None else self._first_miss

@@ -1,6 +1,6 @@
 """Goodput by level of concurrency: is one more request in flight worth anything? For servers that queue, not refuse.
 
-Latency alone misleads here: a batching server answers each request slower and all of them faster as the batch grows,
+Latency alone misleads here: a batching server answers each request slower and all of them faster as its batch grows,
 and one judge reply takes ten times as long as the next. So what is compared is work done per second at two levels.
 No limit is changed here; `adaptive` does that.
 """
@@ -11,20 +11,21 @@ import math
 from bisect import bisect_left
 
 PAYS = 0.3
-"""Raising concurrency by x % must raise goodput by at least this share of x %, else the requests only wait in line."""
+"""Gain below which more in flight is not worth it: the requests mostly wait in line."""
 PAYS_WELL = 0.7
-"""From here on there is no line worth speaking of."""
+"""Gain from which there is no line to speak of."""
 STEP = 1.26
 """Ratio of neighbouring levels: three to a doubling."""
-SMALLEST_WINDOW = 24
-"""Completions. Fewer say nothing: single latencies spread over a factor of ten."""
-STALE = 12
-"""Windows after which a level is measured anew: capacity may have changed."""
-PROMPT_TOKENS = 32
-MINW = 2
 ROOM = 1.15
+"""If the bend, judged from a lower level, lies this near to the next lower level, that level is worth a look."""
 CHANGED = 1.5
-"""What a request costs before its first token, in tokens of output."""
+"""A window this many times better or worse than its level's mean: the server is not what it was."""
+STALE = 12
+"""Windows after which a level is measured anew."""
+SMALLEST_WINDOW = 24
+"""Completions. Fewer say nothing."""
+FIRST_TOKEN = 32
+"""What a request costs before its first token, counted in tokens of output."""
 
 
 def gain(low: float, low_goodput: float, high: float, high_goodput: float) -> float:
@@ -33,16 +34,16 @@ def gain(low: float, low_goodput: float, high: float, high_goodput: float) -> fl
 
 
 class Meter:
-    """Work per second over windows of about one generation of requests, while the limit is in full use."""
+    """Work per second over windows of one generation of requests. Work is tokens where they are known, else requests."""
 
-    __slots__ = ("_mean_work", "_start", "_target", "_work", "count", "level")
+    __slots__ = ("_mean_work", "_start", "_work", "count", "level")
 
     def __init__(self) -> None:
         self.level = 0
+        """The limit when the window began."""
         self.count = 0
         self._work = 0.0
         self._start = 0.0
-        self._target = 0
         self._mean_work = 0.0
 
     def start(self, level: int, now: float) -> None:
@@ -51,18 +52,17 @@ class Meter:
         self.count = 0
         self._work = 0.0
         self._start = now
-        self._target = max(level, SMALLEST_WINDOW)
 
     def add(self, tokens: int, now: float) -> float | None:
         """Count one completion. Returns the goodput if that closed the window; the caller starts the next."""
         if tokens > 0:
-            work = float(tokens + PROMPT_TOKENS)
+            work = float(tokens + FIRST_TOKEN)
             self._mean_work += (work - self._mean_work) * (0.02 if self._mean_work else 1.0)
         else:
             work = self._mean_work or 1.0
         self.count += 1
         self._work += work
-        if self.count < self._target or now <= self._start:
+        if self.count < self.level or self.count < SMALLEST_WINDOW or now <= self._start:
             return None
         return self.goodput(now)
 
@@ -72,14 +72,14 @@ class Meter:
 
 
 class _Cell:
-    """What is known of one level."""
+    """What is known of one level. `windows` is 0 for a hint: measured while the limit was moving."""
 
     __slots__ = ("goodput", "seen", "windows")
 
     def __init__(self, goodput: float, seen: int) -> None:
         self.goodput = goodput
-        self.windows = 0
         self.seen = seen
+        self.windows = 0
 
     def add(self, goodput: float, seen: int) -> None:
         self.windows += 1
@@ -88,7 +88,11 @@ class _Cell:
 
 
 class Hill:
-    """Looks for the lowest level whose goodput is about the best: measure here, compare neighbours, move one step."""
+    """Looks for the lowest level whose goodput is about the best: measure here, compare neighbours, move one step.
+
+    Every comparison is noisy, so it will take wrong steps; it is built so that the next windows undo them, and so that
+    doubt is resolved upwards: a few requests waiting in line cost nothing, an idle server does.
+    """
 
     def __init__(self, ceiling: int) -> None:
         levels = [1]
@@ -96,8 +100,8 @@ class Hill:
             levels.append(min(ceiling, max(levels[-1] + 1, round(levels[-1] * STEP))))
         self._levels = levels
         self._cells: dict[int, _Cell] = {}
-        self._tick = 0
         self._here = 0
+        self._tick = 0
         self._climbed = 0
 
     @property
@@ -107,31 +111,28 @@ class Hill:
 
     @property
     def open_above(self) -> bool:
-        """True if the last steps up all paid well and nothing is known further up: no need to go step by step."""
+        """True if the way up seems clear: step by step is too slow."""
         return self._climbed >= 2
 
-    def begin(self, level: int, known: list[tuple[int, float]]) -> None:
-        """Start over at `level`, with what is known of other levels from the way there."""
+    def begin(self, level: int, hints: list[tuple[int, float]]) -> None:
+        """Start over at `level`, with (level, goodput) hints from the way there."""
         self._climbed = 0
-        self._cells.clear()
-        for other, goodput in known:
-            self._cells[self._index(other)] = _Cell(goodput, self._tick)
+        self._cells = {self._index(other): _Cell(goodput, self._tick) for other, goodput in hints}
         self._here = self._index(level)
 
     def measured(self, goodput: float) -> None:
         """Take in one window at the current level, and move if a neighbour is better or unknown."""
         self._tick += 1
         cell = self._cells.get(self._here)
-        if cell is None or not 1 / CHANGED < goodput / cell.goodput < CHANGED:
-            if cell is not None and cell.windows:
-                self._cells.clear()  # the server is not what it was: nothing known of other levels holds
-                if goodput > cell.goodput:
-                    self._climbed = 2
-                    self._cells[self._here] = _Cell(goodput, self._tick)
-                    return
+        if cell is not None and cell.windows and not 1 / CHANGED < goodput / cell.goodput < CHANGED:
+            self._cells.clear()
+            self._climbed = 2 if goodput > cell.goodput else 0
+            cell = None
+        if cell is None:
             cell = self._cells[self._here] = _Cell(goodput, self._tick)
         cell.add(goodput, self._tick)
-        self._here = self._next(self._here)
+        if not self.open_above:
+            self._here = self._next(self._here)
 
     def _next(self, here: int) -> int:
         lower = max((i for i in self._cells if i < here), default=None)
@@ -143,17 +144,21 @@ class Hill:
             self._climbed = 0
             return here - 1
         if upper is None and here + 1 < len(self._levels):
-            if self._cells[here].windows < MINW: return here
+            if self._cells[here].windows < 2:
+                return here  # one window is too few to climb on
             if lower == here - 1 and lift >= PAYS_WELL:
                 self._climbed += 1
             return here + 1
         self._climbed = 0
-        if here > 0 and not self._fresh(here - 1):
-            if lower is None: return here - 1
-            knee = self._levels[lower] * self._cells[here].goodput / self._cells[lower].goodput
-            if knee < ROOM * self._levels[here - 1]:
-                return here - 1
+        if here > 0 and not self._fresh(here - 1) and self._bend(lower, here) < ROOM * self._levels[here - 1]:
+            return here - 1
         return here
+
+    def _bend(self, lower: int | None, here: int) -> float:
+        """The level where goodput stopped rising, if it rose in proportion from the known lower level on."""
+        if lower is None:
+            return 0.0
+        return self._levels[lower] * self._cells[here].goodput / self._cells[lower].goodput
 
     def _index(self, level: int) -> int:
         return min(bisect_left(self._levels, level), len(self._levels) - 1)

@@ -1,4 +1,4 @@
-"""What a concurrency limit is: told of every request sent and answered, it says how many may be in flight. No queue here."""
+"""What a concurrency limit is: told of every request sent and over, it says how many may be in flight. No queue here."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from typing import Literal, NamedTuple, Protocol
 
 Outcome = Literal["ok", "throttled", "overloaded", "ignored"]
 """ok: the server did the work. throttled: it refused for our rate (429). overloaded: 5xx, time-out, lost connection.
-ignored: tells nothing about the server (cache hit, local cancel, a request it rightly rejected)."""
+ignored: says nothing about the server (a local cancel, a request it rightly rejected)."""
 
 
 class Stamp(NamedTuple):
-    """Given out when a request is sent, handed back with its outcome."""
+    """Given out when a request is sent, handed back when it is over."""
 
     epoch: int
+    """How many cuts came before it: what was sent before a cut says little about the limit after it."""
     position: int
     """How many were in flight, this one included."""
-    sent: float
 
 
 class Limit(Protocol):
-    """A number, and what it learns from. One event loop calls it; it owns no lock, no clock, no queue."""
+    """A number and what it learns from. Used from one event loop; it owns no lock, no clock, no queue."""
 
     @property
     def limit(self) -> int:
@@ -28,8 +28,10 @@ class Limit(Protocol):
     def admit(self, now: float, in_flight: int) -> Stamp:
         """A request is being sent. `in_flight` counts it."""
 
-    def release(self, stamp: Stamp, outcome: Outcome, now: float, in_flight: int, latency: float, tokens_out: int) -> None:
-        """It is over. `in_flight` no longer counts it. `tokens_out`: reply length, 0 if unknown."""
+    def release(
+        self, stamp: Stamp, outcome: Outcome, now: float, in_flight: int, latency: float, tokens_out: int
+    ) -> None:
+        """It is over. `in_flight` no longer counts it. `tokens_out`: length of the reply, 0 if unknown."""
 
 
 class FixedLimit:
@@ -41,10 +43,13 @@ class FixedLimit:
         self.limit = max(1, n)
 
     def admit(self, now: float, in_flight: int) -> Stamp:
-        return Stamp(0, in_flight, now)
+        """Nothing to remember."""
+        return Stamp(0, in_flight)
 
-    def release(self, stamp: Stamp, outcome: Outcome, now: float, in_flight: int, latency: float, tokens_out: int) -> None:
-        pass
+    def release(
+        self, stamp: Stamp, outcome: Outcome, now: float, in_flight: int, latency: float, tokens_out: int
+    ) -> None:
+        """Nothing to learn."""
 
     def __repr__(self) -> str:
         return f"FixedLimit({self.limit})"
