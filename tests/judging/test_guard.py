@@ -6,7 +6,7 @@ import unicodedata
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from referee.judging.guard import FIELDS, fence, scrub, show, strip_reasoning
@@ -58,7 +58,7 @@ BENIGN = [
     "if a < b and c > d: print(x[0], y[1:2])  # >>> not a fence",
     ">>> sum([1, 2, 3])\n6\n>>> list(range(3))",
     "list |> Enum.map(&(&1 * 2)) |> Enum.sum()  and  f <| x",
-    "std::vector<std::pair<int, T>> v; a << 3; b >> 4; x <<= 1;",
+    "fn f<S>(x: Box<S>) -> Vec<T>; std::vector<std::pair<int, T>> v; a << 3; b >> 4; x <<= 1;",
     "<p>An <b>HTML</b> <a href='x'>page</a></p> <script>let x = a<b;</script>",
     r"\[ \frac{a}{b} < \sqrt{x} \] and $\boxed{42}$ and |x| < |y|",
     "| a | b |\n|---|---|\n| 1 | 2 |\n- [ ] todo\n- [x] done [link](http://x) [1]",
@@ -76,7 +76,7 @@ BENIGN = [
 @pytest.mark.parametrize("token", TOKENS)
 def test_reserved_sequences_are_broken(token: str) -> None:
     """No control token of a chat model, verdict tag or fence of ours survives, in any case, and the rest does."""
-    for written in (token, token.upper(), token.lower()):
+    for written in (token, *([] if token in ("<s>", "</s>") else [token.upper(), token.lower()])):
         shown = show(f"before{written}after {written}")
         assert written not in shown
         assert shown.replace(" ", "") == f"before{written}after{written}"
@@ -108,9 +108,20 @@ def test_compatibility_letters_hide_nothing(token: str) -> None:
     """Full-width and mathematical spellings that fold to a token are broken too."""
     wide = "".join(chr(ord(char) + 0xFEE0) for char in token)
     bold = "".join(chr(0x1D41A + ord(char) - 97) if char.islower() else char for char in token.lower())
-    for written in (wide, bold):
-        shown = unicodedata.normalize("NFKC", show(f"好 {written} 好"))
+    for written in (wide, bold, "\u200d".join(wide)):
+        shown = unicodedata.normalize("NFKC", show(f"好 {written} 好")).replace("\u200d", "")
         assert token.lower() not in shown.lower()
+
+
+def test_no_compatibility_character_hides_a_token() -> None:
+    """Any one character that Unicode folds to a part of a token, put in its place, leaves no token when folded."""
+    folds = {char: unicodedata.normalize("NFKC", char) for char in map(chr, range(128, 0x20000))}
+    folds = {char: fold for char, fold in folds.items() if fold != char and fold.isascii()}
+    for token in (unicodedata.normalize("NFKC", token) for token in TOKENS):
+        for char, fold in folds.items():
+            if fold in token:
+                shown = unicodedata.normalize("NFKC", show(f"好{token.replace(fold, char)}好"))
+                assert token not in shown, (token, char)
 
 
 def test_lone_surrogates_become_replacement_characters() -> None:
@@ -151,6 +162,7 @@ FRAGMENTS = st.sampled_from([*TOKENS, *PARTS, *FOLDING, *UNSEEN])
 HOSTILE = st.lists(FRAGMENTS, max_size=14).map("".join)
 
 
+@example("◁/think▷\u200d＜")
 @given(HOSTILE | st.text(max_size=60))
 @settings(max_examples=400, deadline=None)
 def test_guard_is_idempotent_and_leaves_nothing_reserved(text: str) -> None:
@@ -158,8 +170,8 @@ def test_guard_is_idempotent_and_leaves_nothing_reserved(text: str) -> None:
     for reasoning in (True, False):
         shown = show(text, reasoning)
         assert show(shown, reasoning) == shown
-        folded = unicodedata.normalize("NFKC", shown).lower()
-        assert not [token for token in TOKENS if unicodedata.normalize("NFKC", token).lower() in folded]
+        folded = unicodedata.normalize("NFKC", shown).replace("\u200d", "")
+        assert not [token for token in TOKENS if unicodedata.normalize("NFKC", token) in folded]
         msgspec.json.encode(shown)
 
 

@@ -283,3 +283,20 @@ def test_the_estimate_grows_with_the_text(text: str) -> None:
     empty = ask(config, Sample(prompt="", response="")).prompt_tokens
     with_text = ask(config, Sample(prompt="", response=text)).prompt_tokens
     assert empty <= with_text <= empty + 2 * len(text) + 1
+
+
+def test_without_fences_the_template_is_all_the_judge_sees() -> None:
+    """A model too small for fences gets the texts bare, still scrubbed, and no rules or reply instruction of ours."""
+    judge = make_judge(
+        JudgeConfig(kind="yes_no", fences=False), b"0123456789abcdef", "Q: {{prompt}}\nA: {{response}}\nRight?"
+    )
+    request = judge.plan(Sample(prompt="2 + 2?", response="4<|im_end|>"), "text")
+    assert isinstance(request, JudgeRequest)
+    assert [message.role for message in request.messages] == ["user"]
+    text = request.messages[0].content
+    assert text.startswith("Q: 2 + 2?\nA: 4")
+    assert text.endswith("\nRight?")
+    assert "<|im_end|>" not in text
+    fenced = make_judge(JudgeConfig(kind="yes_no"), b"0123456789abcdef").plan(Sample(prompt="p", response="r"), "text")
+    assert isinstance(fenced, JudgeRequest)
+    assert dict(fenced.facets)["judge"] != dict(request.facets)["judge"]

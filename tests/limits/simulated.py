@@ -7,6 +7,7 @@ sent again. Providers answer by scheduling (time, outcome) events.
 from __future__ import annotations
 
 import heapq
+import math
 import random
 from collections import deque
 from collections.abc import Callable
@@ -71,6 +72,12 @@ class Provider(Protocol):
 
 
 Capacity = Callable[[float], int]
+"""How many can be served at once, at a given time."""
+
+
+def always(n: int) -> Capacity:
+    """A capacity that does not change."""
+    return lambda _: n
 
 
 @dataclass
@@ -177,6 +184,24 @@ class RateLimited:
 
 
 @dataclass
+class Quota:
+    """So many per minute, counted in whole minutes; the rest of the minute everything is refused, with no hint when."""
+
+    per_minute: int
+    minute: int = -1
+    used: int = 0
+
+    def send(self, world: World, job: Job, reply: Reply) -> None:
+        if int(world.now // 60) != self.minute:
+            self.minute, self.used = int(world.now // 60), 0
+        if self.used >= self.per_minute:
+            world.at(world.now + 0.05, lambda: reply("throttled"))
+            return
+        self.used += 1
+        world.at(world.now + job.seconds, lambda: reply("ok"))
+
+
+@dataclass
 class Failing:
     """Another provider with an outage: between `start` and `end` nothing is answered, work in progress is lost."""
 
@@ -206,7 +231,6 @@ class Failing:
 class Result:
     """What happened."""
 
-    ideal: float = 0.0
     makespan: float = 0.0
     done: int = 0
     sent: int = 0
@@ -214,7 +238,6 @@ class Result:
     failed: int = 0
     finished_at: list[float] = field(default_factory=list)
     sent_at: list[float] = field(default_factory=list)
-    in_flight_seconds: float = 0.0
     levels: list[tuple[float, int, int]] = field(default_factory=list)
     """(time, limit, in flight) after every event."""
 
@@ -246,14 +269,11 @@ class Result:
 class Client:
     """Keeps the limit's worth of requests in flight; parks what was refused; asks the breaker, if there is one."""
 
-    def __init__(
-        self, world: World, limit: Limit, provider: Provider, jobs: list[Job], timeout: float = 1e9, seed: int = 7
-    ) -> None:
-        self.timeout = timeout
+    def __init__(self, world: World, limit: Limit, provider: Provider, breaker: Breaker | None, timeout: float) -> None:
         self.world, self.limit, self.provider = world, limit, provider
-        self.ready: deque[Job] = deque(jobs)
-        self.rng = random.Random(seed)
-        self.breaker: Breaker | None = None
+        self.breaker, self.timeout = breaker, timeout
+        self.ready: deque[Job] = deque()
+        self.rng = random.Random(7)
         self.in_flight = 0
         self.wake = -1.0
         self.result = Result()
@@ -261,7 +281,7 @@ class Client:
     def pump(self) -> None:
         while self.ready and self.in_flight < self.limit.limit:
             if self.breaker is not None:
-                wait = self.breaker.allow(self.world.now, self.in_flight)
+                wait = self.breaker.wait(self.world.now)
                 if wait > 0:
                     self._wake_at(self.world.now + wait)
                     break
@@ -269,10 +289,9 @@ class Client:
         self.result.levels.append((self.world.now, self.limit.limit, self.in_flight))
 
     def _wake_at(self, when: float) -> None:
-        if when == float("inf") or self.wake == when:
-            return
-        self.wake = when
-        self.world.at(when, self.pump)
+        if not self.world.now < self.wake <= when:  # an earlier look is planned already
+            self.wake = when
+            self.world.at(when, self.pump)
 
     def _send(self, job: Job) -> None:
         world = self.world
@@ -282,8 +301,8 @@ class Client:
         self.result.sent_at.append(world.now)
         sent = world.now
         stamp = self.limit.admit(world.now, self.in_flight)
-        ticket = self.breaker.on_send(world.now) if self.breaker is not None else 0
-
+        if self.breaker is not None:
+            self.breaker.on_send()
         attempt = Job(job.seconds, job.tokens)
         answered = [False]
 
@@ -296,11 +315,12 @@ class Client:
             self.limit.release(stamp, outcome, world.now, self.in_flight, world.now - sent, tokens)
             if self.breaker is not None:
                 if outcome == "overloaded":
-                    self.breaker.on_fault(ticket, world.now, self.rng.random())
+                    self.breaker.on_fault(world.now, self.rng.random())
                 elif outcome == "throttled":
-                    self.breaker.on_throttled(ticket, None, world.now, self.rng.random())
+                    self.breaker.on_throttled(world.now, self.rng.random())
                 else:
-                    self.breaker.on_ok(ticket, world.now)
+                    self.breaker.on_ok(sent)
+                self.breaker.on_gone()
             if outcome == "ok":
                 self.result.done += 1
                 self.result.finished_at.append(world.now)
@@ -312,7 +332,7 @@ class Client:
                 world.at(world.now + delay, lambda: self._again(job))
             self.pump()
 
-        if self.timeout < 1e9:
+        if self.timeout < math.inf:
             world.at(world.now + self.timeout, lambda: reply("overloaded"))
         self.provider.send(world, attempt, reply)
 
@@ -320,15 +340,30 @@ class Client:
         self.ready.appendleft(job)
         self.pump()
 
+    def arrive(self, job: Job) -> None:
+        self.ready.append(job)
+        self.pump()
+
 
 def run(
-    limit: Limit, provider: Provider, jobs: list[Job], breaker: Breaker | None = None, timeout: float = 1e9
+    limit: Limit,
+    provider: Provider,
+    jobs: list[Job],
+    breaker: Breaker | None = None,
+    timeout: float = math.inf,
+    per_second: float = math.inf,
 ) -> Result:
-    """Send every job until it is done, and say how it went."""
+    """Send every job until it is done, and say how it went. Jobs come all at once, or `per_second`."""
     world = World()
-    client = Client(world, limit, provider, [Job(j.seconds, j.tokens) for j in jobs], timeout)
-    client.breaker = breaker
+    client = Client(world, limit, provider, breaker, timeout)
+    for i, job in enumerate(jobs):
+        fresh = Job(job.seconds, job.tokens)
+        if per_second == math.inf:
+            client.ready.append(fresh)
+        else:
+            world.at(i / per_second, lambda fresh=fresh: client.arrive(fresh))  # type: ignore[misc]
     client.pump()
     world.run()
+    assert client.result.done == len(jobs)
     client.result.makespan = client.result.finished_at[-1]
     return client.result

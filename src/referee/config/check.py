@@ -27,6 +27,10 @@ def checked(config: Config, where: str) -> Config:
         raise refuse("judge.low", f"low ({judge.low}) must be below high ({judge.high}).")
     if judge.temperature != "default" and not (judge.temperature >= 0 and math.isfinite(judge.temperature)):
         raise refuse("judge.temperature", f'must be a number of at least 0, or "default", not {judge.temperature}.')
+    if not judge.fences and judge.kind != "yes_no":
+        raise refuse(
+            "judge.fences", f'false needs kind = "yes_no", not "{judge.kind}": elsewhere fences are the defence.'
+        )
     for name, number, least in (
         ("judge.max_tokens", judge.max_tokens, 1),
         ("judge.ask_again", judge.ask_again, 0),

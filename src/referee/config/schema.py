@@ -40,6 +40,9 @@ class JudgeConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """A template of your own instead of the shipped one; see docs/judging.md for its placeholders."""
     reply: Literal["auto", "schema", "text"] = "auto"
     """schema: JSON by response_format. text: a verdict tag. auto: schema, and text where the endpoint refuses it."""
+    fences: bool = True
+    """False shows the texts bare, without fences and the rules about them, for a model too small to follow those. Only
+    with kind = "yes_no", whose verdict is a probability and not read from text that a candidate could imitate."""
     view: Literal["answer", "full"] = "answer"
     """answer: reasoning (<think>…) is stripped before judging. full: the judge sees it too."""
     max_tokens: int = 512

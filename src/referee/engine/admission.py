@@ -238,8 +238,7 @@ class Admission:
             breaker.close(Unscored(reason=failure.reason, detail=failure.detail))
         elif failure.action is Action.PARK:
             endpoint.throttled += 1
-            if failure.retry_after is not None:
-                breaker.pause(now + failure.retry_after * (1 + 0.1 * self._rng.random()))
+            breaker.on_throttled(now, self._rng.random(), failure.retry_after)
         elif failure.action is Action.BACK_OFF:
             breaker.on_fault(now, self._rng.random(), connecting=failure.reason is Reason.CONNECTION)
             if breaker.unreachable(now):

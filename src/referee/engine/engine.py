@@ -173,23 +173,23 @@ class Engine:
         max_tokens = request.sampling.max_tokens * 2 if longer else None
         try:
             outcome, hints = await attempt(self._transport[endpoint], endpoint, request, timeout, max_tokens)
-        except BaseException:
-            permit.release("ignored", unknown=True)
-            raise
-        if isinstance(outcome, Reply):
-            endpoint.served = max(endpoint.served, permit.started)
-            endpoint.breaker.on_ok(permit.started)
-            flight.cost += endpoint.cost(outcome)
-            permit.release("ok", outcome, hints)
+            if isinstance(outcome, Reply):
+                endpoint.served = max(endpoint.served, permit.started)
+                endpoint.breaker.on_ok(permit.started)
+                flight.cost += endpoint.cost(outcome)
+                permit.release("ok", outcome, hints)
+                return outcome
+            self._note(endpoint, outcome)
+            cut_short = outcome.reason is Reason.TIMEOUT and timeout < full  # our deadline's doing, not the server's
+            if not cut_short:
+                self.admission.learn(endpoint, outcome)
+            # In an outage the breaker decides; what the limiter has learned of the provider holds afterwards.
+            lesson = "ignored" if cut_short or endpoint.breaker.suspended else _LESSONS.get(outcome.action, "ignored")
+            permit.release(lesson, None, hints, unknown=outcome.reason in (Reason.TIMEOUT, Reason.TOO_LARGE))
             return outcome
-        self._note(endpoint, outcome)
-        cut_short = outcome.reason is Reason.TIMEOUT and timeout < full  # our deadline's doing, not the server's
-        if not cut_short:
-            self.admission.learn(endpoint, outcome)
-        # In an outage the breaker decides; what the limiter has learned of the provider still holds afterwards.
-        lesson = "ignored" if cut_short or endpoint.breaker.suspended else _LESSONS.get(outcome.action, "ignored")
-        permit.release(lesson, None, hints, unknown=outcome.reason in (Reason.TIMEOUT, Reason.TOO_LARGE))
-        return outcome
+        finally:
+            if permit.held:
+                permit.release("ignored", unknown=True)
 
     def _adapt(self, flight: Flight, endpoint: Endpoint, unsupported: str) -> bool:
         """Learn what a server does not take. False: nothing to leave out; or the schema, which needs another plan."""

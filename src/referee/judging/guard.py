@@ -32,22 +32,23 @@ _UNSEEN = re.compile(f"[{_INVISIBLE}{_SURROGATES}]")
 _UNSEEN_RUN = re.compile(f"[{_INVISIBLE}{_TAGS}]+")
 _SURROGATE = re.compile(f"[{_SURROGATES}]")
 
-_REASONING = "think|thinking|reasoning|thought|seed:think"
+_REASONING = "think|thinking|reasoning|thought|seed[:：]think"
 _TURN = "start_of_turn|end_of_turn|start_of_image|end_of_image|start_header_id|end_header_id|eot_id"
-_SEED = "seed:bos|seed:eos|seed:cot_budget_reflect"
+_SEED = "seed[:：](?:bos|eos|cot_budget_reflect)"
 _MISTRAL = (
     "inst|system_prompt|available_tools|tool_calls|tool_results|tool_content|args|call_id|think|img|prefix|suffix"
 )
 _FENCED = "|".join(FIELDS)
 
 # One pattern per first character: a search for a fixed first character skips through text at the speed of memchr.
-# Written in lower case, because the quick look is on lower-cased text; `_RESERVED` matches any case.
+# Written in lower case, because the quick look is at lower-cased text; the replacement is in any case.
 _PATTERNS = (
     "<(?:"
     r"[|｜][^\s<>|｜]{1,64}[|｜]>"  # <|im_start|>, <|eot_id|>, DeepSeek's <｜User｜>
     r"|[|｜][a-z_]{1,32}>|[a-z_]{1,32}[|｜]>"  # Gemma 4: <|turn>, <turn|>
     r"|</?sys>>"  # Llama 2
-    rf"|/?(?:s|bos|eos|eot|pad|unk|mask|sop|eop|{_TURN}|{_SEED}|{_REASONING})>"
+    r"|/?(?-i:s)>"  # in any case it would be half of all type parameters: Box<S>
+    rf"|/?(?:bos|eos|eot|pad|unk|mask|sop|eop|{_TURN}|{_SEED}|{_REASONING})>"
     r"|/?verdict"  # our verdict tag
     rf"|<<\s*(?:{_FENCED})"  # our fence, opening
     ")",
@@ -55,37 +56,42 @@ _PATTERNS = (
     f">>>(?:{'|'.join(f'(?<={name}>>>)' for name in FIELDS)})",  # our fence, closing
     "◁/?think▷",  # Kimi
 )
-_QUICK = tuple(re.compile(pattern, re.ASCII) for pattern in _PATTERNS)
-_RESERVED = re.compile("|".join(_PATTERNS), re.ASCII | re.IGNORECASE)
+_RESERVED = tuple(
+    (re.compile(pattern, re.ASCII), re.compile(pattern, re.ASCII | re.IGNORECASE)) for pattern in _PATTERNS
+)
 
 # Letters that Unicode compatibility folding turns into plain ones, and brackets it turns into < or [. A reader that
 # folds (some tokenizers do) would see a reserved sequence in <𝐬>, ＜|im_end|＞ or ［INST］.
+# Digits and the wide colon are not listed: Chinese text is full of them, and no reserved sequence needs them.
 _FOLDABLE = (
-    "ªº\u017f\u02b0-\u02b8\u1d2c-\u1d6a\u2070-\u209c\u2100-\u214f\u2460-\u24ff\ufb00-\ufb06\ufe33\ufe34\ufe4d-\ufe4f"
-    "\uff0f\uff21-\uff3a\uff3f\uff41-\uff5a\uff5c\uff1e\ufe65\uff3d\U0001d400-\U0001d7ff\U0001f110-\U0001f16f"
+    "ªºĲĳǇ-ǌǱ-ǳ\u017f\u02b0-\u02b8\u02e1-\u02e3\u1d2c-\u1d6a\u1d9c-\u1dbb\u2071\u207f\u2090-\u209c\u20a8\u2100-\u214f"
+    "\u2160-\u217f\u249c-\u24e9\u2c7c\u2c7d\u3250\u32cc-\u32cf\u3371-\u33ff\ua7f2-\ua7f4\ufb00-\ufb06\ufe33\ufe34"
+    "\ufe13\ufe48\ufe55\ufe4d-\ufe4f\ufe65\uff0d\uff0f\uff1e\uff21-\uff3a\uff3d\uff3f\uff41-\uff5a\uff5c"
+    "\U000107a5\U0001d400-\U0001d7ff\U0001f110-\U0001f190"
 )
-_FOLDING_BRACKETS = "＜﹤［﹇"
+_FOLDING_BRACKETS = (*"＜﹤＞﹥［﹇◁", ">>>")
 _FOLDING_TAIL = rf"[^\s<>\[\]]{{0,64}}?[{_FOLDABLE}]"
 _FOLDING = (re.compile("<" + _FOLDING_TAIL), re.compile(r"\[" + _FOLDING_TAIL))
-_BRACKETS = (*"<[◁", *_FOLDING_BRACKETS, ">>>")
+_BRACKETS = (*"<[", *_FOLDING_BRACKETS)
 
-_REASONING_TAG = re.compile(
-    rf"<(?P<close>/?)(?P<name>{_REASONING})>|\[(?P<close2>/?)(?P<name2>think)\]|◁(?P<close3>/?)(?P<name3>think)▷",
-    re.ASCII | re.IGNORECASE,
-)
+_ANGLE_TAG = rf"<(/?)({_REASONING})>"
+_ANGLE_TAGS = re.compile(_ANGLE_TAG, re.ASCII | re.IGNORECASE)
+_ALL_TAGS = re.compile(rf"{_ANGLE_TAG}|\[(/?)(THINK)\]|◁(/?)(think)▷", re.ASCII | re.IGNORECASE)
+_RARE_TAGS = ("[THINK]", "[/THINK]", "◁")
 
 
 def show(text: str, reasoning: bool = True) -> str:
     """The text as a judge may see it. `reasoning=False` leaves out what the model thought before it answered."""
-    if _ordinary(text):
+    if _has_unseen(text):
+        text = scrub(text)
+    if not any(bracket in text for bracket in _BRACKETS):
         return text
-    text = scrub(text)
-    if not reasoning:
-        text = strip_reasoning(text)
-    text = _break(text)
+    if _has_reserved(text):
+        # Scrubbed again: a joiner that stood between letters may stand alone now.
+        text = _break(text if reasoning else scrub(strip_reasoning(text)))
     if _may_hide(text):
-        folded = unicodedata.normalize("NFKC", text)
-        if _RESERVED.search(folded):
+        folded = scrub(unicodedata.normalize("NFKC", text))
+        if _has_reserved(folded):
             text = _break(folded)
     return text
 
@@ -104,9 +110,9 @@ def strip_reasoning(text: str, mentions: bool = False) -> str:
     """
     kept: list[str] = []
     start, inside = 0, ""
-    for tag in _REASONING_TAG.finditer(text):
-        name = (tag["name"] or tag["name2"] or tag["name3"]).lower()
-        closing = tag["close"] or tag["close2"] or tag["close3"]
+    tags = _ALL_TAGS if any(tag in text for tag in _RARE_TAGS) else _ANGLE_TAGS
+    for tag in tags.finditer(text):
+        closing, name = (part.lower() for part in tag.groups() if part is not None)
         if closing and inside in ("", name):
             if not inside:
                 kept.clear()
@@ -126,23 +132,15 @@ def fence(name: str, text: str, code: str) -> str:
     return f"<<<{name} {code}\n{text}\n{code} {name}>>>"
 
 
-def _ordinary(text: str) -> bool:
-    """True if `show` has nothing to do. Most text is, so this is what the guard costs."""
+def _has_unseen(text: str) -> bool:
+    """True if there is something to scrub. Asked of every text, so each kind is searched in its fastest way."""
     try:
         data = text.encode()
     except UnicodeEncodeError:
-        return False
-    if text.isascii():
-        if len(data.translate(None, _CONTROL_BYTES)) != len(data):
-            return False
-    elif _UNSEEN.search(text) or _TAG_LEAD in data:
-        return False
-    if not any(bracket in text for bracket in _BRACKETS):
         return True
-    if _may_hide(text):
-        return False
-    lowered = text.lower()
-    return not any(pattern.search(lowered) for pattern in _QUICK)
+    if text.isascii():
+        return len(data.translate(None, _CONTROL_BYTES)) != len(data)
+    return _TAG_LEAD in data or _UNSEEN.search(text) is not None
 
 
 def _may_hide(text: str) -> bool:
@@ -153,11 +151,20 @@ def _may_hide(text: str) -> bool:
 
 
 def _in_mid_line(text: str, at: int) -> bool:
-    return bool(text[text.rfind("\n", 0, at) + 1 : at].strip())
+    """Looks back 200 characters at most, so that a line of nothing but tags is not read once for each."""
+    return bool(text[max(0, at - 200) : at].rpartition("\n")[2].strip())
+
+
+def _has_reserved(text: str) -> bool:
+    lowered = text.lower()
+    return any(quick.search(lowered) for quick, _ in _RESERVED)
 
 
 def _break(text: str) -> str:
-    return _RESERVED.sub(lambda match: f"{match[0][0]} {match[0][1:]}", text)
+    """With one space inside every reserved sequence."""
+    for _, exact in _RESERVED:
+        text = exact.sub(lambda match: f"{match[0][0]} {match[0][1:]}", text)
+    return text
 
 
 def _unseen(run: re.Match[str]) -> str:

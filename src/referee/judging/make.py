@@ -46,7 +46,7 @@ class _Judge:
         self._kind = kind
         self._gates = config.gates
         self._reasoning = config.view == "full"
-        self._sheets = {form: prepare(kind, parsed, form) for form in FORMS}
+        self._sheets = {form: prepare(kind, parsed, form, config.fences) for form in FORMS}
         self._compares = uses(parsed, "reference")
 
     def plan(self, sample: Sample, form: Form) -> JudgeRequest | Verdict | Unscored:

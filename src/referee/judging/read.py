@@ -1,6 +1,14 @@
 """Strict reading of a judge's reply: exactly one verdict, where it must stand, with a value that was offered.
 
 Everything else is Unscored. Nothing is guessed, clamped or searched for. No function here raises on any reply.
+
+    truncated      the reply was cut at its token limit, whatever it holds
+    refused        the provider says so; a refusal in prose is no_verdict
+    empty          no text
+    no_verdict     no tag, not at the end, not an integer or label in it; not JSON; only reasoning
+    ambiguous      two tags, a JSON key twice, yes and no, too little probability on yes and no
+    schema         JSON of another shape or type; log-probabilities that are none
+    out_of_range   a number off the scale
 """
 
 from __future__ import annotations

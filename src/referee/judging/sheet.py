@@ -20,6 +20,7 @@ from referee.judging.template import Pieces, Template, fill, shipped, uses
 from referee.records import JudgeRequest, Message, Sampling
 
 RULES = shipped("rules.txt")
+BARE = "bare/1"
 GUARD = "guard/1"
 """Version of the fences. What the guard does to texts shows in the texts' own digests."""
 MESSAGE_TOKENS = 4
@@ -29,6 +30,7 @@ MESSAGE_TOKENS = 4
 class Sheet(Struct, frozen=True):
     """The fixed part of every request of one judge in one form."""
 
+    fenced: bool
     system: Message
     user: Pieces
     fields: tuple[str, ...]
@@ -38,23 +40,25 @@ class Sheet(Struct, frozen=True):
     tokens: int
 
 
-def prepare(kind: Kind, template: Template, form: Form) -> Sheet:
-    """The sheet for one form of reply."""
-    reply, sampling = kind.replies[form], kind.sampling[form]
+def prepare(kind: Kind, template: Template, form: Form, fenced: bool = True) -> Sheet:
+    """The sheet for one form of reply. Not `fenced`: no rules about fences, and the template says how to reply."""
+    reply, sampling = kind.replies[form] if fenced else "", kind.sampling[form]
+    rules = RULES if fenced else ""
     system = "".join(literal for literal, _ in fill(template.system, kind.values))
-    system = f"{system}\n\n{RULES}".strip()
+    system = f"{system}\n\n{rules}".strip()
     user = fill(template.user, kind.values, {"reply": fill(reply, kind.values)})
     sent_as = "text" if sampling.schema is None else "schema"
     facets = (
-        ("judge", f"{kind.name} {GUARD}"),
+        ("judge", f"{kind.name} {GUARD if fenced else BARE}"),
         ("form", sent_as),
-        ("template", digest("\0".join((template.system, template.user, RULES, reply)))),
+        ("template", digest("\0".join((template.system, template.user, rules, reply)))),
         *((("criteria", digest(kind.values["criteria"])),) if uses(template, "criteria") else ()),
         *kind.facets,
         ("sampling", msgspec.json.encode(sampling, order="deterministic").decode()),
     )
     fixed = system + "".join(literal for literal, _ in user)
     return Sheet(
+        fenced=fenced,
         system=Message("system", system),
         user=user,
         fields=tuple(name for name in FIELDS if uses(template, name)),
@@ -80,10 +84,12 @@ def compose(sheet: Sheet, texts: Mapping[str, str], key: bytes) -> JudgeRequest:
     nonce, common = code(content, key, b"request"), code(shared, key, b"group")
     filled = {"nonce": nonce, "": ""}
     for name in sheet.fields:
-        filled[name] = fence(name, texts[name], nonce if name == "response" else common)
-    body = "".join([literal + filled[slot] for literal, slot in sheet.user])
+        text = texts[name]
+        filled[name] = fence(name, text, nonce if name == "response" else common) if sheet.fenced else text
+    text = "".join([literal + filled[slot] for literal, slot in sheet.user])
+    body = Message("user", text if sheet.fenced else text.rstrip())
     return JudgeRequest(
-        messages=(sheet.system, Message("user", body)),
+        messages=(sheet.system, body) if sheet.system.content else (body,),
         sampling=sheet.sampling,
         facets=(*sheet.facets, *facets),
         nonce=nonce,

@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from typing import Literal
 
-from referee.limits.goodput import Hill, Meter, gain
+from referee.limits.goodput import SMALLEST_WINDOW, Hill, Meter, gain
 from referee.limits.limit import Outcome, Stamp
 
 START = 32
@@ -47,7 +47,8 @@ class AdaptiveLimit:
         self._skip = 0
         self._fault_share = 0.0
         self._oks = 0.0
-        self._since = math.nan
+        self._busy = 0.0
+        self._last_ok = 0.0
         self._mean_latency = 0.0
         self._edge = math.inf
         self._accepted = math.inf
@@ -62,8 +63,8 @@ class AdaptiveLimit:
         """A request is being sent. `in_flight` counts it."""
         if not self._meter.level:
             self._meter.start(self.limit, now)
-            self._since = now
-        return Stamp(self._epoch, in_flight)
+            self._last_ok = now
+        return Stamp(self._epoch)
 
     def release(
         self, stamp: Stamp, outcome: Outcome, now: float, in_flight: int, latency: float, tokens_out: int
@@ -74,14 +75,13 @@ class AdaptiveLimit:
         elif outcome == "throttled":
             self._on_throttled(stamp, in_flight)
         elif outcome == "overloaded":
-            self._on_overloaded(stamp, now, latency)
+            self._on_overloaded(stamp, now, in_flight, latency)
 
     def _on_ok(self, stamp: Stamp, now: float, in_flight: int, latency: float, tokens: int) -> None:
         self._count(now, latency)
-        fresh = stamp.epoch == self._epoch
+        fresh = stamp == self._epoch
         self._epoch_oks += fresh
-        draining = self.mode == "hill" and in_flight > self.limit
-        if draining or in_flight + 1 < SATURATED * self.limit:
+        if in_flight + 1 < SATURATED * self.limit:
             self._restart(now)
             return
         skipped = self._skip > 0
@@ -89,6 +89,9 @@ class AdaptiveLimit:
         if self.mode == "edge":
             if fresh and not skipped:
                 self._feel(now)
+            return
+        if self.mode == "hill" and in_flight > self.limit:
+            self._restart(now)  # still more in flight than this level has
             return
         goodput = self._meter.add(tokens, now)
         if self.mode == "ramp":
@@ -103,9 +106,11 @@ class AdaptiveLimit:
         self._fault_share -= self._fault_share / max(8, self.limit)
         self._mean_latency += (latency - self._mean_latency) * (0.05 if self._mean_latency else 1.0)
         self._oks += 1
-        if self._oks > 8 * max(self.limit, SHORTEST_HOLD):  # the rate of late counts, not of the whole run
+        self._busy += min(now - self._last_ok, self._mean_latency)  # pauses between batches do not count
+        self._last_ok = now
+        if self._oks > 8 * max(self.limit, SHORTEST_HOLD):  # the rate of late, not of the whole run
             self._oks /= 2
-            self._since += (now - self._since) / 2
+            self._busy /= 2
 
     # ramp
 
@@ -120,15 +125,15 @@ class AdaptiveLimit:
 
     def _check_ramp(self, goodput: float, now: float) -> None:
         level = self._meter.level
-        grown = not self._ramped or level >= 1.2 * self._ramped[-1][0]
-        paid = not grown or not self._ramped or gain(*self._ramped[-1], level, goodput) >= RAMP_PAYS
-        if grown:
+        paid = True
+        if level >= SMALLEST_WINDOW and (not self._ramped or level >= 1.2 * self._ramped[-1][0]):
+            paid = not self._ramped or gain(*self._ramped[-1], level, goodput) >= RAMP_PAYS
             self._ramped.append((level, goodput))
         if paid and level < self.ceiling:
             self._meter.start(self.limit, now)
             return
-        best = max(goodput for _, goodput in self._ramped)
-        self._enter_hill(min(level for level, goodput in self._ramped if goodput > 0.92 * best), now)
+        best = max((goodput for _, goodput in self._ramped), default=0.0)
+        self._enter_hill(min((n for n, goodput in self._ramped if goodput > 0.92 * best), default=level), now)
 
     def _enter_ramp(self, known: list[tuple[int, float]], now: float) -> None:
         self.mode = "ramp"
@@ -152,7 +157,7 @@ class AdaptiveLimit:
                 self._enter_ramp([], now)
 
     def _on_throttled(self, stamp: Stamp, in_flight: int) -> None:
-        if stamp.epoch < self._epoch:
+        if stamp < self._epoch:
             # Sent before the cut: no second cut, but one fewer of those in flight then was accepted. It matters at the
             # start, when most of the first requests may be refused together.
             self._accepted -= 1
@@ -166,13 +171,13 @@ class AdaptiveLimit:
         self._cut(size)
         self._accepted = in_flight
 
-    def _on_overloaded(self, stamp: Stamp, now: float, latency: float) -> None:
-        if stamp.epoch < self._epoch or stamp.position < SATURATED * self.limit:
+    def _on_overloaded(self, stamp: Stamp, now: float, in_flight: int, latency: float) -> None:
+        if stamp < self._epoch or in_flight + 1 < SATURATED * self.limit:
             return
         self._skip = self.limit
-        if latency >= self._mean_latency:
+        if latency >= self._mean_latency and self._busy:
             # It failed after a long wait: a time-out in a queue. Half of what is served in that time can be waited for.
-            room = self._oks / (now - self._since) * latency / 2 if now > self._since else math.inf
+            room = max(self._oks / self._busy * latency / 2, self._size / 4)
             if room < self._size:
                 self._cut(room)
                 self._ramped = []
@@ -205,7 +210,7 @@ class AdaptiveLimit:
     def _climb(self, goodput: float, now: float) -> None:
         if self._settling:  # the first generation at a new level still shows the old one
             self._settling = False
-            self._meter.start(self.limit, now)
+            self._meter.start(self.limit, now, SMALLEST_WINDOW)
             return
         self._hill.measured(goodput)
         if self._hill.open_above:
@@ -214,7 +219,7 @@ class AdaptiveLimit:
             self._resize(self._hill.level)
             self._restart(now)
         else:
-            self._meter.start(self.limit, now)
+            self._meter.start(self.limit, now, SMALLEST_WINDOW)
 
     def _restart(self, now: float) -> None:
         self._settling = True

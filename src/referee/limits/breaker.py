@@ -1,8 +1,8 @@
-"""One endpoint's health. Pure: `now` and chance are arguments.
+"""One endpoint's health: may something be sent, and if not, when to ask again. Pure: `now` and chance are arguments.
 
-    healthy ──faults in a row──► suspended: one probe at a time ──an answer──► healthy
+    healthy ──faults in a row──► suspended: a probe now and then ──an answer──► healthy
        └──────── wrong key, no quota, never reachable ────────► closed, for good
-A pause (Retry-After) holds sending back in any state.
+A pause (the server's Retry-After, or a run of refusals without one) holds sending back in any state.
 """
 
 from __future__ import annotations
@@ -12,83 +12,125 @@ import math
 from referee.records import Unscored
 
 FAULTS = 5
-"""Faults in a row, with no answer between them, that suspend an endpoint."""
-PROBE_FIRST, PROBE_MOST = 0.5, 2.0
+"""Faults in a row, with no success between them, that suspend an endpoint."""
+PROBE_FIRST, PROBE_MOST = 0.5, 1.5
 """Seconds between probes, growing: recovery is noticed within two seconds, and an outage costs few requests."""
+PATIENCE = 0.25
+"""Seconds, at least, before a probe that is still out is followed by another. Where failing is quick, one that has not
+failed by then may well succeed; where requests hang, it does not hold up the next for long."""
+REFUSALS = 8
+"""Refusals in a row, with no success between them, after which sending pauses even if the server names no time."""
+PAUSE_FIRST, PAUSE_MOST = 1.0, 4.0
+"""Seconds of such a pause, doubling with every further refusal."""
+LONGEST_PAUSE = 300.0
+"""Seconds a server's Retry-After can hold us up: after that we ask again and are told again."""
 UNREACHABLE_TRIES, UNREACHABLE_SECONDS = 3, 3.0
 """An endpoint that has never answered and cannot be connected to is a wrong address, not an outage."""
 
 
 class Breaker:
-    """Told of every answer and fault, it says whether and when to send."""
+    """Told of every send, answer and fault. Ask `wait` before each send."""
 
     def __init__(self) -> None:
         self.closed: Unscored | None = None
         """Why nothing will ever be sent here again."""
         self.suspended = False
-        self._row = 0
-        self._trouble_since = -math.inf
-        self._answered = False
-        self._first_miss: float | None = None
-        self._misses = 0
+        self._asked = -math.inf
+        self._in_flight = 0
         self._paused_until = -math.inf
+        self._faults = 0
+        self._trouble_since = -math.inf
+        self._burst = 0
+        self._refusals = 0
+        self._probing = False
+        self._probed = -math.inf
+        self._patience = PROBE_MOST
         self._probe_at = -math.inf
         self._interval = PROBE_FIRST
-        self._probing = False
+        self._answered = False
+        self._misses = 0
+        self._first_miss = math.inf
 
     def wait(self, now: float) -> float:
-        """Seconds until something may be sent; infinite while a probe is out."""
-        pause = max(0.0, self._paused_until - now)
-        if not self.suspended:
-            return pause
-        return math.inf if self._probing else max(pause, self._probe_at - now, 0.0)
+        """Seconds until something may be sent; 0: now."""
+        self._asked = now
+        until = max(self._paused_until, self._probe_at) if self.suspended else self._paused_until
+        return max(0.0, until - now)
 
     def on_send(self) -> None:
-        """A request goes out."""
-        self._probing = self.suspended
+        """A request goes out, at the time `wait` was last asked."""
+        self._in_flight += 1
+        if self.suspended:
+            self._probing = True
+            self._probed = self._asked
+            self._probe_at = self._asked + self._patience
 
     def on_gone(self) -> None:
-        """A request is over, one way or another: if it was the probe, the next may go."""
-        self._probing = False
+        """A request is over, one way or another. What it taught is told first."""
+        self._in_flight -= 1
+        self._burst -= 1
 
     def on_answer(self) -> None:
         """The server said something: it can be reached."""
         self._answered = True
 
     def on_ok(self, sent: float) -> None:
-        """It did the work. An answer to a request sent before the trouble began says nothing about now."""
+        """It did the work. One success ends a suspension: the limiter kept its limit and goes on from there.
+
+        An answer to a request sent before the trouble began says nothing about now.
+        """
         self._answered = True
         if sent >= self._trouble_since:
             self.suspended = False
-            self._row = 0
-            self._interval = PROBE_FIRST
             self._trouble_since = -math.inf
+            self._faults = self._refusals = 0
+            self._interval = PROBE_FIRST
 
     def on_fault(self, now: float, chance: float, connecting: bool = False) -> None:
         """Overloaded, timed out or out of reach."""
-        self._row += 1
-        if self._row == 1:
-            self._trouble_since = now
         if connecting and not self._answered:
             self._misses += 1
-            self._first_miss = now if self._first_miss is None else self._first_miss
-        if self.suspended and not self._probing:
-            return  # sent before the suspension: nothing new
+            self._first_miss = min(self._first_miss, now)
+        if self._faults == 0:
+            self._trouble_since = now
+            self._burst = self._in_flight
+        self._faults += 1
         if self.suspended:
-            self._interval = min(PROBE_MOST, self._interval * 1.5)
-        if self.suspended or self._row >= FAULTS:
+            if self._probing and self._burst <= 0:
+                self._patience = min(PROBE_MOST, max(PATIENCE, 4 * (now - self._probed)))
+                self._interval = min(PROBE_MOST, self._interval * 1.5)
+                self._probe_later(now, chance)
+        elif self._faults >= FAULTS and self._burst <= 0:
+            # Requests that were out together fail together, say when a load balancer restarts. So as many must be over
+            # as were out at the first fault: then something sent after it has failed too.
             self.suspended = True
-            self._probe_at = now + self._interval * (0.75 + 0.5 * chance)
+            self._patience = PROBE_MOST
+            self._burst = self._in_flight  # their faults, still to come, are not a probe's
+            self._probe_later(now, chance)
+
+    def _probe_later(self, now: float, chance: float) -> None:
+        self._probing = False
+        self._probe_at = now + self._interval * (0.75 + 0.5 * chance)
+
+    def on_throttled(self, now: float, chance: float, retry_after: float | None = None) -> None:
+        """Refused: too many. Obeys the time the server names; without one, waits once refusals come in a row."""
+        self._answered = True
+        self._refusals += 1
+        if retry_after is not None:
+            self.pause(now + min(retry_after, LONGEST_PAUSE) * (1 + 0.1 * chance))
+        elif self._refusals >= REFUSALS and now >= self._paused_until:
+            seconds = min(PAUSE_MOST, PAUSE_FIRST * 2.0 ** min(8, self._refusals - REFUSALS))
+            self.pause(now + seconds * (0.75 + 0.5 * chance))
+
+    def pause(self, until: float) -> None:
+        """Send nothing until then."""
+        self._paused_until = max(self._paused_until, until)
 
     def unreachable(self, now: float) -> bool:
         """True once it is clear that nobody is there."""
-        if self._answered or self._first_miss is None:
-            return False
-        return self._misses >= UNREACHABLE_TRIES and now - self._first_miss >= UNREACHABLE_SECONDS
-
-    def pause(self, until: float) -> None:
-        """The server asked to be left alone until then."""
-        self._paused_until = max(self._paused_until, until)
+        return (
+            not self._answered and self._misses >= UNREACHABLE_TRIES and now - self._first_miss >= UNREACHABLE_SECONDS
+        )
 
     def close(self, why: Unscored) -> None:
         """For good. The first reason stays."""
@@ -96,4 +138,4 @@ class Breaker:
 
     def __repr__(self) -> str:
         state = "closed" if self.closed else "suspended" if self.suspended else "healthy"
-        return f"Breaker({state}, {self._row} faults in a row)"
+        return f"Breaker({state}, {self._faults} faults in a row)"

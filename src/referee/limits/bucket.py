@@ -1,15 +1,20 @@
 """A pace: so many requests, or tokens, per minute. Pure: `now` is an argument.
 
-The bucket holds a small burst and refills so that no window of sixty seconds passes the limit, because providers count
-in windows of their own choosing. Server headers can only slow it down.
+The bucket holds one second's worth and refills so that no sixty seconds pass the limit: some providers look at each
+second, others at each minute. What the server's headers say can only slow it down, because they come late and in any
+order.
 """
 
 from __future__ import annotations
 
-BURST = 0.05
-"""Share of a minute's limit that may go at once; the refill makes up for it, so no minute passes the limit."""
+import math
+
+BURST = 1.0
+"""Seconds' worth that may go at once."""
 LONGEST = 60.0
 """Seconds a server's headers can hold us up: after that we ask again and are told again."""
+DUST = 1e-6
+"""A shortage this small is rounding, and no wait is shorter than this: a clock must be able to show it."""
 
 
 class Bucket:
@@ -17,48 +22,61 @@ class Bucket:
 
     def __init__(self, per_minute: float | None) -> None:
         self.per_minute = per_minute
-        self._last: float | None = None
-        self._blocked_until = float("-inf")
-        self._set(per_minute)
+        """The limit in force: the configured one, or the server's if that is lower."""
+        self._configured = per_minute
+        self._blocked_until = -math.inf
+        self._last = -math.inf
+        self._burst, self._rate = _pace(per_minute)
         self._level = self._burst
 
     def wait(self, amount: float, now: float) -> float:
         """Seconds until this amount may be sent; 0: now."""
         blocked = max(0.0, self._blocked_until - now)
-        if self._rate is None:
+        if self.per_minute is None:
             return blocked
-        short = min(amount, self._burst) - self._at(now)
-        return max(blocked, short / self._rate if short > 1e-9 else 0.0)
+        needed = min(amount, self._burst)
+        short = needed - self._at(now)
+        if short <= DUST * max(1.0, needed):
+            return blocked
+        return max(blocked, DUST, short / self._rate)
 
     def take(self, amount: float, now: float) -> None:
-        """Send this amount."""
-        if self._rate is not None:
-            self._level = self._at(now) - amount
-            self._last = now
+        """This amount goes out."""
+        self._add(-amount, now)
 
     def settle(self, estimated: float, actual: float, now: float) -> None:
         """Replace an estimate by what was used: a refund, or more debt."""
-        if self._rate is not None:
-            self._level = min(self._burst, self._at(now) + estimated - actual)
-            self._last = now
+        self._add(estimated - actual, now)
 
-    def observe(self, limit: int | None, remaining: int | None, reset: float | None, now: float) -> None:
-        """What the server's headers say. A lower limit is adopted; nothing left means wait for the reset."""
-        if limit is not None and limit > 0 and self.per_minute is not None and limit < self.per_minute:
-            self.per_minute = float(limit)
-            self._set(self.per_minute)
-            self._level = min(self._level, self._burst)
+    def observe(self, limit: float | None, remaining: float | None, reset: float | None, now: float) -> None:
+        """What the server's headers say: a lower limit is adopted; nothing left means wait for the reset (seconds)."""
+        if limit is not None and limit > 0 and self._configured is not None:
+            lower = min(float(limit), self._configured)
+            if lower != self.per_minute:
+                self._add(0.0, now)
+                self.per_minute = lower
+                self._burst, self._rate = _pace(lower)
+                self._level = min(self._level, self._burst)
         if remaining is not None and remaining <= 0 and reset is not None and reset > 0:
             self._blocked_until = max(self._blocked_until, now + min(reset, LONGEST))
 
-    def _set(self, per_minute: float | None) -> None:
-        self._burst = 0.0 if per_minute is None else max(1.0, per_minute * BURST)
-        self._rate = None if per_minute is None else max(per_minute - self._burst, per_minute / 2) / 60.0
+    def _add(self, amount: float, now: float) -> None:
+        if self.per_minute is not None:
+            self._level = min(self._burst, self._at(now) + amount)
+            self._last = max(self._last, now)
 
     def _at(self, now: float) -> float:
-        if self._last is None or self._rate is None:
+        if self._last == -math.inf:
             return self._level
         return min(self._burst, self._level + max(0.0, now - self._last) * self._rate)
 
     def __repr__(self) -> str:
         return f"Bucket({self.per_minute}/min, level {self._level:.1f})"
+
+
+def _pace(per_minute: float | None) -> tuple[float, float]:
+    """Burst and refill per second: together at most the limit in any minute."""
+    if per_minute is None:
+        return 0.0, 0.0
+    burst = max(1.0, per_minute * BURST / 60.0)
+    return burst, (per_minute - burst + 1.0) / 60.0

@@ -29,27 +29,29 @@ FIRST_TOKEN = 32
 
 
 def gain(low: float, low_goodput: float, high: float, high_goodput: float) -> float:
-    """Relative rise of goodput per relative rise of concurrency: 1 while the server has room, 0 when all is queueing."""
+    """Relative rise of goodput per relative rise of concurrency: 1 while the server has room, 0 when all queue."""
     return math.log(high_goodput / low_goodput) / math.log(high / low)
 
 
 class Meter:
-    """Work per second over windows of one generation of requests. Work is tokens where they are known, else requests."""
+    """Work per second over windows of one generation of requests. Work is tokens where known, else requests."""
 
-    __slots__ = ("_mean_work", "_start", "_work", "count", "level")
+    __slots__ = ("_mean_work", "_start", "_target", "_work", "count", "level")
 
     def __init__(self) -> None:
         self.level = 0
         """The limit when the window began."""
         self.count = 0
+        self._target = 0
         self._work = 0.0
         self._start = 0.0
         self._mean_work = 0.0
 
-    def start(self, level: int, now: float) -> None:
-        """Forget the open window and begin one."""
+    def start(self, level: int, now: float, least: int = 1) -> None:
+        """Forget the open window and begin one: a generation, but at least so many completions."""
         self.level = level
         self.count = 0
+        self._target = max(level, least)
         self._work = 0.0
         self._start = now
 
@@ -62,7 +64,7 @@ class Meter:
             work = self._mean_work or 1.0
         self.count += 1
         self._work += work
-        if self.count < self.level or self.count < SMALLEST_WINDOW or now <= self._start:
+        if self.count < self._target or now <= self._start:
             return None
         return self.goodput(now)
 

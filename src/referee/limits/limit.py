@@ -1,21 +1,17 @@
-"""What a concurrency limit is: told of every request sent and over, it says how many may be in flight. No queue here."""
+"""What a concurrency limit is: told of every request sent and over, it says how many may fly. No queue here."""
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, NewType, Protocol
 
 Outcome = Literal["ok", "throttled", "overloaded", "ignored"]
 """ok: the server did the work. throttled: it refused for our rate (429). overloaded: 5xx, time-out, lost connection.
 ignored: says nothing about the server (a local cancel, a request it rightly rejected)."""
 
 
-class Stamp(NamedTuple):
-    """Given out when a request is sent, handed back when it is over."""
-
-    epoch: int
-    """How many cuts came before it: what was sent before a cut says little about the limit after it."""
-    position: int
-    """How many were in flight, this one included."""
+Stamp = NewType("Stamp", int)
+"""Given out when a request is sent, handed back when it is over: how many cuts came before it. What was sent before a
+cut says little about the limit after it."""
 
 
 class Limit(Protocol):
@@ -44,7 +40,7 @@ class FixedLimit:
 
     def admit(self, now: float, in_flight: int) -> Stamp:
         """Nothing to remember."""
-        return Stamp(0, in_flight)
+        return Stamp(0)
 
     def release(
         self, stamp: Stamp, outcome: Outcome, now: float, in_flight: int, latency: float, tokens_out: int

@@ -11,11 +11,11 @@ from msgspec.structs import replace
 
 from referee.config import EndpointConfig, Secret
 from referee.records import JudgeRequest
+from referee.version import VERSION
 
 DIALECT = "openai-chat/1"
 """Names the wire format in cache keys. Change it when `encode` changes what a model gets to see."""
 
-VERSION = "0.1.0"
 
 _COMPLETIONS = "/chat/completions"
 _encode = msgspec.json.Encoder().encode

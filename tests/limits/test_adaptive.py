@@ -1,0 +1,195 @@
+"""The adaptive limit, event by event. What it reaches on whole runs is in test_adaptive_runs.py."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from referee.limits import AdaptiveLimit, FixedLimit, Limit, Outcome, Stamp
+from referee.limits.adaptive import CUT, START
+
+
+class Load:
+    """Keeps a limit in full use, and ends its requests as a test says."""
+
+    def __init__(self, limit: Limit) -> None:
+        self.limit = limit
+        self.now = 0.0
+        self.stamps: list[Stamp] = []
+        self.fill()
+
+    def fill(self, most: int = 10_000) -> None:
+        while len(self.stamps) < min(most, self.limit.limit):
+            self.stamps.append(self.limit.admit(self.now, len(self.stamps) + 1))
+
+    def end(self, outcome: Outcome, count: int = 1, latency: float = 2.0, refill: bool = True) -> None:
+        for _ in range(count):
+            self.now += latency / max(1, self.limit.limit)
+            self.limit.release(self.stamps.pop(0), outcome, self.now, len(self.stamps), latency, 0)
+            if refill:
+                self.fill()
+
+
+@pytest.mark.parametrize(("ceiling", "expected"), [(512, START), (10, 10), (1, 1), (0, 1)])
+def test_starts_moderate_and_within_the_ceiling(ceiling: int, expected: int) -> None:
+    """The first limit is the start value, the ceiling if that is lower, and at least one."""
+    assert AdaptiveLimit(ceiling).limit == expected
+
+
+def test_ramp_doubles_each_round() -> None:
+    """A round of successes while every slot is in use doubles the limit."""
+    load = Load(AdaptiveLimit(512))
+    load.end("ok", 32)
+    assert load.limit.limit == 64
+
+
+def test_does_not_grow_when_unused() -> None:
+    """Successes teach nothing when far fewer requests are in flight than may be."""
+    limit = AdaptiveLimit(512)
+    for i in range(500):
+        limit.release(limit.admit(i, 3), "ok", i + 0.5, 2, 0.5, 0)
+    assert limit.limit == START
+
+
+def test_never_passes_the_ceiling() -> None:
+    """Growth ends at the ceiling."""
+    load = Load(AdaptiveLimit(50))
+    load.end("ok", 2000)
+    assert load.limit.limit <= 50
+
+
+def test_ignored_teaches_nothing() -> None:
+    """Local cancels and rejected requests leave no trace."""
+    load = Load(AdaptiveLimit(512))
+    before = repr(load.limit)
+    load.end("ignored", 500)
+    assert repr(load.limit) == before
+
+
+def test_one_refusal_costs_one_small_cut() -> None:
+    """A refusal brings the limit a little below what was accepted."""
+    load = Load(AdaptiveLimit(512))
+    load.end("throttled", refill=False)
+    assert load.limit.limit == round(CUT * 31)
+
+
+def test_a_burst_of_refusals_is_one_cut_to_what_was_accepted() -> None:
+    """When most of a burst is refused, the limit goes to the part that was served, not to one cut per refusal."""
+    load = Load(AdaptiveLimit(512))
+    load.end("throttled", 28, latency=0.05, refill=False)
+    assert load.limit.limit == 4
+
+
+def test_refusals_from_before_the_cut_do_not_cut_again() -> None:
+    """Few late refusals of requests sent before the cut change nothing: the cut has taken care of them."""
+    load = Load(AdaptiveLimit(512, start=100))
+    load.end("throttled", refill=False)
+    after_cut = load.limit.limit
+    load.end("throttled", 1, refill=False)
+    load.end("ok", 1, refill=False)
+    assert after_cut - load.limit.limit <= 1
+
+
+def test_refusal_far_below_the_limit_at_most_halves_it() -> None:
+    """A refusal while the limit is mostly unused is about something else than concurrency."""
+    limit = AdaptiveLimit(512)
+    limit.release(limit.admit(0.0, 3), "throttled", 0.1, 2, 0.1, 0)
+    assert limit.limit == START // 2
+
+
+def test_edge_is_approached_and_held() -> None:
+    """After a refusal the limit returns to the level that was served and stays there for several rounds."""
+    load = Load(AdaptiveLimit(512, start=60))
+    load.end("throttled")
+    load.end("ok", 59 + 4 * 60)
+    assert load.limit.limit == 59
+    load.end("ok", 3 * 60)
+    assert load.limit.limit == 59
+
+
+def test_edge_that_is_gone_is_left_behind() -> None:
+    """When nothing is refused any more the limit passes the old edge, slowly at first, then fast."""
+    load = Load(AdaptiveLimit(512, start=60))
+    load.end("throttled")
+    load.end("ok", 30 * 60, latency=2.0)
+    assert load.limit.limit > 120
+
+
+def test_a_quota_that_ran_out_is_not_mistaken_for_an_edge() -> None:
+    """Refused down to one and then served again, the limit returns to where it was within a few rounds."""
+    load = Load(AdaptiveLimit(512, start=60))
+    for _ in range(400):
+        load.end("throttled", latency=0.05)
+    assert load.limit.limit == 1
+    load.end("ok", 120)
+    assert load.limit.limit >= 50
+
+
+def test_one_overload_stops_growth_for_a_round() -> None:
+    """A single 503 in the ramp costs a round without growth, not a cut."""
+    load = Load(AdaptiveLimit(512))
+    load.end("overloaded", latency=0.05)
+    load.end("ok", 32)
+    assert load.limit.limit == START
+    load.end("ok", 32)
+    assert load.limit.limit > START
+
+
+def test_many_overloads_cut_like_a_refusal() -> None:
+    """A server that sheds load with 503 is obeyed like one that says 429."""
+    load = Load(AdaptiveLimit(512))
+    load.end("overloaded", 32, latency=0.05)
+    assert load.limit.limit < START
+
+
+def test_an_outage_is_one_cut() -> None:
+    """Everything in flight failing at once costs one cut: the level is needed again afterwards."""
+    load = Load(AdaptiveLimit(512, start=60))
+    load.end("ok", 5, latency=2.0)
+    level = load.limit.limit
+    load.end("overloaded", len(load.stamps), latency=0.05, refill=False)
+    assert load.limit.limit >= CUT * level - 1
+
+
+def test_time_outs_in_a_queue_leave_room_to_be_served() -> None:
+    """If requests wait longer than the time-out, the limit falls to about half of what is served in that time."""
+    limit = AdaptiveLimit(512)
+    stamps = [limit.admit(0.0, i + 1) for i in range(32)]
+    for i in range(24):  # one server, 2.5 s each
+        now = 2.5 * (i + 1)
+        limit.release(stamps[i], "ok", now, limit.limit - 1, now, 0)
+    limit.release(stamps[24], "overloaded", 60.0, limit.limit - 1, 60.0, 0)
+    assert 12 <= limit.limit <= 16
+
+
+OUTCOMES = st.sampled_from(["ok", "ok", "ok", "throttled", "overloaded", "ignored"])
+EVENTS = st.lists(st.tuples(OUTCOMES, st.floats(0.001, 100.0), st.integers(0, 3000), st.booleans()), max_size=300)
+
+
+@settings(max_examples=60, deadline=None)
+@given(ceiling=st.integers(1, 600), start=st.integers(1, 600), events=EVENTS)
+def test_any_history_keeps_the_limit_in_bounds(
+    ceiling: int, start: int, events: list[tuple[Outcome, float, int, bool]]
+) -> None:
+    """Whatever happens, in whatever order, the limit stays between one and the ceiling."""
+    limit = AdaptiveLimit(ceiling, start)
+    now, out = 0.0, [limit.admit(0.0, 1)]
+    for outcome, latency, tokens, oldest_first in events:
+        while len(out) < limit.limit:
+            out.append(limit.admit(now, len(out) + 1))
+        now += latency / 10
+        stamp = out.pop(0 if oldest_first else -1)
+        limit.release(stamp, outcome, now, len(out), latency, tokens)
+        assert 1 <= limit.limit <= ceiling
+    assert str(limit.limit) in repr(limit)
+
+
+def test_fixed_limit_learns_nothing() -> None:
+    """A number the user gave stays, at least one."""
+    load = Load(FixedLimit(7))
+    load.end("throttled", 20)
+    load.end("ok", 20)
+    assert load.limit.limit == 7
+    assert FixedLimit(0).limit == 1
+    assert repr(FixedLimit(7)) == "FixedLimit(7)"

@@ -1,0 +1,177 @@
+"""What the adaptive limit reaches on whole runs, against a client that knows the capacity. Virtual time, fixed seeds.
+
+The figures are in docs/design/adaptive-limit.md; the assertions leave a margin. Service times are lognormal, median 2 s
+and sigma 0.6, so the last requests of a batch end long after the rest: even a client that knows the capacity needs
+about 1.15 times work / capacity for 1024 samples. Efficiency here is its time over ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from tests.limits.simulated import (
+    Job,
+    Provider,
+    Queueing,
+    Quota,
+    RateLimited,
+    Refusing,
+    Result,
+    Sharing,
+    always,
+    lognormal_jobs,
+    run,
+    token_jobs,
+)
+
+from referee.limits import AdaptiveLimit, Breaker, FixedLimit
+
+SEEDS = [1, 2]
+
+
+def compare(make: Callable[[], Provider], capacity: int, jobs: list[Job]) -> tuple[Result, float, float]:
+    """Our run, and how the whole of it and its middle part compare with a client that knows the capacity."""
+    known = run(FixedLimit(capacity), make(), jobs)
+    ours = run(AdaptiveLimit(512), make(), jobs)
+    steady = ours.throughput(*ours.steady()) / known.throughput(*known.steady())
+    return ours, known.makespan / ours.makespan, steady
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_one_batch_on_a_server_that_refuses(seed: int) -> None:
+    """1024 samples, 60 at once, unknown: at least 0.95 of the possible, ramp included; hardly anything refused."""
+    ours, efficiency, _ = compare(lambda: Refusing(always(60)), 60, lognormal_jobs(1024, seed))
+    assert efficiency > 0.95
+    assert ours.refused < 0.01 * ours.sent
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_one_batch_on_a_server_that_queues(seed: int) -> None:
+    """The same without refusals."""
+    _, efficiency, _ = compare(lambda: Queueing(always(60)), 60, lognormal_jobs(1024, seed))
+    assert efficiency > 0.96
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_steady_state_on_a_server_that_refuses(seed: int) -> None:
+    """Over a long run: 0.95 of work / capacity even with ramp and tail, and far fewer than 2 % refused."""
+    jobs = lognormal_jobs(6000, seed)
+    ours, efficiency, steady = compare(lambda: Refusing(always(60)), 60, jobs)
+    assert steady > 0.97
+    assert efficiency > 0.97
+    assert sum(job.seconds for job in jobs) / 60 / ours.makespan > 0.94
+    assert ours.refused < 0.005 * ours.sent
+
+
+@pytest.mark.parametrize("jobs", [lognormal_jobs(6000, 1), token_jobs(6000, 2)], ids=["unrelated", "by tokens"])
+def test_steady_state_on_a_server_that_queues(jobs: list[Job]) -> None:
+    """Over a long run: the server never idles, and what waits in its line is bounded."""
+    ours, efficiency, steady = compare(lambda: Queueing(always(60)), 60, jobs)
+    assert steady > 0.97
+    assert efficiency > 0.97
+    assert ours.mean_in_flight(*ours.steady()) < 2 * 60
+    assert ours.peak_in_flight(ours.steady()[0]) < 3 * 60
+
+
+def test_heavy_tails_do_not_fool_it() -> None:
+    """With latencies spread over a factor of a hundred the server is still kept busy."""
+    ours, efficiency, _ = compare(lambda: Queueing(always(60)), 60, lognormal_jobs(3000, 3, sigma=1.0))
+    assert efficiency > 0.93
+    assert ours.mean_in_flight(*ours.steady()) < 2 * 60
+
+
+@pytest.mark.parametrize(("power", "least"), [(1.0, 0.96), (1.5, 0.88)])
+def test_server_that_slows_down_under_load(power: float, least: float) -> None:
+    """Beyond 60 everything gets slower, with no gain (1) or a loss (1.5) in all: it stays near 60."""
+    ours, efficiency, _ = compare(lambda: Sharing(lambda n: max(1.0, n / 60) ** power), 60, lognormal_jobs(4000, 1))
+    assert efficiency > least
+    assert ours.mean_in_flight(*ours.steady()) < 2 * 60
+
+
+def test_batching_server_is_pressed_as_long_as_it_pays() -> None:
+    """Where each request slows the others a little and the whole still gains, it goes well beyond the first slowing."""
+    jobs = lognormal_jobs(5000, 1)
+    ours = run(AdaptiveLimit(512), Sharing(lambda n: 1 + n / 60), jobs)
+    timid = run(FixedLimit(60), Sharing(lambda n: 1 + n / 60), jobs)
+    assert timid.makespan / ours.makespan > 1.2
+    assert ours.mean_in_flight(*ours.steady()) < 350
+
+
+def changing(now: float) -> int:
+    return 60 if now < 80 else 20 if now < 160 else 120
+
+
+def test_capacity_changes_on_a_server_that_refuses() -> None:
+    """60, then 20, then 120 at once: found again each time, with few refusals."""
+    ours = run(AdaptiveLimit(512), Refusing(changing), lognormal_jobs(5500, 1))
+    assert ours.throughput(120, 160) > 0.9 * 20 / 2.4
+    assert ours.throughput(190, 210) > 0.8 * 120 / 2.4
+    assert ours.refused < 0.02 * ours.sent
+
+
+def test_capacity_changes_on_a_server_that_queues() -> None:
+    """The same without refusals: it follows down without idling and up within a minute."""
+    ours = run(AdaptiveLimit(512), Queueing(changing), lognormal_jobs(6000, 2))
+    assert ours.throughput(120, 160) > 0.9 * 20 / 2.4
+    assert ours.makespan < 1.2 * (160 + (sum(j.seconds for j in lognormal_jobs(6000, 2)) - 80 * 80) / 120)
+
+
+@pytest.mark.parametrize(("capacity", "count", "most_refused"), [(1, 200, 60), (4, 600, 60)])
+def test_small_servers_that_refuse(capacity: int, count: int, most_refused: int) -> None:
+    """One or four at once: full use from the start; the first burst and one look in sixty are refused."""
+    ours, efficiency, _ = compare(lambda: Refusing(always(capacity)), capacity, lognormal_jobs(count, 1))
+    assert efficiency > 0.97
+    assert ours.refused < most_refused
+
+
+def test_large_server() -> None:
+    """500 at once are found within seconds."""
+    ours, efficiency, steady = compare(lambda: Refusing(always(500)), 500, lognormal_jobs(8000, 1))
+    assert steady > 0.95
+    assert efficiency > 0.85
+    assert ours.refused < 0.01 * ours.sent
+
+
+def test_no_limit_at_all() -> None:
+    """Where nothing holds it back it doubles every round trip up to the ceiling and stays there."""
+    ours = run(AdaptiveLimit(512), Queueing(always(10**9)), lognormal_jobs(6000, 1))
+    assert next(t for t, limit, _ in ours.levels if limit >= 512) < 6 * 2.4
+    assert ours.mean_in_flight(*ours.steady()) > 0.95 * 512
+
+
+def test_server_that_sheds_load_with_503() -> None:
+    """Overload answers work as well as refusals."""
+    _, efficiency, steady = compare(lambda: Refusing(always(60), "overloaded"), 60, lognormal_jobs(5000, 1))
+    assert efficiency > 0.93
+    assert steady > 0.93
+
+
+def test_limit_on_rate_instead_of_concurrency() -> None:
+    """25 requests a second and no header that says so: close to it, with few refusals."""
+    ours, efficiency, _ = compare(lambda: RateLimited(25), 60, lognormal_jobs(5000, 1))
+    assert efficiency > 0.8
+    assert ours.refused < 0.02 * ours.sent
+
+
+def test_quota_per_minute_without_headers() -> None:
+    """When a minute's quota is gone, the breaker's pauses keep refusals few, and the next minute starts at speed."""
+    ours = run(AdaptiveLimit(512), Quota(600), lognormal_jobs(3000, 1), Breaker())
+    assert ours.sent < 1.25 * ours.done
+    assert ours.makespan < 1.2 * (4 * 60 + 8)
+
+
+@pytest.mark.parametrize(("capacity", "median", "count"), [(1, 2.0, 150), (4, 2.0, 400), (8, 8.0, 300)])
+def test_small_servers_that_queue_with_time_outs(capacity: int, median: float, count: int) -> None:
+    """A start far above the capacity leads to time-outs; it comes down before they eat the work."""
+    jobs = [Job(min(job.seconds, 36.0)) for job in lognormal_jobs(count, 1, median=median)]
+    ours = run(AdaptiveLimit(512), Queueing(always(capacity)), jobs, timeout=60.0)
+    assert sum(job.seconds for job in jobs) / capacity / ours.makespan > 0.75
+    assert ours.sent < 1.4 * ours.done
+
+
+def test_runs_repeat_exactly() -> None:
+    """The same seed gives the same run: nothing reads a clock or rolls its own dice."""
+    runs = [run(AdaptiveLimit(512), Refusing(always(60)), lognormal_jobs(500, 5)) for _ in range(2)]
+    assert runs[0].finished_at == runs[1].finished_at
+    assert runs[0].levels == runs[1].levels

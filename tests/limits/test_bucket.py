@@ -1,0 +1,188 @@
+"""Requests and tokens per minute: never faster than allowed, never stuck."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from referee.limits import Bucket
+
+
+def drain(bucket: Bucket, amounts: list[float], now: float = 0.0) -> list[tuple[float, float]]:
+    """Send all as soon as allowed: (time, amount)."""
+    taken = []
+    for amount in amounts:
+        looks = 0
+        while (wait := bucket.wait(amount, now)) > 0:
+            assert now + wait > now, "a wait the clock cannot show"
+            now += wait
+            looks += 1
+            assert looks < 5, "waiting does not end"
+        bucket.take(amount, now)
+        taken.append((now, amount))
+    return taken
+
+
+def worst(taken: list[tuple[float, float]], seconds: float) -> float:
+    """Most that went out in any window of that length."""
+    most = total = 0.0
+    first = 0
+    for time, amount in taken:
+        total += amount
+        while taken[first][0] <= time - seconds:
+            total -= taken[first][1]
+            first += 1
+        most = max(most, total)
+    return most
+
+
+def test_without_a_limit_nothing_waits() -> None:
+    """No limit configured: no pace, no debt."""
+    bucket = Bucket(None)
+    bucket.take(1e9, 0.0)
+    bucket.settle(0, 1e9, 0.0)
+    assert bucket.wait(1e9, 0.0) == 0.0
+
+
+@pytest.mark.parametrize("per_minute", [1, 3, 20, 60, 600, 5000])
+def test_no_minute_passes_the_limit(per_minute: int) -> None:
+    """Requests sent as fast as allowed: every minute holds at most the limit, and nearly that many."""
+    taken = drain(Bucket(per_minute), [1.0] * (3 * per_minute))
+    assert worst(taken, 60.0 - 1e-3) <= per_minute + 1e-6
+    assert taken[-1][0] <= 3 * 60 * 1.04
+
+
+@pytest.mark.parametrize("seconds", [1.0, 10.0])
+def test_paced_within_the_minute(seconds: float) -> None:
+    """Providers that look at each second or ten see no burst: at most one second's worth above the even pace."""
+    taken = drain(Bucket(600), [1.0] * 1200)
+    assert worst(taken, seconds) <= 600 / 60 * (seconds + 1) + 1
+
+
+def test_refund_lets_the_next_go_sooner() -> None:
+    """An estimate of 3000 tokens that came to 800 gives 2200 back."""
+    one, other = Bucket(30_000), Bucket(30_000)
+    for bucket in (one, other):
+        bucket.take(3000, 0.0)
+    one.settle(3000, 800, 2.0)
+    assert one.wait(3000, 2.0) < other.wait(3000, 2.0)
+
+
+def test_refund_never_passes_the_burst() -> None:
+    """Money back does not make a fast lane."""
+    bucket = Bucket(60)
+    bucket.settle(1e9, 0, 0.0)
+    taken = drain(bucket, [1.0] * 120)
+    assert worst(taken, 60.0 - 1e-3) <= 60
+
+
+def test_an_estimate_that_was_too_low_is_debt() -> None:
+    """What was used above the estimate is waited for."""
+    bucket = Bucket(6000)
+    bucket.take(50, 0.0)
+    bucket.settle(50, 1050, 0.0)
+    assert bucket.wait(50, 0.0) == pytest.approx(10.0, rel=0.05)
+
+
+def test_an_amount_larger_than_a_minute_still_passes() -> None:
+    """A request of twice the limit per minute waits for a full bucket and goes; the next ones pay for it."""
+    bucket = Bucket(1000)
+    assert bucket.wait(2000, 0.0) == 0.0
+    bucket.take(2000, 0.0)
+    assert 110 < bucket.wait(10, 0.0) < 130
+
+
+def test_nothing_remaining_waits_for_the_reset() -> None:
+    """remaining = 0 holds everything until the server's reset, limit configured or not."""
+    for bucket in (Bucket(None), Bucket(600)):
+        bucket.observe(600, 0, 7.5, 100.0)
+        assert bucket.wait(1, 100.0) == 7.5
+        assert bucket.wait(1, 107.5) == 0.0
+
+
+def test_junk_resets_are_bounded() -> None:
+    """A reset of a day, nothing, or nonsense does not stop the work for long."""
+    bucket = Bucket(None)
+    bucket.observe(None, 0, 86_400.0, 0.0)
+    assert bucket.wait(1, 0.0) == 60.0
+    for reset in (None, -5.0, 0.0, math.nan):
+        other = Bucket(None)
+        other.observe(None, 0, reset, 0.0)
+        assert other.wait(1, 0.0) == 0.0
+
+
+def test_late_headers_do_not_lift_a_block() -> None:
+    """Headers come out of order: an older one with plenty remaining changes nothing."""
+    bucket = Bucket(600)
+    bucket.observe(600, 0, 10.0, 0.0)
+    bucket.observe(600, 599, 0.1, 0.5)
+    bucket.observe(600, 0, 1.0, 0.6)
+    assert bucket.wait(1, 1.0) == 9.0
+
+
+def test_a_lower_server_limit_is_adopted_and_a_higher_one_is_not() -> None:
+    """The server may slow us down below the configured rate, and back up to it, never beyond."""
+    bucket = Bucket(600)
+    for limit, expected in ((300, 300), (100_000, 600), (0, 600), (-1, 600), (400, 400)):
+        bucket.observe(limit, 50, 1.0, 0.0)
+        assert bucket.per_minute == expected
+    taken = drain(bucket, [1.0] * 500)
+    assert worst(taken, 60.0 - 1e-3) <= 400
+
+
+def test_clock_that_steps_back_gives_nothing_away() -> None:
+    """An earlier `now` refills nothing and breaks nothing."""
+    bucket = Bucket(60)
+    bucket.take(1, 100.0)
+    assert bucket.wait(1, 50.0) > 0
+    bucket.take(1, 50.0)
+    assert bucket.wait(1, 100.0) > 1.0
+
+
+HEADERS = st.tuples(
+    st.none() | st.integers(-10, 10_000), st.none() | st.integers(-1, 100), st.none() | st.floats(-1.0, 100.0)
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    per_minute=st.floats(1.0, 1e7),
+    amounts=st.lists(st.floats(0.001, 1e5), min_size=1, max_size=40),
+    start=st.floats(0.0, 1e7),
+    window=st.floats(0.1, 120.0),
+)
+def test_in_every_window_at_most_burst_plus_rate(
+    per_minute: float, amounts: list[float], start: float, window: float
+) -> None:
+    """Taken in any window is at most a burst (or one large amount) plus the rate times the window; and it all goes."""
+    taken = drain(Bucket(per_minute), amounts, start)
+    burst = max(1.0, per_minute / 60, max(amounts))
+    bound = burst + per_minute / 60 * window
+    slack = per_minute / 60 * 1e-4 + 1e-4 * burst
+    assert worst(taken, window) <= bound + slack
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    per_minute=st.none() | st.floats(1.0, 1e6),
+    steps=st.lists(
+        st.tuples(st.floats(0.01, 1e4), st.floats(0.0, 2e4), st.floats(0.0, 30.0), HEADERS), min_size=1, max_size=30
+    ),
+)
+def test_estimates_and_headers_never_lock_it(
+    per_minute: float | None,
+    steps: list[tuple[float, float, float, tuple[int | None, int | None, float | None]]],
+) -> None:
+    """With estimates wrong both ways and headers of any content, every amount passes after a finite wait."""
+    bucket, now = Bucket(per_minute), 0.0
+    for estimated, actual, seconds, (limit, remaining, reset) in steps:
+        ((now, _),) = drain(bucket, [estimated], now)
+        now += seconds
+        bucket.settle(estimated, actual, now)
+        bucket.observe(limit, remaining, reset, now)
+        assert bucket.per_minute is None or per_minute is None or bucket.per_minute <= per_minute
+        assert math.isfinite(bucket.wait(estimated, now))
+    assert "Bucket(" in repr(bucket)

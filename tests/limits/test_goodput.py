@@ -1,0 +1,125 @@
+"""Goodput windows and the search for the lowest level that is about the best."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from referee.limits.goodput import CHANGED, FIRST_TOKEN, SMALLEST_WINDOW, STALE, Hill, Meter, gain
+
+
+def test_gain_is_one_with_room_and_zero_in_a_queue() -> None:
+    """Twice the goodput for twice the requests is a gain of one; the same goodput is none; less is negative."""
+    assert gain(10, 5.0, 20, 10.0) == pytest.approx(1.0)
+    assert gain(10, 5.0, 20, 5.0) == pytest.approx(0.0)
+    assert gain(10, 5.0, 20, 4.0) < 0
+
+
+def test_window_closes_after_one_generation() -> None:
+    """A window is as many completions as the limit, and its goodput is their number over the time."""
+    meter = Meter()
+    meter.start(4, 10.0)
+    assert [meter.add(0, 10.0 + i) for i in (1, 2, 3)] == [None, None, None]
+    assert meter.add(0, 14.0) == pytest.approx(1.0)
+
+
+def test_window_can_ask_for_more_than_a_generation() -> None:
+    """Small limits are measured over more completions."""
+    meter = Meter()
+    meter.start(1, 0.0, least=3)
+    assert [meter.add(0, float(i)) for i in (1, 2)] == [None, None]
+    assert meter.add(0, 3.0) == pytest.approx(1.0)
+
+
+def test_work_is_counted_in_tokens_where_they_are_known() -> None:
+    """Long replies count for more, so a change of reply length is not mistaken for a change of speed."""
+    meter = Meter()
+    meter.start(2, 0.0)
+    meter.add(68, 1.0)
+    assert meter.add(168, 2.0) == pytest.approx((68 + 168 + 2 * FIRST_TOKEN) / 2)
+    meter.start(1, 2.0)
+    known = meter.add(0, 3.0)
+    assert known is not None
+    assert known > FIRST_TOKEN  # a reply without a count is taken as an average one
+
+
+def test_simultaneous_completions_do_not_divide_by_zero() -> None:
+    """A window that closes in the instant it began stays open."""
+    meter = Meter()
+    meter.start(1, 5.0)
+    assert meter.add(0, 5.0) is None
+    assert meter.add(0, 6.0) == pytest.approx(2.0)
+
+
+def settle(hill: Hill, bend: float, windows: int, noise: float = 0.0, seed: int = 1) -> list[int]:
+    """Levels visited on a server whose goodput rises in proportion up to `bend` and not beyond."""
+    rng = random.Random(seed)
+    visited = []
+    for _ in range(windows):
+        visited.append(hill.level)
+        hill.measured(min(hill.level, bend) * rng.lognormvariate(0.0, noise))
+        if hill.open_above:
+            hill.begin(hill.level, [])
+    return visited
+
+
+@pytest.mark.parametrize("start", [4, 20, 63, 100, 512])
+def test_hill_settles_near_the_bend(start: int) -> None:
+    """From below or above, it ends where goodput stops rising, within a step."""
+    hill = Hill(512)
+    hill.begin(start, [])
+    assert all(50 <= level <= 100 for level in settle(hill, 60.0, 120)[60:])
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_noise_does_not_carry_it_away(seed: int) -> None:
+    """With windows that are off by a tenth it still spends its time around the bend."""
+    hill = Hill(512)
+    hill.begin(63, [])
+    late = settle(hill, 60.0, 400, noise=0.1, seed=seed)[50:]
+    assert 50 <= sum(late) / len(late) <= 110
+    assert sum(level < 50 for level in late) < 0.05 * len(late)
+
+
+def test_higher_levels_are_looked_at_again() -> None:
+    """On a level that suffices, the next one up is tried every so often: capacity may have grown."""
+    hill = Hill(512)
+    hill.begin(63, [])
+    late = settle(hill, 60.0, 5 * STALE)[-2 * STALE :]
+    assert any(level > 63 for level in late)
+
+
+def test_a_changed_server_makes_old_measurements_void() -> None:
+    """When goodput collapses, levels measured before are not compared with levels measured after."""
+    hill = Hill(512)
+    hill.begin(63, [])
+    settle(hill, 60.0, 40)
+    late = settle(hill, 60.0 / CHANGED / 1.5, 80)[-20:]
+    assert max(late) <= 50
+
+
+def test_hints_from_the_ramp_say_where_to_look() -> None:
+    """A level known to be no better is not tried first."""
+    hill = Hill(512)
+    hill.begin(64, [(32, 30.0), (64, 60.0), (128, 61.0)])
+    assert hill.level == 79
+    assert max(settle(hill, 60.0, STALE // 2)) <= 79
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    ceiling=st.integers(1, 600),
+    start=st.integers(1, 600),
+    windows=st.lists(st.floats(1e-6, 1e6), max_size=100),
+)
+def test_any_measurements_keep_the_level_in_bounds(ceiling: int, start: int, windows: list[float]) -> None:
+    """Whatever is measured, the level stays between one and the ceiling."""
+    hill = Hill(ceiling)
+    hill.begin(min(start, ceiling), [])
+    for goodput in windows:
+        hill.measured(goodput)
+        assert 1 <= hill.level <= ceiling
+    assert SMALLEST_WINDOW > 1
