@@ -9,7 +9,8 @@ from referee import clock
 from referee.batch import Batch
 from referee.config import Config
 from referee.engine import Engine
-from referee.ledger import LimitsLine, Line, RunLine, Tally, open_ledger, reward_line, verdict_line
+from referee.ledger import LimitsLine, Line, RunLine, Tally, TextLine, open_ledger, reward_line, verdict_line
+from referee.ledger.lines import digest
 from referee.records import JudgeRequest, Reward, Settled
 from referee.version import VERSION
 
@@ -23,9 +24,10 @@ class Recorder:
     def __init__(self, config: Config, engine: Engine) -> None:
         self.tally = Tally()
         self._ledger = open_ledger(config.ledger)
-        self._content = config.ledger.content
+        self._content = config.ledger.content or not self._ledger.enabled
         self._engine = engine
         self._seq = 0
+        self._texts: set[str] = set()
         self._flush_due = False
         self._sampler: asyncio.TimerHandle | None = None
         if self._ledger.enabled:
@@ -38,19 +40,26 @@ class Recorder:
     def settled(self, batch: Batch, index: int, request: JudgeRequest | None, settled: Settled) -> None:
         """One sample's judging has ended."""
         self._seq += 1
-        line = verdict_line(
-            batch.samples[index],
-            settled,
-            seq=self._seq,
-            wall=clock.wall(),
-            batch=batch.id,
-            index=index,
-            request=request,
-            saved=settled.saved,
-            content=self._content and self._ledger.enabled,
-            digests=self._ledger.enabled,
+        if self._content and request is not None and len(request.messages) > 1:
+            self._keep_text(request.messages[0].content)
+        self.write(
+            verdict_line(
+                batch.samples[index],
+                settled,
+                seq=self._seq,
+                wall=clock.wall(),
+                batch=batch.id,
+                index=index,
+                request=request,
+                content=self._content,
+            )
         )
-        self.write(line)
+
+    def _keep_text(self, text: str) -> None:
+        """A text that many lines refer to, once."""
+        if text not in self._texts:
+            self._texts.add(text)
+            self.write(TextLine(wall=clock.wall(), digest=digest(text), text=text))
 
     def rewarded(self, batch: Batch, rewards: list[Reward]) -> None:
         """These rewards are final."""

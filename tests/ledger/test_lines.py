@@ -85,12 +85,11 @@ def test_a_verdict_line_tells_the_whole_story() -> None:
         cost=0.01,
         rule_score=0.5,
         length=9,
-        prompt_digest=digest("PROMPT"),
-        response_digest=digest("RESPONSE"),
         prompt="PROMPT",
         response="RESPONSE",
         reference="GOLD",
-        messages=REQUEST.messages,
+        system=digest(REQUEST.messages[0].content),
+        asked=REQUEST.messages[-1].content,
         reply="RAW",
     )
 
@@ -101,7 +100,7 @@ def test_without_content_no_text_of_the_rollout_is_kept() -> None:
     for text in (b"PROMPT", b"RESPONSE", b"GOLD", b"SYSTEM", b"FENCED", b"RAW"):
         assert text not in data
     assert digest("RESPONSE").encode() in data
-    assert digest("RESPONSE").encode() not in msgspec.json.encode(line(digests=False))
+    assert digest("RESPONSE").encode() not in msgspec.json.encode(line(content=True))
 
 
 def test_an_unscored_sample_has_a_reason_and_no_number() -> None:

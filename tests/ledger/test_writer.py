@@ -27,7 +27,6 @@ from referee.ledger import (
     NullLedger,
     RunLine,
     VerdictLine,
-    lines,
     open_ledger,
     read,
     writer,
@@ -144,12 +143,12 @@ def test_a_line_too_long_for_the_reader_is_not_written(tmp_path: Path, monkeypat
 def test_half_characters_are_replaced(tmp_path: Path) -> None:
     """Text that no encoding has costs a character, not the line."""
     ledger = Ledger(tmp_path)
-    ledger.append(VerdictLine(id="a", prompt="x\ud800y", messages=(lines.Message("user", "\udfff"),)))
+    ledger.append(VerdictLine(id="a", prompt="x\ud800y", asked="\udfff"))
     ledger.append(RunLine(config={"k\ud800": ["\ud800", 1, None]}))
     ledger.close()
     verdict, run = list(read(ledger.path))
     assert isinstance(verdict, VerdictLine)
-    assert (verdict.id, verdict.prompt, verdict.messages[0].content) == ("a", "x?y", "?")
+    assert (verdict.id, verdict.prompt, verdict.asked) == ("a", "x?y", "?")
     assert isinstance(run, RunLine)
     assert run.config == {"k?": ["?", 1, None]}
 

@@ -4,20 +4,21 @@
     verdict  per sample: the judgement, where it came from, what it cost
     reward   per sample: the reward and its terms
     batch    per batch: when, and how long the caller waited
-    limits   now and then, per endpoint: how hard it is pressed
+    limits   now and then, per endpoint: how hard it is pressed   text   once: what many verdict lines refer to
 
 Fields at their default are left out of the file. Data and its making from records only; no files, no clock.
 """
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from collections.abc import Sequence
 from typing import Any
 
 from msgspec import Struct
 
-from referee.records import JudgeRequest, Message, Reward, Sample, Settled, Unscored, Verdict
+from referee.records import JudgeRequest, Reward, Sample, Settled, Unscored, Verdict
 
 MAX_LINE = 64 * 1024 * 1024
 """Bytes. The writer drops longer lines and counts them, the reader skips them."""
@@ -89,14 +90,23 @@ class VerdictLine(_Line, frozen=True, kw_only=True, omit_defaults=True, tag="ver
     truncated: bool = False
     prompt_digest: str = ""
     response_digest: str = ""
-    """First 16 hex digits of SHA-256: the same text in two ledgers has the same digest."""
+    """First 16 hex digits of SHA-256, where the texts themselves are not kept: the same text has the same digest."""
     prompt: str = ""
     response: str = ""
     reference: str | None = None
-    messages: tuple[Message, ...] = ()
-    """What the judge was shown, fences included."""
+    system: str = ""
+    """Digest of the judge's system message, which is the same for many samples and stands once in a text line."""
+    asked: str = ""
+    """The user message the judge was shown, fences included."""
     reply: str = ""
-    """What it answered, unread. These five only with `[ledger] content = true`."""
+    """What it answered, unread. These six only with `[ledger] content = true`."""
+
+
+class TextLine(_Line, frozen=True, kw_only=True, omit_defaults=True, tag="text"):
+    """A text that many lines refer to by its digest."""
+
+    digest: str = ""
+    text: str = ""
 
 
 class RewardLine(_Line, frozen=True, kw_only=True, omit_defaults=True, tag="reward"):
@@ -148,7 +158,16 @@ class LimitsLine(_Line, frozen=True, kw_only=True, omit_defaults=True, tag="limi
     """Total of requests sent."""
 
 
-Line = RunLine | VerdictLine | RewardLine | BatchLine | LimitsLine
+Line = RunLine | VerdictLine | TextLine | RewardLine | BatchLine | LimitsLine
+
+
+def _system(request: JudgeRequest) -> str:
+    return _system_digest(request.messages[0].content) if len(request.messages) > 1 else ""
+
+
+@functools.lru_cache(maxsize=8)
+def _system_digest(text: str) -> str:
+    return digest(text)
 
 
 def digest(text: str) -> str:
@@ -167,9 +186,8 @@ def verdict_line(
     request: JudgeRequest | None = None,
     saved: float | None = None,
     content: bool = False,
-    digests: bool = True,
 ) -> VerdictLine:
-    """The line for one settled sample. `content` keeps the texts themselves, `digests` their names.
+    """The line for one settled sample. `content` keeps the texts themselves; without it only their digests are kept.
 
     `saved` is by default what `settled` says.
     """
@@ -209,12 +227,13 @@ def verdict_line(
         rule_score=sample.rule_score,
         length=sample.length,
         truncated=sample.truncated,
-        prompt_digest=digest(sample.prompt) if digests else "",
-        response_digest=digest(sample.response) if digests else "",
+        prompt_digest="" if content else digest(sample.prompt),
+        response_digest="" if content else digest(sample.response),
         prompt=sample.prompt if content else "",
         response=sample.response if content else "",
         reference=sample.reference if content else None,
-        messages=request.messages if content and request else (),
+        system=_system(request) if content and request else "",
+        asked=request.messages[-1].content if content and request else "",
         reply=reply.text if content and reply else "",
     )
 

@@ -78,7 +78,7 @@ class Tally:
             self._waited += line.waited_s
         elif isinstance(line, LimitsLine):
             self._limits[line.endpoint] = line
-        else:
+        elif isinstance(line, RunLine):
             self._new_run(line)
         if line.wall > self._latest:
             self._latest = line.wall
