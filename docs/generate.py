@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import ast
 from pathlib import Path
+from typing import Any
 
-import click
 import typer
 
 from referee.cli.main import app
@@ -34,16 +34,17 @@ def configuration() -> str:
     lines = [
         "# Configuration",
         "",
-        "One TOML file, or a mapping with the same keys given to `Referee.from_config`. Everything is optional; unknown",
-        "keys are refused with the nearest known name. Environment variables override keys: `REFEREE_LIMITS_RPM=500` is",
-        "`[limits] rpm`, `REFEREE_ENDPOINT_MODEL` is the first endpoint's model. `referee init` writes a commented starter.",
-        "Made by `python docs/generate.py`.",
+        "One TOML file, or a mapping with the same keys given to `Referee.from_config`. Everything is optional;",
+        "unknown keys are refused with the nearest known name. Environment variables override keys:",
+        "`REFEREE_LIMITS_RPM=500` is `[limits] rpm`, `REFEREE_ENDPOINT_MODEL` is the first endpoint's model.",
+        "`referee init` writes a commented starter. Made by `python docs/generate.py`.",
     ]
     tree = ast.parse(Path(schema.__file__).read_text(encoding="utf-8"))
     classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
     for name, section in SECTIONS.items():
         node = classes[name]
-        lines += ["", f"## `{section}`", "", ast.get_docstring(node) or "", "", "| key | default | meaning |", "|---|---|---|"]
+        lines += ["", f"## `{section}`", "", ast.get_docstring(node) or ""]
+        lines += ["", "| key | default | meaning |", "|---|---|---|"]
         lines += [f"| `{key}` | {default} | {meaning} |" for key, default, meaning in _fields(node)]
     return "\n".join(lines) + "\n"
 
@@ -70,7 +71,6 @@ def _fields(node: ast.ClassDef) -> list[tuple[str, str, str]]:
 def commands() -> str:
     """The help of every command."""
     root = typer.main.get_command(app)
-    assert isinstance(root, click.Group) or hasattr(root, "commands")
     lines = ["# Command line", "", "What `--help` says. Made by `python docs/generate.py`."]
     for path, command in _walk("referee", root):
         context = command.make_context(path, [], resilient_parsing=True, terminal_width=100, max_content_width=100)
@@ -78,7 +78,7 @@ def commands() -> str:
     return "\n".join(lines) + "\n"
 
 
-def _walk(path: str, command: click.Command) -> list[tuple[str, click.Command]]:
+def _walk(path: str, command: Any) -> list[tuple[str, Any]]:
     found = [(path, command)]
     for name, inner in getattr(command, "commands", {}).items():
         found += _walk(f"{path} {name}", inner)

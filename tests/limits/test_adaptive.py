@@ -163,6 +163,16 @@ def test_time_outs_in_a_queue_leave_room_to_be_served() -> None:
     assert 12 <= limit.limit <= 16
 
 
+def test_time_out_after_an_idle_hour_is_no_queue() -> None:
+    """Pauses between batches do not count as slow service: one lost request costs next to nothing."""
+    load = Load(AdaptiveLimit(60, start=60))
+    load.end("ok", 120)
+    load.now += 3600.0
+    load.end("ok", 30)
+    load.end("overloaded", latency=60.0)
+    assert load.limit.limit >= 50
+
+
 OUTCOMES = st.sampled_from(["ok", "ok", "ok", "throttled", "overloaded", "ignored"])
 EVENTS = st.lists(st.tuples(OUTCOMES, st.floats(0.001, 100.0), st.integers(0, 3000), st.booleans()), max_size=300)
 

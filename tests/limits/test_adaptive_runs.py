@@ -8,6 +8,7 @@ about 1.15 times work / capacity for 1024 samples. Efficiency here is its time o
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import pytest
 from tests.limits.simulated import (
@@ -17,8 +18,10 @@ from tests.limits.simulated import (
     Quota,
     RateLimited,
     Refusing,
+    Reply,
     Result,
     Sharing,
+    World,
     always,
     lognormal_jobs,
     run,
@@ -112,9 +115,32 @@ def test_capacity_changes_on_a_server_that_refuses() -> None:
 
 def test_capacity_changes_on_a_server_that_queues() -> None:
     """The same without refusals: it follows down without idling and up within a minute."""
-    ours = run(AdaptiveLimit(512), Queueing(changing), lognormal_jobs(6000, 2))
+    jobs = lognormal_jobs(6000, 2)
+    ours = run(AdaptiveLimit(512), Queueing(changing), jobs)
     assert ours.throughput(120, 160) > 0.9 * 20 / 2.4
-    assert ours.makespan < 1.2 * (160 + (sum(j.seconds for j in lognormal_jobs(6000, 2)) - 80 * 80) / 120)
+    assert ours.makespan < 1.15 * (160 + (sum(job.seconds for job in jobs) - 80 * 80) / 120)
+
+
+def test_a_server_that_grows_twentyfold_is_not_climbed_step_by_step() -> None:
+    """20 at once, then 400, without refusals: found within seconds, not minutes."""
+    jobs = lognormal_jobs(12_000, 1)
+    ours = run(AdaptiveLimit(512), Queueing(lambda now: 20 if now < 100 else 400), jobs)
+    assert ours.makespan < 1.18 * (100 + (sum(job.seconds for job in jobs) - 100 * 20) / 400)
+
+
+def test_server_that_refuses_first_and_queues_later() -> None:
+    """When refusals end because the server now queues, the queue does not grow without end."""
+
+    @dataclass
+    class Both:
+        refusing: Refusing
+        queueing: Queueing
+
+        def send(self, world: World, job: Job, reply: Reply) -> None:
+            (self.refusing if world.now < 60 else self.queueing).send(world, job, reply)
+
+    ours = run(AdaptiveLimit(512), Both(Refusing(always(60)), Queueing(always(60))), lognormal_jobs(6000, 1))
+    assert ours.mean_in_flight(150, ours.finished_at[5400]) < 2 * 60
 
 
 @pytest.mark.parametrize(("capacity", "count", "most_refused"), [(1, 200, 60), (4, 600, 60)])

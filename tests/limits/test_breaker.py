@@ -52,9 +52,9 @@ def test_a_success_between_starts_the_count_anew() -> None:
     for i in range(20):
         send(breaker, i, 2)
         fail(breaker, i)
-        breaker.on_ok(i)
+        breaker.on_ok(sent=i)
         breaker.on_gone()
-    assert not breaker.suspended
+        assert not breaker.suspended
 
 
 def test_one_burst_of_failures_is_one_fault() -> None:
@@ -72,9 +72,8 @@ def test_answers_to_requests_sent_before_the_trouble_do_not_end_it() -> None:
     """A slow success from before says nothing about now; one sent since does."""
     breaker = suspended(now=100.0)
     breaker.on_ok(sent=99.0)
-    assert breaker.suspended
+    assert breaker.wait(100.0) > 0
     breaker.on_ok(sent=101.0)
-    assert not breaker.suspended
     assert breaker.wait(101.0) == 0.0
 
 
@@ -110,6 +109,19 @@ def test_late_failures_of_older_requests_do_not_hold_up_probes() -> None:
     for i in range(20):
         fail(breaker, 3.0 + i / 10)
     assert breaker.wait(5.0) == 0.0
+
+
+def test_late_failures_do_not_make_probes_hasty() -> None:
+    """An old request that fails right after a probe went out does not mean that probes fail quickly."""
+    breaker = Breaker()
+    send(breaker, 0.0, 20)
+    fail(breaker, 1.0, 5)
+    send(breaker, 1.0, 20)
+    fail(breaker, 2.0, 16)
+    assert breaker.suspended
+    send(breaker, 10.0)
+    fail(breaker, 10.01, 5)
+    assert breaker.wait(10.01) == pytest.approx(PROBE_MOST - 0.01)
 
 
 def test_recovery_resets_the_probe_interval() -> None:

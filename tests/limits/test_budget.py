@@ -47,6 +47,12 @@ def test_a_million_small_sums_do_not_drift() -> None:
     assert budget.reserved == 0.0
 
 
+def test_tiny_requests_are_not_free() -> None:
+    """What is less than the smallest unit counts as one: a limit cannot be passed by crumbs."""
+    budget = Budget(5e-9)
+    assert [budget.reserve(4e-10) for _ in range(6)] == [True] * 5 + [False]
+
+
 def test_a_cost_above_the_reservation_is_counted_in_full() -> None:
     """If a provider charges more than the worst case, the books say so, and nothing more is sent."""
     budget = Budget(1.0)

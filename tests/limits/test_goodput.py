@@ -92,6 +92,44 @@ def test_higher_levels_are_looked_at_again() -> None:
     assert any(level > 63 for level in late)
 
 
+def test_one_window_is_too_few_to_climb_on() -> None:
+    """An unknown level above is tried after the second window, not the first."""
+    hill = Hill(512)
+    hill.begin(63, [])
+    levels = []
+    for _ in range(2):
+        hill.measured(60.0)
+        levels.append(hill.level)
+    assert levels == [63, 79]
+
+
+def test_a_clear_way_up_is_seen() -> None:
+    """After steps that each paid in full, or when goodput jumps by itself, climbing step by step is too slow."""
+    hill = Hill(512)
+    hill.begin(10, [])
+    for _ in range(10):
+        hill.measured(float(hill.level))
+        if hill.open_above:
+            break
+    assert hill.open_above
+    assert hill.level < 32
+    hill.begin(63, [(32, 30.0), (128, 60.0)])
+    settle(hill, 60.0, 3)
+    assert not hill.open_above
+    hill.measured(2 * 60.0)
+    assert hill.open_above
+
+
+def test_after_a_collapse_old_levels_are_not_looked_up() -> None:
+    """A lower level that was better before the change is no reason to go there."""
+    hill = Hill(512)
+    hill.begin(63, [(50, 50.0), (128, 60.0)])
+    settle(hill, 60.0, 4)
+    here = hill.level
+    hill.measured(20.0)
+    assert hill.level == here
+
+
 def test_a_changed_server_makes_old_measurements_void() -> None:
     """When goodput collapses, levels measured before are not compared with levels measured after."""
     hill = Hill(512)

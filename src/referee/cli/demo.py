@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 from msgspec.structs import replace
@@ -49,8 +49,8 @@ def _judge(console: Console) -> None:
     console.print(_table(labelled, rewards))
     unscored = [reward for reward in rewards if not reward.scored]
     console.print(
-        f"{len(rewards)} rollouts: {metrics.get('requests', 0):.0f} calls, {metrics.get('gated', 0):.0f} settled without "
-        f"a call, {len(unscored)} unscored"
+        f"{len(rewards)} rollouts: {metrics['requests']:.0f} calls, {metrics['gated']:.0f} settled without a call, "
+        f"{len(unscored)} unscored"
     )
     for reward in unscored:
         verdict = reward.verdict
@@ -72,19 +72,20 @@ def _judge(console: Console) -> None:
 
 def _table(labelled: list[tuple[Sample, str]], rewards: list[Reward]) -> Table:
     table = Table(show_edge=False, pad_edge=False)
-    for name in ("rollout", "written as", "reward", "settled by", "response"):
-        table.add_column(name, no_wrap=True, overflow="ellipsis", justify="right" if name == "reward" else "left")
+    for name, least in (("rollout", 9), ("written as", 10), ("reward", 6), ("settled by", 20), ("response", 10)):
+        justify: Literal["left", "right"] = "right" if name == "reward" else "left"
+        table.add_column(name, no_wrap=True, overflow="ellipsis", min_width=least, justify=justify)
     for (sample, label), reward in zip(labelled, rewards, strict=True):
         verdict = reward.verdict
         if isinstance(verdict, Unscored):
-            by = f"unscored: {verdict.reason}"
+            by = f"unscored, {verdict.reason}"
         elif verdict.how == "gate":
             by = verdict.reason
         else:
             by = verdict.how
         shown = " ".join(sample.response.split())[:48]
         value = "none" if reward.value is None else f"{reward.value:.2f}"
-        table.add_row(*(_plain(cell) for cell in (sample.id, label, value, by[:34], shown)))
+        table.add_row(*(_plain(cell) for cell in (sample.id, label, value, by.split(":")[0], shown)))
     return table
 
 

@@ -126,7 +126,7 @@ def _probe(config: Config) -> Check:
         return False, f"probe: no verdict ({verdict.reason}: {verdict.detail})"
     return True, (
         f"probe: {settled.endpoint} answered in {seconds:.2f} s: score {verdict.score:g} (value {verdict.value:.2f}, "
-        f"read from {verdict.how}), {metrics.get('tokens_in', 0):.0f} tokens in, {metrics.get('tokens_out', 0):.0f} out, "
+        f"read from {verdict.how}), {metrics['tokens_in']:.0f} tokens in, {metrics['tokens_out']:.0f} out, "
         f"${settled.cost:.6f}"
     )
 

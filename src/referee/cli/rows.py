@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from referee.config import Config
-from referee.records import Reward, Sample, Unscored
+from referee.records import Reward, Sample, Unscored, Verdict
 
 
 class Row(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -65,18 +65,19 @@ _decode = msgspec.json.Decoder(Row).decode
 
 def row_of(line: int, digest: str, reward: Reward) -> Row:
     """The row for one reward."""
-    verdict, settled = reward.verdict, reward.settled
-    missing = isinstance(verdict, Unscored)
+    given, settled = reward.verdict, reward.settled
+    verdict = given if isinstance(given, Verdict) else None
+    missing = given if isinstance(given, Unscored) else None
     return Row(
         line=line,
         id=reward.id,
         reward=reward.value,
         group=reward.group,
-        score=None if missing else verdict.score,
-        value=None if missing else verdict.value,
-        why="" if missing else verdict.reason,
-        unscored=verdict.reason.value if missing else "",
-        detail=verdict.detail if missing else "",
+        score=verdict.score if verdict else None,
+        value=verdict.value if verdict else None,
+        why=verdict.reason if verdict else "",
+        unscored=missing.reason.value if missing else "",
+        detail=missing.detail if missing else "",
         rule=reward.rule,
         judge=reward.judge,
         penalty=reward.penalty,
@@ -84,7 +85,7 @@ def row_of(line: int, digest: str, reward: Reward) -> Row:
         median_length=reward.median_length,
         filled=reward.filled,
         origin=settled.origin,
-        how="" if missing else verdict.how,
+        how=verdict.how if verdict else "",
         cost=settled.cost,
         key=settled.key,
         digest=digest,

