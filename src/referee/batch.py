@@ -69,6 +69,12 @@ class Batch:
             )
         return self._shape(index)
 
+    def fail(self, error: RefereeError) -> None:
+        """The work on it has died: whoever waits gets this error instead of silence."""
+        if not self.done:
+            self._left = 0
+            self._deliver([], error, True)
+
     def hand_over(self, rewards: list[Reward]) -> None:
         """Pass rewards on to whoever waits; the last time with the batch's error, if any."""
         if rewards or self.done:

@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import logging
 import os
+import weakref
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -15,7 +16,7 @@ from referee import clock
 from referee.batch import Batch
 from referee.config import Config, load
 from referee.engine import find_key
-from referee.errors import RefereeError, WrongContext
+from referee.errors import InputError, RefereeError, WrongContext
 from referee.judging import make_judge
 from referee.ledger import BatchLine, common_step
 from referee.records import Reward, Sample
@@ -36,6 +37,8 @@ class Referee:
         make_judge(config.judge, b"", read_template(config))
         self.config = config
         self._runtime: Runtime = open_runtime(config, build)
+        # Dropped without close, the background thread must not go on for ever.
+        weakref.finalize(self, self._runtime.close, 0.0)
         self._numbers = itertools.count(1)
         self._waited_s = 0.0
 
@@ -48,6 +51,8 @@ class Referee:
         """Start judging and return at once. `deadline`: seconds for the batch, instead of limits.deadline."""
         samples = tuple(samples)
         seconds = self.config.limits.deadline if deadline is None else deadline
+        if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not seconds > 0:
+            raise InputError(f"deadline must be a positive number of seconds, not {deadline!r}.", field="deadline")
         name = f"{os.getpid()}-{next(self._numbers)}"
         batch: Batch
         ticket = Ticket(len(samples), self._runtime.trouble, lambda: self._runtime.cancel(batch))

@@ -24,7 +24,7 @@ from referee.engine import Endpoint, Engine, Flight, Transport, find_key
 from referee.errors import ConfigError
 from referee.judging import Form, Judge, make_judge
 from referee.recorder import Recorder
-from referee.records import JudgeRequest, Reason, Settled, Unscored, Verdict
+from referee.records import JudgeRequest, Reason, Sample, Settled, Unscored, Verdict
 from referee.shaping import UnscoredWatch
 
 log = logging.getLogger("referee")
@@ -62,15 +62,18 @@ class Scorer:
         self._watch = UnscoredWatch(config.missing.abort_above)
         self._active: dict[Batch, _Progress] = {}
         self._room = asyncio.Event()
+        engine.on_room = self._room.set
 
     async def run(self, batch: Batch) -> None:
         """Bring every sample of a batch to its end, by its deadline at the latest."""
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + batch.seconds
         progress = self._active[batch] = _Progress()
-        timer = clock.at(loop, deadline, lambda: self._expire(batch)) if math.isfinite(deadline) else None
-        self.recorder.watch_limits()
+        timer: asyncio.TimerHandle | None = None
         try:
+            deadline = loop.time() + batch.seconds
+            if math.isfinite(deadline):
+                timer = clock.at(loop, deadline, lambda: self._expire(batch))
+            self.recorder.watch_limits()
             for index in range(len(batch.samples)):
                 while self.engine.flying >= WINDOW and not batch.done:
                     self._room.clear()
@@ -92,12 +95,12 @@ class Scorer:
         """End every sample of a batch that has no end yet, at once."""
         waiting = self._active[batch].waiting if batch in self._active else {}
         for index in batch.pending():
-            detail = why.detail
+            end, detail = NOTHING, why.detail
             if index in waiting:
                 flight, listener = waiting.pop(index)
                 detail = f"{why.detail}: {flight.trouble()}"
-                flight.leave(listener)
-            self._land(batch, index, None, Settled(verdict=Unscored(reason=why.reason, detail=detail)))
+                end = self.engine.leave(flight, listener) or NOTHING
+            self._land(batch, index, None, replace(end, verdict=Unscored(reason=why.reason, detail=detail)))
 
     async def close(self) -> None:
         """Stop everything, write everything out."""
@@ -121,7 +124,7 @@ class Scorer:
 
     def _begin(self, batch: Batch, index: int, deadline: float, form: Form, before: Settled = NOTHING) -> None:
         """Plan one sample and ask, unless it is settled already. `before`: what a first form of asking has cost."""
-        plan = self._judge.plan(batch.samples[index], form)
+        plan = self._plan(batch.samples[index], form)
         if not isinstance(plan, JudgeRequest):
             origin = "gate" if isinstance(plan, Verdict) else "none"
             self._land(batch, index, None, Settled(verdict=plan, origin=origin))  # type: ignore[arg-type]
@@ -129,6 +132,8 @@ class Scorer:
         request = plan
 
         def landed(settled: Settled) -> None:
+            if batch not in self._active or batch.landed(index):
+                return
             self._active[batch].waiting.pop(index, None)
             end = _with_costs(settled, before)
             if form == "schema" and self._wants_text(settled):
@@ -141,6 +146,13 @@ class Scorer:
             self._land(batch, index, request, _with_costs(found, before))
         else:
             self._active[batch].waiting[index] = (found, landed)
+
+    def _plan(self, sample: Sample, form: Form) -> JudgeRequest | Verdict | Unscored:
+        try:
+            return self._judge.plan(sample, form)
+        except Exception as error:  # one sample's trouble must not become its batch's
+            log.exception("a sample could not be planned")
+            return Unscored(reason=Reason.CONFIG, detail=f"internal error: {type(error).__name__}")
 
     def _form_now(self) -> Form:
         """Schema until it is known to be useless here."""
@@ -158,8 +170,8 @@ class Scorer:
         if isinstance(verdict, Verdict):
             self._schema_read += 1
             return False
-        unread = verdict.reason in UNREADABLE and settled.attempts > 0
-        self._schema_unread += unread
+        unread = verdict.reason in UNREADABLE and settled.origin in ("call", "shared")
+        self._schema_unread += unread and settled.origin == "call"
         refused = verdict.reason is Reason.CONFIG and self.engine.schema_refused
         return self._config.judge.reply == "auto" and (unread or refused)
 
@@ -167,11 +179,14 @@ class Scorer:
         """The end of one sample: record it, shape what it completes, hand it over."""
         if batch.landed(index):
             return
-        self.recorder.settled(batch, index, request, settled)
         if isinstance(settled.verdict, Unscored) and settled.verdict.reason is not Reason.CANCELLED:
             batch.error = batch.error or self.engine.closed()
         rewards = batch.land(index, settled)
-        self.recorder.rewarded(batch, rewards)
+        try:
+            self.recorder.settled(batch, index, request, settled)
+            self.recorder.rewarded(batch, rewards)
+        except Exception:  # the reward is there; a record that cannot be kept must not withhold it
+            log.exception("the record of a sample could not be kept")
         tripped = batch.error is None and self._watch.observe(settled.verdict)
         if tripped:
             batch.error = self._watch.error()
@@ -179,7 +194,7 @@ class Scorer:
         batch.hand_over(rewards)
         if batch.done and batch in self._active:
             self._active[batch].done.set()
-        self._room.set()
+            self._room.set()
         if tripped:
             self.stop(batch, Unscored(reason=Reason.CANCELLED, detail="too many samples were unscored"))
 

@@ -128,6 +128,8 @@ class Ticket:
         self.waited_s += clock.monotonic() - started
 
     def _wait(self, seen: int | None, until: float | None = None, timeout: float | None = None) -> None:
+        if self._done:
+            return
         self._check(blocking=True)  # before the lock, which in a forked child may seem held for ever
         started = clock.monotonic()
         try:

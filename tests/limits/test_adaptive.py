@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from referee.limits import AdaptiveLimit, FixedLimit, Limit, Outcome, Stamp
-from referee.limits.adaptive import CUT, START
+from referee.limits.adaptive import CUT, PAUSE, START
 
 
 class Load:
@@ -23,10 +23,13 @@ class Load:
         while len(self.stamps) < min(most, self.limit.limit):
             self.stamps.append(self.limit.admit(self.now, len(self.stamps) + 1))
 
-    def end(self, outcome: Outcome, count: int = 1, latency: float = 2.0, refill: bool = True) -> None:
+    def end(
+        self, outcome: Outcome, count: int = 1, latency: float = 2.0, refill: bool = True, newest: bool = False
+    ) -> None:
         for _ in range(count):
             self.now += latency / max(1, self.limit.limit)
-            self.limit.release(self.stamps.pop(0), outcome, self.now, len(self.stamps), latency, 0)
+            stamp = self.stamps.pop(-1 if newest else 0)
+            self.limit.release(stamp, outcome, self.now, len(self.stamps), latency, 0)
             if refill:
                 self.fill()
 
@@ -67,11 +70,28 @@ def test_ignored_teaches_nothing() -> None:
     assert repr(load.limit) == before
 
 
-def test_one_refusal_costs_one_small_cut() -> None:
-    """A refusal brings the limit a little below what was accepted."""
+def test_one_refusal_alone_changes_nothing() -> None:
+    """A single refusal among successes says little."""
     load = Load(AdaptiveLimit(512))
-    load.end("throttled", refill=False)
-    assert load.limit.limit == round(CUT * 31)
+    load.end("throttled")
+    assert load.limit.limit == START
+
+
+def test_refusals_in_a_row_are_one_small_cut() -> None:
+    """Three refusals bring the limit a little below what was accepted."""
+    load = Load(AdaptiveLimit(512))
+    load.end("ok", 5)
+    level = load.limit.limit
+    load.end("throttled", 3, latency=0.05, newest=True)
+    assert load.limit.limit == round(CUT * (level - 1))
+
+
+def test_refusals_that_come_at_any_level_are_not_answered() -> None:
+    """A provider that refuses three in a hundred whatever we do is not pressed less: it would not help."""
+    load = Load(AdaptiveLimit(60, start=60))
+    for i in range(3000):
+        load.end("throttled" if i % 33 == 0 else "ok", newest=i % 33 == 0)
+    assert load.limit.limit >= 55
 
 
 def test_a_burst_of_refusals_is_one_cut_to_what_was_accepted() -> None:
@@ -84,25 +104,27 @@ def test_a_burst_of_refusals_is_one_cut_to_what_was_accepted() -> None:
 def test_refusals_from_before_the_cut_do_not_cut_again() -> None:
     """Few late refusals of requests sent before the cut change nothing: the cut has taken care of them."""
     load = Load(AdaptiveLimit(512, start=100))
-    load.end("throttled", refill=False)
+    load.end("throttled", 3, refill=False)
     after_cut = load.limit.limit
-    load.end("throttled", 1, refill=False)
-    load.end("ok", 1, refill=False)
-    assert after_cut - load.limit.limit <= 1
+    load.end("throttled", 3, refill=False)
+    assert after_cut - load.limit.limit <= 3
 
 
 def test_refusal_far_below_the_limit_at_most_halves_it() -> None:
     """A refusal while the limit is mostly unused is about something else than concurrency."""
     limit = AdaptiveLimit(512)
-    limit.release(limit.admit(0.0, 3), "throttled", 0.1, 2, 0.1, 0)
+    for _ in range(3):
+        limit.release(limit.admit(0.0, 3), "throttled", 0.1, 2, 0.1, 0)
     assert limit.limit == START // 2
 
 
 def test_edge_is_approached_and_held() -> None:
     """After a refusal the limit returns to the level that was served and stays there for several rounds."""
     load = Load(AdaptiveLimit(512, start=60))
-    load.end("throttled")
-    load.end("ok", 59 + 4 * 60)
+    load.end("throttled", 3, newest=True)
+    assert load.limit.limit < 59
+    for _ in range(6):
+        load.end("ok", 60)
     assert load.limit.limit == 59
     load.end("ok", 3 * 60)
     assert load.limit.limit == 59
@@ -111,29 +133,34 @@ def test_edge_is_approached_and_held() -> None:
 def test_edge_that_is_gone_is_left_behind() -> None:
     """When nothing is refused any more the limit passes the old edge, slowly at first, then fast."""
     load = Load(AdaptiveLimit(512, start=60))
-    load.end("throttled")
-    load.end("ok", 30 * 60, latency=2.0)
+    load.end("throttled", 3, newest=True)
+    load.end("ok", 30 * 60)
     assert load.limit.limit > 120
 
 
 def test_a_quota_that_ran_out_is_not_mistaken_for_an_edge() -> None:
     """Refused down to one and then served again, the limit returns to where it was within a few rounds."""
     load = Load(AdaptiveLimit(512, start=60))
-    for _ in range(400):
-        load.end("throttled", latency=0.05)
-    assert load.limit.limit == 1
-    load.end("ok", 120)
+    load.end("throttled", 3, newest=True)  # an edge at 59
+    while load.stamps[0] == 0:  # what was sent before is served
+        load.end("ok")
+    for _ in range(60):
+        load.end("throttled", latency=0.05, newest=True)
+        if len(load.stamps) > 1:
+            load.end("ok", refill=False)
+    assert load.limit.limit <= 2
+    load.end("ok", 150)
     assert load.limit.limit >= 50
 
 
-def test_one_overload_stops_growth_for_a_round() -> None:
-    """A single 503 in the ramp costs a round without growth, not a cut."""
+def test_one_overload_stops_growth_for_a_while() -> None:
+    """A single 503 in the ramp costs some successes without growth, not a cut."""
     load = Load(AdaptiveLimit(512))
     load.end("overloaded", latency=0.05)
-    load.end("ok", 32)
+    load.end("ok", PAUSE)
     assert load.limit.limit == START
-    load.end("ok", 32)
-    assert load.limit.limit > START
+    load.end("ok", 1)
+    assert load.limit.limit == START + 1
 
 
 def test_many_overloads_cut_like_a_refusal() -> None:

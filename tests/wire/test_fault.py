@@ -15,6 +15,7 @@ EXPECTED = {
     "connect": (Reason.CONNECTION, Action.BACK_OFF),
     "dns": (Reason.CONNECTION, Action.BACK_OFF),
     "tls": (Reason.CONFIG, Action.CLOSE),
+    "proxy": (Reason.CONFIG, Action.CLOSE),
     "reset": (Reason.CONNECTION, Action.RETRY),
     "cut": (Reason.CONNECTION, Action.RETRY),
     "protocol": (Reason.CONNECTION, Action.RETRY),

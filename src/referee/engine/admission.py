@@ -11,6 +11,7 @@ import heapq
 import math
 import random
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from referee import clock
 from referee.engine.endpoint import Endpoint
@@ -47,19 +48,14 @@ class Permit:
         self._gate._released(self, outcome, reply, hints, unknown)
 
 
-class _Waiter:
-    __slots__ = ("avoid", "future", "request", "turn")
-
-    def __init__(
-        self, turn: int, request: JudgeRequest, avoid: Endpoint | None, future: asyncio.Future[Permit]
-    ) -> None:
-        self.turn = turn
-        self.request = request
-        self.avoid = avoid
-        self.future = future
-
-    def __lt__(self, other: _Waiter) -> bool:
-        return self.turn < other.turn
+class _Waiter(NamedTuple):
+    turn: int
+    """Unique, so that waiters are ordered by it alone."""
+    request: JudgeRequest
+    avoid: Endpoint | None
+    excluded: set[Endpoint]
+    open_ended: bool
+    future: asyncio.Future[Permit]
 
 
 class Closed(Exception):
@@ -73,8 +69,11 @@ class Closed(Exception):
 class Admission:
     """One queue, several endpoints."""
 
-    def __init__(self, endpoints: Sequence[Endpoint], budget: Budget, rng: random.Random) -> None:
+    def __init__(self, endpoints: Sequence[Endpoint], budget: Budget, rng: random.Random, patience: float) -> None:
+        """`patience`: seconds without any success in an outage after which open-ended requests are given up."""
         self.endpoints = tuple(endpoints)
+        self._patience = patience
+        self._progress: float | None = None
         self.budget = budget
         self._rng = rng
         self._queue: list[_Waiter] = []
@@ -97,10 +96,19 @@ class Admission:
         self._turns += 1
         return self._turns
 
-    async def acquire(self, request: JudgeRequest, turn: int, avoid: Endpoint | None = None) -> Permit:
-        """Wait for a permit. `avoid` is used only if nobody else can. Raises Closed when no endpoint ever will."""
+    def others(self, excluded: set[Endpoint]) -> bool:
+        """True if an endpoint outside this set may still answer."""
+        return any(e.breaker.closed is None and e not in excluded for e in self.endpoints)
+
+    async def acquire(
+        self, request: JudgeRequest, turn: int, avoid: Endpoint | None, excluded: set[Endpoint], open_ended: bool
+    ) -> Permit:
+        """Wait for a permit. `avoid` is used only if nobody else can, `excluded` never. Raises Closed when no endpoint
+        ever will, or, for an open-ended request, when none has for too long."""
         future: asyncio.Future[Permit] = asyncio.get_running_loop().create_future()
-        heapq.heappush(self._queue, _Waiter(turn, request, avoid, future))
+        if self._progress is None:
+            self._progress = clock.now()
+        heapq.heappush(self._queue, _Waiter(turn, request, avoid, excluded, open_ended, future))
         self.pump()
         try:
             return await future
@@ -151,6 +159,10 @@ class Admission:
             if closed is not None:
                 self.close_all(closed)
                 return None
+            if not self.others(waiter.excluded) or (waiter.open_ended and self._hopeless(now)):
+                heapq.heappop(self._queue)
+                waiter.future.set_exception(Closed(self._why_not(waiter)))
+                continue
             endpoint, wait = self._choose(waiter, now)
             if endpoint is None:
                 return wait
@@ -178,13 +190,26 @@ class Admission:
         stamp = endpoint.limiter.admit(now, endpoint.in_flight)
         return Permit(self, endpoint, request, stamp, reserved, now)
 
+    def _hopeless(self, now: float) -> bool:
+        """Nothing has been answered for `patience` seconds, and every endpoint is in an outage."""
+        stalled = self._progress is not None and now - self._progress > self._patience
+        return stalled and all(e.breaker.suspended or e.breaker.closed is not None for e in self.endpoints)
+
+    def _why_not(self, waiter: _Waiter) -> Unscored:
+        if waiter.excluded:
+            return Unscored(reason=Reason.REFUSED, detail="every judge that can be asked has declined")
+        return Unscored(reason=Reason.OVERLOADED, detail=f"no endpoint has answered for {self._patience:g} s")
+
     def _choose(self, waiter: _Waiter, now: float) -> tuple[Endpoint | None, float | None]:
-        """The endpoint with the most room, backups and the one to avoid last; else the shortest wait worth a timer."""
+        """The endpoint with the most room, the one to avoid last; else the shortest wait worth a timer."""
         best: Endpoint | None = None
         best_rank = (2, 2.0)
         shortest: float | None = None
+        spare_backups = self._primary_usable(waiter.excluded)
         for endpoint in self.endpoints:
             if endpoint.breaker.closed is not None or endpoint.in_flight >= endpoint.limiter.limit:
+                continue
+            if endpoint in waiter.excluded or (spare_backups and endpoint.config.backup):
                 continue
             wait = max(
                 endpoint.breaker.wait(now),
@@ -196,16 +221,17 @@ class Admission:
             if wait > 0:
                 shortest = wait if shortest is None else min(shortest, wait)
                 continue
-            last = int(endpoint.config.backup and self._primary_usable()) + int(endpoint is waiter.avoid)
-            rank = (last, endpoint.in_flight / endpoint.limiter.limit)
+            rank = (int(endpoint is waiter.avoid), endpoint.in_flight / endpoint.limiter.limit)
             if rank < best_rank:
                 best, best_rank = endpoint, rank
-        if best is not None and best.config.backup and self._primary_usable():
-            return None, shortest  # a primary is alive and only busy: wait for it
         return best, shortest
 
-    def _primary_usable(self) -> bool:
-        return any(not e.config.backup and e.breaker.closed is None and not e.breaker.suspended for e in self.endpoints)
+    def _primary_usable(self, excluded: set[Endpoint]) -> bool:
+        """A primary is alive, perhaps only busy: backups stay idle."""
+        for e in self.endpoints:
+            if not e.config.backup and e.breaker.closed is None and not e.breaker.suspended and e not in excluded:
+                return True
+        return False
 
     def _released(
         self, permit: Permit, outcome: Outcome, reply: Reply | None, hints: RateHints | None, unknown: bool
@@ -213,6 +239,8 @@ class Admission:
         now = clock.now()
         endpoint = permit.endpoint
         endpoint.in_flight -= 1
+        if outcome == "ok":
+            self._progress = now
         endpoint.breaker.on_gone()
         tokens_out = reply.tokens_out if reply else 0
         endpoint.limiter.release(permit.stamp, outcome, now, endpoint.in_flight, now - permit.started, tokens_out)
@@ -222,7 +250,9 @@ class Admission:
                 endpoint.tokens.settle(permit.tokens, used, now)
         elif not unknown:
             endpoint.tokens.settle(permit.tokens, 0, now)
-        actual = endpoint.cost(reply) if reply else permit.reserved if unknown else 0.0
+        counted = reply is not None and reply.tokens_in + reply.tokens_out > 0
+        unknown = unknown or (reply is not None and not counted)
+        actual = endpoint.cost(reply) if reply is not None and counted else permit.reserved if unknown else 0.0
         self.budget.settle(permit.reserved, actual)
         if hints is not None:
             endpoint.requests.observe(hints.limit_requests, hints.remaining_requests, hints.reset_requests, now)
@@ -239,8 +269,11 @@ class Admission:
         elif failure.action is Action.PARK:
             endpoint.throttled += 1
             breaker.on_throttled(now, self._rng.random(), failure.retry_after)
-        elif failure.action is Action.BACK_OFF:
-            breaker.on_fault(now, self._rng.random(), connecting=failure.reason is Reason.CONNECTION)
+        elif failure.action in (Action.BACK_OFF, Action.RETRY):
+            connecting = failure.action is Action.BACK_OFF and failure.reason is Reason.CONNECTION
+            breaker.on_fault(now, self._rng.random(), connecting)
+            if failure.retry_after is not None:
+                breaker.pause(now + failure.retry_after * (1 + 0.1 * self._rng.random()))
             if breaker.unreachable(now):
                 detail = f"{failure.detail}; it has never answered. Check endpoint.url and the network"
                 breaker.close(Unscored(reason=Reason.CONNECTION, detail=detail))

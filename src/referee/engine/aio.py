@@ -59,6 +59,9 @@ class AioTransport:
             raise TransportFault("dns", _say(error)) from None
         except (aiohttp.ClientConnectorCertificateError, aiohttp.ClientConnectorSSLError) as error:
             raise TransportFault("tls", _say(error)) from None
+        except aiohttp.ClientHttpProxyError as error:
+            refused = error.status in (401, 403, 407)
+            raise TransportFault("proxy" if refused else "connect", f"the proxy answered {error.status}") from None
         except aiohttp.ClientConnectorError as error:
             raise TransportFault("connect", _say(error)) from None
         except aiohttp.ClientPayloadError as error:

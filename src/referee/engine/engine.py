@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import functools
 import logging
+import math
 import random
 from collections.abc import Callable, Sequence
 
@@ -50,8 +51,10 @@ class Engine:
         self._read = read
         self._rng = rng
         self._flights: dict[str, Flight] = {}
-        self.admission = Admission(endpoints, Budget(config.limits.budget_usd), rng)
+        self.admission = Admission(endpoints, Budget(config.limits.budget_usd), rng, config.limits.deadline)
         self.endpoints = self.admission.endpoints
+        self.on_room: Callable[[], None] = _nothing
+        """Called when a flight is over, for whoever holds back new ones."""
         self.schema_refused = False
         """An endpoint does not take response_format: plan in text form from now on."""
 
@@ -74,6 +77,15 @@ class Engine:
         else:
             flight.join(listener, deadline)
         return flight
+
+    def leave(self, flight: Flight, listener: Listener) -> Settled | None:
+        """Stop waiting for a flight. Nobody left: it ends at once, and what it has cost so far is returned."""
+        if not flight.leave(listener) or self._flights.get(flight.key) is not flight:
+            return None
+        self._remove(flight)
+        if flight.task is not None:
+            flight.task.cancel()
+        return self._end(flight, Unscored(reason=Reason.CANCELLED, detail=flight.trouble()))
 
     def closed(self) -> EndpointClosed | None:
         """The one clear error, once no endpoint can answer any more."""
@@ -124,19 +136,30 @@ class Engine:
             settled = self._end(
                 flight, Unscored(reason=Reason.CONFIG, detail=f"internal error: {type(error).__name__}")
             )
+        self._remove(flight)
+        for listener, pays in list(flight.listeners.items()):
+            if listener not in flight.listeners:
+                continue  # an earlier listener's end made it leave
+            try:
+                listener(settled if pays else _shared(settled))
+            except Exception:
+                log.exception("a listener failed; the others are still told")
+        flight.listeners.clear()
+
+    def _remove(self, flight: Flight) -> None:
         if self._flights.get(flight.key) is flight:
             del self._flights[flight.key]
-        for listener, joined in list(flight.listeners.items()):
-            listener(_shared(settled) if joined else settled)
-        flight.listeners.clear()
+            self.on_room()
 
     async def _settle(self, flight: Flight) -> Settled:
         turn = self.admission.turn()
-        course = Course(self._config.judge.ask_again, len(self.endpoints))
+        course = Course(self._config.judge.ask_again)
         avoid: Endpoint | None = None
         while True:
             try:
-                permit = await self.admission.acquire(flight.request, turn, avoid)
+                permit = await self.admission.acquire(
+                    flight.request, turn, avoid, flight.refused_by, math.isinf(flight.deadline)
+                )
             except Closed as closed:
                 return self._end(flight, closed.verdict)
             outcome = await self._attempt(flight, permit, course.longer)
@@ -147,7 +170,9 @@ class Engine:
                     await self._keep(flight, endpoint, verdict, outcome)
                     return self._end(flight, verdict, outcome, permit)
                 flight.last = verdict
-                if not course.after_unread(verdict):
+                if verdict.reason is Reason.REFUSED:
+                    flight.refused_by.add(endpoint)
+                if not course.after_unread(verdict, self.admission.others(flight.refused_by)):
                     return self._end(flight, verdict, outcome, permit)
                 continue
             flight.last = outcome
@@ -155,7 +180,7 @@ class Engine:
                 continue
             if not course.after_failure(outcome, endpoint.served, clock.now()):
                 return self._end(flight, Unscored(reason=outcome.reason, detail=outcome.detail), None, permit)
-            delay = retry_delay(outcome, course.faults, self._rng.random())
+            delay = retry_delay(outcome, course.failures, self._rng.random())
             if not self._time_for(flight, outcome, delay):
                 why = Unscored(reason=outcome.reason, detail=f"out of time after {flight.trouble()}")
                 return self._end(flight, why, None, permit)
@@ -185,7 +210,7 @@ class Engine:
                 self.admission.learn(endpoint, outcome)
             # In an outage the breaker decides; what the limiter has learned of the provider holds afterwards.
             lesson = "ignored" if cut_short or endpoint.breaker.suspended else _LESSONS.get(outcome.action, "ignored")
-            permit.release(lesson, None, hints, unknown=outcome.reason in (Reason.TIMEOUT, Reason.TOO_LARGE))
+            permit.release(lesson, None, hints, unknown=_may_be_billed(outcome))
             return outcome
         finally:
             if permit.held:
@@ -214,10 +239,10 @@ class Engine:
         return clock.now() + delay < self._give_up_at(flight)
 
     def _give_up_at(self, flight: Flight) -> float:
-        """A flight ends with its most patient listener, or limits.deadline after its first attempt."""
-        if flight.sent_first is None:
-            return flight.deadline
-        return min(flight.deadline, flight.sent_first + self._config.limits.deadline)
+        """When its most patient listener stops waiting; open-ended, limits.deadline after the first attempt."""
+        if math.isinf(flight.deadline) and flight.sent_first is not None:
+            return flight.sent_first + self._config.limits.deadline
+        return flight.deadline
 
     async def _keep(self, flight: Flight, endpoint: Endpoint, verdict: Verdict, reply: Reply) -> None:
         """Store an accepted verdict; it is handed out only when it would survive a kill."""
@@ -264,6 +289,17 @@ class Engine:
 
 _LESSONS: dict[Action, Outcome] = {Action.PARK: "throttled", Action.BACK_OFF: "overloaded"}
 """What a failed attempt teaches the limiter; anything else teaches it nothing."""
+
+
+def _may_be_billed(failure: Failure) -> bool:
+    """The request reached a server that may have done the work, and no count of tokens came back."""
+    if failure.status:
+        return 200 <= failure.status < 300
+    return failure.code not in ("connect", "dns", "tls", "proxy")
+
+
+def _nothing() -> None:
+    return None
 
 
 def _shared(settled: Settled) -> Settled:

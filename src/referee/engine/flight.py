@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from referee.engine.endpoint import Endpoint
 from referee.records import Failure, JudgeRequest, Settled, Unscored
 from referee.wire import Adaptation
 
@@ -12,7 +13,7 @@ Listener = Callable[[Settled], None]
 
 
 class Flight:
-    """A request in the air. Listeners hear of its end once; when the last one leaves, it is cancelled."""
+    """A request in the air. Listeners hear of its end once; when the last one has left, the engine cancels it."""
 
     __slots__ = (
         "adaptation",
@@ -23,6 +24,7 @@ class Flight:
         "key",
         "last",
         "listeners",
+        "refused_by",
         "request",
         "sent_first",
         "task",
@@ -34,24 +36,29 @@ class Flight:
         self.asked = asked
         self.deadline = asked
         self.listeners: dict[Listener, bool] = {}
+        """Who waits, and who of them pays: one, the others share."""
         self.task: asyncio.Task[None] | None = None
         self.adaptation: Adaptation | None = None
         """What the last attempt was sent with."""
         self.attempts = 0
         self.cost = 0.0
+        self.refused_by: set[Endpoint] = set()
+        """Endpoints whose judge declined to answer: only others are asked."""
         self.sent_first: float | None = None
         self.last: Failure | Unscored | None = None
 
     def join(self, listener: Listener, deadline: float) -> None:
         """Wait for the end too. The flight lives as long as its most patient listener."""
-        self.listeners[listener] = bool(self.listeners)
+        self.listeners[listener] = not self.listeners
         self.deadline = max(self.deadline, deadline)
 
-    def leave(self, listener: Listener) -> None:
-        """Stop listening. Nobody left: nobody pays for an answer nobody wants."""
-        self.listeners.pop(listener, None)
-        if not self.listeners and self.task is not None:
-            self.task.cancel()
+    def leave(self, listener: Listener) -> bool:
+        """Stop listening; True if nobody listens any more. Who pays passes to the next in line."""
+        paid = self.listeners.pop(listener, False)
+        heir = next(iter(self.listeners), None)
+        if paid and heir is not None:
+            self.listeners[heir] = True
+        return heir is None
 
     def trouble(self) -> str:
         """What went wrong so far, in a few words, for whoever stops waiting."""

@@ -7,7 +7,7 @@ from typing import Literal, Protocol
 
 from msgspec import Struct
 
-FaultKind = Literal["timeout", "connect", "dns", "tls", "reset", "cut", "too_large", "protocol"]
+FaultKind = Literal["timeout", "connect", "dns", "tls", "proxy", "reset", "cut", "too_large", "protocol"]
 
 
 class Response(Struct, frozen=True):

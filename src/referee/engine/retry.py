@@ -6,29 +6,28 @@ from referee.records import Action, Failure, Reason, Unscored
 
 UNREAD = frozenset({Reason.EMPTY, Reason.NO_VERDICT, Reason.AMBIGUOUS, Reason.OUT_OF_RANGE, Reason.SCHEMA})
 """Replies worth a new attempt: the model may do better."""
-MAX_FAULTS = 6
+MAX_FAULTS = 5
 """Failed attempts of one request while its endpoint served others: then the request itself is the trouble."""
 
 
 class Course:
     """What one request has been through, and what that allows it."""
 
-    __slots__ = ("_ask_again", "_endpoints", "_failed_at", "faults", "longer")
+    __slots__ = ("_ask_again", "_failed_at", "_own_faults", "failures", "longer")
 
-    def __init__(self, ask_again: int, endpoints: int) -> None:
+    def __init__(self, ask_again: int) -> None:
         self._ask_again = ask_again
-        self._endpoints = endpoints
         self._failed_at = float("inf")
-        self.faults = 0
-        """Failures in a row, for the length of the next wait."""
+        self._own_faults = 0
+        self.failures = 0
+        """Attempts without a reply, for the length of the next wait."""
         self.longer = False
         """Ask with twice the token limit: the reply was cut short."""
 
-    def after_unread(self, verdict: Unscored) -> bool:
-        """True: a reply came without a verdict, and it is worth asking again."""
-        if verdict.reason is Reason.REFUSED:  # only somebody else may answer
-            self._endpoints -= 1
-            return self._endpoints > 0
+    def after_unread(self, verdict: Unscored, others: bool) -> bool:
+        """True: a reply came without a verdict, and it is worth asking again. `others`: somebody else can be asked."""
+        if verdict.reason is Reason.REFUSED:
+            return others
         if verdict.reason is Reason.TRUNCATED:
             again = not self.longer and self._ask_again > 0
             self.longer = True
@@ -43,17 +42,13 @@ class Course:
         endpoint answers others is not the endpoint's trouble: `served` is when the latest request that was answered
         there was sent, and a failure counts if that was after the failure before it.
         """
+        self.failures += 1
         if failure.action is Action.GIVE_UP:
             return False
-        if failure.action is Action.CLOSE:
-            return True  # elsewhere; if every endpoint is closed, the gate says so
         if failure.action is Action.ASK_AGAIN:
             self._ask_again -= 1
             return self._ask_again >= 0
-        if failure.action is Action.PARK:
-            self.faults += 1
-            return True
-        if served > self._failed_at or not self.faults:
-            self.faults += 1
-        self._failed_at = now
-        return self.faults < MAX_FAULTS
+        if failure.action in (Action.BACK_OFF, Action.RETRY):
+            self._own_faults += served > self._failed_at
+            self._failed_at = now
+        return self._own_faults < MAX_FAULTS  # a closed endpoint: elsewhere, and if there is none, the gate says so

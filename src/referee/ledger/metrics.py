@@ -99,12 +99,12 @@ class Tally:
     def _verdict(self, line: VerdictLine) -> None:
         origin = line.origin
         self._origins[origin] = self._origins.get(origin, 0) + 1
+        self._attempts += line.attempts
+        self._cost += line.cost
         if origin == "call" or origin == "none":
-            self._attempts += line.attempts
             self._tokens_in += line.tokens_in
             self._tokens_out += line.tokens_out
             self._tokens_cached += line.tokens_cached
-            self._cost += line.cost
             if line.attempts:
                 self._queue.add(line.queued_s)
                 self._latency.add(line.latency_s)

@@ -23,14 +23,21 @@ START = 32
 many only means more refusals on small servers."""
 SATURATED = 0.8
 """Share of the limit that must be in use for an outcome to say anything about the limit."""
-CUT = 0.95
-"""What is left of the level that was refused. Small, because the refusal also says what was accepted."""
-HOLD = 5
-"""Rounds without refusal at the edge before looking above it."""
-SHORTEST_HOLD = 60
-"""Successes, for small limits: one refusal in sixty is the price of looking."""
-FAULTY = 0.2
-"""Share of overloaded outcomes that is answered like a refusal; fewer only stop growth for a round."""
+STRIKES = 3.0
+"""Refusals above the usual that make a cut. One alone may be a provider's mood; over the edge three come at once."""
+OVERLOADED = 1 / 3
+"""What an overloaded outcome counts for, in refusals."""
+FORGIVEN, FORGIVEN_USUAL = 0.01, 3.0
+"""What a success takes off the strikes: a little, and three times the share of refusals that come at any level."""
+LEARN = 1 / 256
+"""How fast that share is learned, per outcome."""
+CUT, HARD_CUT = 0.95, 0.7
+"""What is left of the level that was refused. Little is cut, because a refusal also says what was accepted; more if
+nothing sent since the last cut was served."""
+HOLD, SHORTEST_HOLD = 6, 120
+"""Rounds, and at least so many successes, at the edge before looking above it: looking costs three refusals."""
+PAUSE = 8
+"""Successes without growth after an overloaded outcome."""
 RAMP_PAYS = 0.5
 """Gain at which the ramp goes on doubling."""
 
@@ -44,8 +51,9 @@ class AdaptiveLimit:
         self._size = 1.0
         self._epoch = 0
         self._epoch_oks = 0
+        self._strikes = 0.0
+        self._usual = 0.0
         self._skip = 0
-        self._fault_share = 0.0
         self._oks = 0.0
         self._busy = 0.0
         self._last_ok = 0.0
@@ -80,7 +88,10 @@ class AdaptiveLimit:
     def _on_ok(self, stamp: Stamp, now: float, in_flight: int, latency: float, tokens: int) -> None:
         self._count(now, latency)
         fresh = stamp == self._epoch
-        self._epoch_oks += fresh
+        if fresh:
+            self._epoch_oks += 1
+            self._strikes = max(0.0, self._strikes - FORGIVEN - FORGIVEN_USUAL * self._usual)
+            self._learn(0.0)
         if in_flight + 1 < SATURATED * self.limit:
             self._restart(now)
             return
@@ -103,7 +114,6 @@ class AdaptiveLimit:
             self._climb(goodput, now)
 
     def _count(self, now: float, latency: float) -> None:
-        self._fault_share -= self._fault_share / max(8, self.limit)
         self._mean_latency += (latency - self._mean_latency) * (0.05 if self._mean_latency else 1.0)
         self._oks += 1
         self._busy += min(now - self._last_ok, self._mean_latency)  # pauses between batches do not count
@@ -159,22 +169,27 @@ class AdaptiveLimit:
     def _on_throttled(self, stamp: Stamp, in_flight: int) -> None:
         if stamp < self._epoch:
             # Sent before the cut: no second cut, but one fewer of those in flight then was accepted. It matters at the
-            # start, when most of the first requests may be refused together.
+            # start, when most of the first requests may be refused together, and where refusing takes long.
             self._accepted -= 1
-            if CUT * self._accepted < self._size:
-                self._resize(CUT * self._accepted)
+            if self._accepted < self._edge:
+                self._edge = max(1.0, self._accepted)
+                self._resize(min(self._size, CUT * self._edge))
             return
-        size = max(CUT * min(in_flight, self._size), self._size / 2)
-        if self._epoch_oks or self._edge == math.inf:
-            self._edge = max(size, float(in_flight))
-        # else nothing sent since the last cut was served: a quota ran out. The edge seen before it is the better guess.
+        if not self._struck(1.0):
+            return
+        cut = CUT if self._epoch_oks else HARD_CUT
+        size = max(cut * min(in_flight, self._size), self._size / 2)
+        # If nothing sent since the last cut was served, a quota ran out: the edge seen before it is the better guess.
+        found = self._epoch_oks > 0 or self._edge == math.inf
         self._cut(size)
-        self._accepted = in_flight
+        if found:
+            self._edge = max(size, float(in_flight))
+            self._accepted = in_flight
 
     def _on_overloaded(self, stamp: Stamp, now: float, in_flight: int, latency: float) -> None:
         if stamp < self._epoch or in_flight + 1 < SATURATED * self.limit:
             return
-        self._skip = self.limit
+        self._skip = min(self._skip + PAUSE, self.limit)
         if latency >= self._mean_latency and self._busy:
             # It failed after a long wait: a time-out in a queue. Half of what is served in that time can be waited for.
             room = max(self._oks / self._busy * latency / 2, self._size / 4)
@@ -183,10 +198,19 @@ class AdaptiveLimit:
                 self._ramped = []
                 self._enter_hill(self.limit, now)
                 return
-        self._fault_share += (1 - self._fault_share) / max(8, self.limit)
-        if self._fault_share > FAULTY:
+        if self._struck(OVERLOADED):
             self._edge = min(self._edge, self._size)
             self._cut(CUT * self._size)
+
+    def _struck(self, weight: float) -> bool:
+        self._learn(weight)
+        self._strikes += weight
+        return self._strikes >= STRIKES
+
+    def _learn(self, weight: float) -> None:
+        """Refusals that come even below the edge are not about the level, and are not answered by lowering it."""
+        if self._size <= self._edge:
+            self._usual += (weight - self._usual) * LEARN
 
     def _cut(self, size: float) -> None:
         """Fewer from now on. What was sent before is of another epoch, so one overload cuts once."""
@@ -194,8 +218,8 @@ class AdaptiveLimit:
         self.mode = "edge"
         self._epoch += 1
         self._epoch_oks = 0
+        self._strikes = 0.0
         self._held = 0
-        self._fault_share = 0.0
         self._accepted = math.inf
 
     # hill

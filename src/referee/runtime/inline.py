@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import threading
+import weakref
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -13,7 +15,7 @@ from msgspec.structs import replace
 from referee import clock
 from referee.batch import Batch
 from referee.config import Config
-from referee.errors import WrongContext
+from referee.errors import TicketCancelled, WrongContext
 from referee.scorer import Scorer, build_scorer
 
 
@@ -24,12 +26,18 @@ class InlineRuntime:
         self._config = replace(config, limits=replace(config.limits, concurrency=1))
         self._build = build
         self._closed = False
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._reset()
+        _alive.add(self)
 
     def _reset(self) -> None:
+        """As new. In a forked child the parent's loop is let go without touching what it shares with the parent."""
+        if self._loop is not None:
+            _detach(self._loop)
+            _abandoned.append((self._loop, self._scorer))
         self._pid = os.getpid()
         self._lock = threading.RLock()
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._loop = None
         self._scorer: Scorer | None = None
 
     def submit(self, batch: Batch) -> None:
@@ -40,7 +48,12 @@ class InlineRuntime:
                 self._scorer = self._build(self._config)
             await self._scorer.run(batch)
 
-        self._do(judge())
+        try:
+            self._do(judge())
+        except BaseException:
+            self._clear()
+            batch.fail(TicketCancelled("Judging was interrupted."))
+            raise
 
     def cancel(self, batch: Batch) -> None:
         """Nothing to stop: a batch is finished when `submit` returns."""
@@ -93,6 +106,18 @@ class InlineRuntime:
             if failure:
                 raise failure[0]
 
+    def _clear(self) -> None:
+        """After an interruption nothing of the old work may go on: cancel it, close, and begin anew next time."""
+        loop, scorer, self._loop, self._scorer = self._loop, self._scorer, None, None
+        if loop is None or loop.is_closed() or loop.is_running():
+            return
+        for task in asyncio.all_tasks(loop):
+            task.cancel()
+        if scorer is not None:
+            with contextlib.suppress(Exception):
+                loop.run_until_complete(scorer.close())
+        loop.close()
+
 
 def _loop_is_running_here() -> bool:
     try:
@@ -107,3 +132,26 @@ def _drive(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, None], fai
         loop.run_until_complete(work)
     except BaseException as error:
         failure.append(error)
+
+
+_alive: weakref.WeakSet[InlineRuntime] = weakref.WeakSet()
+_abandoned: list[Any] = []
+"""What a forked child inherited. Collected, its sockets would unregister themselves from a poll set that the parent
+still uses; so it is kept, and its poll descriptor is replaced."""
+
+
+def _detach(loop: asyncio.AbstractEventLoop) -> None:
+    selector = getattr(loop, "_selector", None)
+    if selector is not None and hasattr(selector, "fileno"):
+        null = os.open(os.devnull, os.O_RDWR)
+        os.dup2(null, selector.fileno())
+        os.close(null)
+
+
+def _after_fork() -> None:
+    for runtime in list(_alive):
+        runtime._reset()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

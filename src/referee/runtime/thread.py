@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import functools
 import logging
 import os
 import threading
@@ -17,7 +18,7 @@ from typing import Any
 
 from referee.batch import Batch
 from referee.config import Config
-from referee.errors import RefereeError, WrongContext
+from referee.errors import RefereeError, TicketCancelled, WrongContext
 from referee.records import Reason, Unscored
 from referee.scorer import Scorer, build_scorer
 
@@ -162,12 +163,13 @@ class ThreadRuntime:
     def _run(self, scorer: Scorer, batch: Batch) -> None:
         task = asyncio.get_running_loop().create_task(scorer.run(batch))
         self._tasks.add(task)
-        task.add_done_callback(self._finished)
+        task.add_done_callback(functools.partial(self._finished, batch))
 
-    def _finished(self, task: asyncio.Task[None]) -> None:
+    def _finished(self, batch: Batch, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and task.exception() is not None:
             log.error("judging a batch failed unexpectedly", exc_info=task.exception())
+        batch.fail(TicketCancelled("Judging this batch failed unexpectedly; see the log."))
 
 
 def new_loop() -> asyncio.AbstractEventLoop:

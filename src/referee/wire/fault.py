@@ -10,6 +10,7 @@ _MEANING: dict[str, tuple[Reason, Action, str]] = {
     "connect": (Reason.CONNECTION, Action.BACK_OFF, "cannot connect to endpoint.url"),
     "dns": (Reason.CONNECTION, Action.BACK_OFF, "cannot resolve the host of endpoint.url"),
     "tls": (Reason.CONFIG, Action.CLOSE, "TLS failed, so endpoint.url or this machine's certificates are wrong"),
+    "proxy": (Reason.CONFIG, Action.CLOSE, "the proxy refused us, so endpoint.proxy is wrong"),
     "reset": (Reason.CONNECTION, Action.RETRY, "the connection was reset"),
     "cut": (Reason.CONNECTION, Action.RETRY, "the answer was cut short"),
     "protocol": (Reason.CONNECTION, Action.RETRY, "the answer was not HTTP"),
