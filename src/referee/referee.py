@@ -38,7 +38,7 @@ class Referee:
         self.config = config
         self._runtime: Runtime = open_runtime(config, build)
         # Dropped without close, the background thread must not go on for ever.
-        weakref.finalize(self, self._runtime.close, 0.0)
+        weakref.finalize(self, self._runtime.close, 0.0).atexit = False
         self._numbers = itertools.count(1)
         self._waited_s = 0.0
 
@@ -55,7 +55,8 @@ class Referee:
             raise InputError(f"deadline must be a positive number of seconds, not {deadline!r}.", field="deadline")
         name = f"{os.getpid()}-{next(self._numbers)}"
         batch: Batch
-        ticket = Ticket(len(samples), self._runtime.trouble, lambda: self._runtime.cancel(batch))
+        runtime = self._runtime  # a ticket must not keep a forgotten Referee alive
+        ticket = Ticket(len(samples), runtime.trouble, lambda: runtime.cancel(batch))
         batch = Batch(name, samples, self.config, seconds, ticket.deliver)
         submitted = clock.wall()
         ticket.on_collect = lambda: self._collected(batch, submitted, ticket)

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from referee.config import Config, load
-from referee.errors import EndpointClosed, TicketCancelled, TicketTimeout, WrongContext
+from referee.errors import EndpointClosed, InputError, TicketCancelled, TicketTimeout, WrongContext
 from referee.records import Sample
 from referee.referee import Referee
 from referee.scorer import Scorer, build_scorer
@@ -265,6 +265,60 @@ def test_a_forked_child_can_score(runtime: str) -> None:
         print("both")
     """)
     assert done.stdout.strip() == "both", done.stderr
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
+def test_a_child_that_only_exits_leaves_the_parents_connections_alone(runtime: str) -> None:
+    """What a child inherits of sockets and poll sets is the parent's; its exit must not touch them."""
+    done = run_script(f"""
+        from referee.sim import start_server_process
+        with start_server_process(ProviderSpec()) as server:
+            config = {{"endpoint": {{"url": server.url, "model": "m", "key_env": ""}}, "cache": {{"path": ""}}}}
+            referee = Referee(load({{**config, "runtime": {runtime!r}, "limits": {{"deadline": 20.0}}}}))
+            referee.score(samples(3))
+            pid = os.fork()
+            if pid == 0:
+                sys.exit(0)
+            os.waitpid(pid, 0)
+            print(sum(r.scored for r in referee.score(samples(9)[4:])))
+            referee.close()
+    """)
+    assert done.stdout.strip() == "5", done.stderr
+
+
+def test_inline_ctrl_c_leaves_nothing_of_the_batch_behind() -> None:
+    """After an interrupted batch the next one is judged alone and at once."""
+    done = run_script("""
+        referee = make(ProviderSpec(latency_median=0.3), runtime="inline", limits={"deadline": 20.0})
+        threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+        try:
+            referee.score(samples(500))
+        except KeyboardInterrupt:
+            print(sum(r.scored for r in referee.score(samples(2))), referee.metrics()["samples"])
+    """)
+    assert done.stdout.split() == ["2", "2.0"], done.stderr
+
+
+def test_a_referee_that_is_dropped_takes_its_thread_along() -> None:
+    """Forgetting close leaks no thread."""
+    done = run_script("""
+        import gc
+        for _ in range(3):
+            make(ProviderSpec()).score(samples(2))
+        gc.collect()
+        for thread in threading.enumerate():
+            if thread.name == "referee":
+                thread.join(10)
+        print(sum(t.name == "referee" for t in threading.enumerate()))
+    """)
+    assert done.stdout.strip() == "0", done.stderr
+
+
+def test_a_deadline_that_is_no_time_is_refused(make: Callable[..., Referee]) -> None:
+    """A string or a NaN is named before anything is spent."""
+    for wrong in ("300", float("nan"), 0, True):
+        with pytest.raises(InputError, match="deadline"):
+            make().submit(samples(1), deadline=wrong)  # type: ignore[arg-type]
 
 
 def test_a_forked_child_cannot_wait_for_the_parents_ticket() -> None:

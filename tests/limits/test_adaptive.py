@@ -141,14 +141,13 @@ def test_edge_that_is_gone_is_left_behind() -> None:
 def test_a_quota_that_ran_out_is_not_mistaken_for_an_edge() -> None:
     """Refused down to one and then served again, the limit returns to where it was within a few rounds."""
     load = Load(AdaptiveLimit(512, start=60))
-    load.end("throttled", 3, newest=True)  # an edge at 59
-    while load.stamps[0] == 0:  # what was sent before is served
-        load.end("ok")
-    for _ in range(60):
-        load.end("throttled", latency=0.05, newest=True)
-        if len(load.stamps) > 1:
-            load.end("ok", refill=False)
-    assert load.limit.limit <= 2
+    load.end("ok", 10)
+    for _ in range(300):  # what was sent before the last cut is served, what is sent after it is refused
+        if load.stamps[-1] == load.limit.admit(load.now, 1):
+            load.end("throttled", latency=0.05, newest=True)
+        else:
+            load.end("ok", latency=0.05)
+    assert load.limit.limit == 1
     load.end("ok", 150)
     assert load.limit.limit >= 50
 

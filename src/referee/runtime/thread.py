@@ -105,7 +105,7 @@ class ThreadRuntime:
             except RuntimeError:
                 return
             thread.join(seconds)
-            if thread.is_alive():
+            if seconds and thread.is_alive():
                 log.warning("judging did not stop within %g s; it ends with the process", seconds)
 
     def _start(self) -> tuple[asyncio.AbstractEventLoop, Scorer]:
