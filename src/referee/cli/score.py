@@ -46,12 +46,12 @@ def command(
     """Judge a file of rollouts."""
     _check_output(output, resume, overwrite)
     with _as_file(rollouts) as source:
-        sizes, total, bad, mixed = _survey(source)
+        sizes, total, bad, mixed, references = _survey(source)
         if bad and not skip_bad:
             raise InputError(_complaint(rollouts, bad))
         if not total:
             raise InputError(f"{rollouts}: no rollouts in it. Nothing was spent.")
-        with settings(config) as chosen:
+        with settings(config, references == total) as chosen:
             if mixed and chosen.shaping.length.enable:
                 raise InputError(_complaint(rollouts, mixed))
             folder = None if output == "-" else Path(output).with_suffix(".run")
@@ -125,13 +125,13 @@ def _as_file(rollouts: str) -> Iterator[Path]:
         yield Path(spool.name)
 
 
-def _survey(source: Path) -> tuple[Counter[str], int, list[BadLine], list[BadLine]]:
-    """Read everything once before anything is spent: group sizes, how many samples, what is wrong.
+def _survey(source: Path) -> tuple[Counter[str], int, list[BadLine], list[BadLine], int]:
+    """Read everything once before anything is spent: group sizes, how many samples, what is wrong, how many references.
 
-    The last list holds lines that are wrong only if lengths matter: their group gives `length` on some lines only.
+    The second list holds lines that are wrong only if lengths matter: their group gives `length` on some lines only.
     """
     sizes: Counter[str] = Counter()
-    total = 0
+    total = references = 0
     bad: list[BadLine] = []
     mixed: list[BadLine] = []
     with_length: dict[str, bool] = {}
@@ -140,12 +140,13 @@ def _survey(source: Path) -> tuple[Counter[str], int, list[BadLine], list[BadLin
             bad.append(sample)
             continue
         total += 1
+        references += bool((sample.reference or "").strip())
         if sample.group:
             sizes[sample.group] += 1
             known = with_length.setdefault(sample.group, sample.length is not None)
             if known != (sample.length is not None):
                 mixed.append(BadLine(line, "length", f"group {sample.group!r} has it on some lines only"))
-    return sizes, total, bad, mixed
+    return sizes, total, bad, mixed, references
 
 
 def _complaint(name: str, bad: list[BadLine]) -> str:

@@ -17,8 +17,11 @@ DEFAULT_FILE = Path("referee.toml")
 
 
 @contextlib.contextmanager
-def settings(path: Path | None) -> Iterator[Config]:
-    """The configuration, with the embedded judge running for as long as it is needed."""
+def settings(path: Path | None, references: bool = True) -> Iterator[Config]:
+    """The configuration, with the embedded judge running for as long as it is needed.
+
+    `references`: every sample has one, so that the embedded judge can compare, which it does best.
+    """
     if path is None and DEFAULT_FILE.exists():
         path = DEFAULT_FILE
         typer.echo(f"using {DEFAULT_FILE}", err=True)
@@ -27,7 +30,7 @@ def settings(path: Path | None) -> Iterator[Config]:
         return
     typer.echo("no configuration: using the embedded judge (SmolLM2-135M on this CPU). " + HONESTY, err=True)
     with start_local() as judge:
-        yield load(embedded_config(judge.url, judge.model), os.environ)
+        yield load(embedded_config(judge.url, judge.model, references), os.environ)
 
 
 def with_ledger(config: Config, folder: Path | None) -> Config:

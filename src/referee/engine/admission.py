@@ -16,6 +16,7 @@ from typing import NamedTuple
 from referee import clock
 from referee.engine.endpoint import Endpoint
 from referee.limits import Budget, Outcome, Stamp
+from referee.limits.breaker import LONGEST_PAUSE
 from referee.records import Action, Failure, JudgeRequest, RateHints, Reason, Reply, Unscored
 
 
@@ -273,7 +274,7 @@ class Admission:
             connecting = failure.action is Action.BACK_OFF and failure.reason is Reason.CONNECTION
             breaker.on_fault(now, self._rng.random(), connecting)
             if failure.retry_after is not None:
-                breaker.pause(now + failure.retry_after * (1 + 0.1 * self._rng.random()))
+                breaker.pause(now + min(failure.retry_after, LONGEST_PAUSE) * (1 + 0.1 * self._rng.random()))
             if breaker.unreachable(now):
                 detail = f"{failure.detail}; it has never answered. Check endpoint.url and the network"
                 breaker.close(Unscored(reason=Reason.CONNECTION, detail=detail))

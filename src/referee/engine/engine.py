@@ -206,7 +206,9 @@ class Engine:
                 return outcome
             self._note(endpoint, outcome)
             cut_short = outcome.reason is Reason.TIMEOUT and timeout < full  # our deadline's doing, not the server's
-            if not cut_short:
+            if outcome.action is Action.GIVE_UP and outcome.status:
+                endpoint.breaker.on_ok(permit.started)  # it rightly refused this request, so it is up
+            elif not cut_short:
                 self.admission.learn(endpoint, outcome)
             # In an outage the breaker decides; what the limiter has learned of the provider holds afterwards.
             lesson = "ignored" if cut_short or endpoint.breaker.suspended else _LESSONS.get(outcome.action, "ignored")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from importlib import resources
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -22,17 +21,19 @@ class _Labelled(msgspec.Struct):
     label: str
 
 
-def embedded_config(url: str, model: str) -> dict[str, Any]:
+def embedded_config(url: str, model: str, references: bool = True) -> dict[str, Any]:
     """A mapping for `referee.config.load`: how to ask this model so that its answers mean something.
 
     Asked for a score it calls nearly everything a 10. Shown examples and asked whether the answer says the reference,
-    its probability of "yes" separates good from bad; so samples need a `reference` (docs/design/embedded-judge.md).
+    its probability of "yes" separates good from bad. Without `references` it is asked whether the answer is right,
+    which it hardly knows (docs/design/embedded-judge.md).
     """
+    prompt = "prompt.txt" if references else "prompt_plain.txt"
     return {
         "judge": {
             "kind": "yes_no",
             "fences": False,
-            "prompt_file": str(Path(str(resources.files("referee.local").joinpath("prompt.txt")))),
+            "prompt_file": str(resources.files("referee.local").joinpath(prompt)),
             "reply": "text",
             "max_tokens": 4,
         },
@@ -63,7 +64,7 @@ def read_labelled(data: bytes) -> list[tuple[Sample, str]]:
 
 
 def separation(scored: Iterable[tuple[str, float]]) -> float:
-    """How often a good rollout scores above another one (ties count half): 1 always, 0.5 by chance. Needs both kinds."""
+    """How often a good rollout scores above another one (ties count half): 1 always, 0.5 by chance."""
     given = list(scored)
     good = [value for label, value in given if label == GOOD]
     rest = [value for label, value in given if label != GOOD]
