@@ -46,14 +46,14 @@ class Action(enum.StrEnum):
     CLOSE = "close"  # no request can succeed here: close the endpoint
 
 
-class Message(Struct, frozen=True):
+class Message(Struct, frozen=True, gc=False):
     """One chat message."""
 
     role: str
     content: str
 
 
-class Sample(Struct, frozen=True, kw_only=True):
+class Sample(Struct, frozen=True, kw_only=True, gc=False):
     """One rollout to be judged."""
 
     prompt: str
@@ -76,7 +76,7 @@ class Sample(Struct, frozen=True, kw_only=True):
     """Training step, for records."""
 
 
-class Sampling(Struct, frozen=True):
+class Sampling(Struct, frozen=True, gc=False):
     """How the judge model is asked to generate. Shared by all requests of one judge."""
 
     max_tokens: int = 512
@@ -87,7 +87,7 @@ class Sampling(Struct, frozen=True):
     schema_name: str = "verdict"
 
 
-class JudgeRequest(Struct, frozen=True):
+class JudgeRequest(Struct, frozen=True, gc=False):
     """What to ask. `facets` is everything that shaped it, nonce left out: the cache key is made of them."""
 
     messages: tuple[Message, ...]
@@ -98,14 +98,14 @@ class JudgeRequest(Struct, frozen=True):
     """Estimate, for token limits and the budget, until the provider reports usage."""
 
 
-class TokenChoice(Struct, frozen=True):
+class TokenChoice(Struct, frozen=True, gc=False):
     """One generated token and the likeliest alternatives at its place: (text, natural log of probability)."""
 
     token: str
     top: tuple[tuple[str, float], ...]
 
 
-class Reply(Struct, frozen=True, kw_only=True):
+class Reply(Struct, frozen=True, kw_only=True, gc=False):
     """A complete, well-formed answer of the judge model. Whether it holds a verdict is judging's question."""
 
     text: str
@@ -121,7 +121,7 @@ class Reply(Struct, frozen=True, kw_only=True):
     """Per generated token, when log-probabilities were asked for and given."""
 
 
-class Failure(Struct, frozen=True, kw_only=True):
+class Failure(Struct, frozen=True, kw_only=True, gc=False):
     """An attempt that gave no Reply, and what to do about it. `detail` never holds a key or a whole body."""
 
     reason: Reason
@@ -136,7 +136,7 @@ class Failure(Struct, frozen=True, kw_only=True):
     """The request parameter the server does not know (response_format, temperature…), when that is the complaint."""
 
 
-class RateHints(Struct, frozen=True):
+class RateHints(Struct, frozen=True, gc=False):
     """What the server's rate-limit headers say. None where it says nothing; resets in seconds from now."""
 
     limit_requests: int | None = None
@@ -150,7 +150,7 @@ class RateHints(Struct, frozen=True):
 How = Literal["schema", "tag", "logprob", "integer", "gate"]
 
 
-class Verdict(Struct, frozen=True, kw_only=True):
+class Verdict(Struct, frozen=True, kw_only=True, gc=False):
     """An accepted judgement."""
 
     score: float
@@ -165,7 +165,7 @@ class Verdict(Struct, frozen=True, kw_only=True):
     """Entropy in nats over the offered labels, when log-probabilities were given."""
 
 
-class Unscored(Struct, frozen=True, kw_only=True):
+class Unscored(Struct, frozen=True, kw_only=True, gc=False):
     """No judgement, and why. It never becomes a number by itself."""
 
     reason: Reason
@@ -175,7 +175,7 @@ class Unscored(Struct, frozen=True, kw_only=True):
 Origin = Literal["call", "cache", "shared", "gate", "none"]
 
 
-class Settled(Struct, frozen=True, kw_only=True):
+class Settled(Struct, frozen=True, kw_only=True, gc=False):
     """The end of one sample's judging: the verdict or its absence, and where it came from."""
 
     verdict: Verdict | Unscored
@@ -196,7 +196,7 @@ class Settled(Struct, frozen=True, kw_only=True):
     """US dollars that a cached or shared verdict did not cost."""
 
 
-class Reward(Struct, frozen=True, kw_only=True):
+class Reward(Struct, frozen=True, kw_only=True, gc=False):
     """What the trainer gets for one sample, and what it is made of."""
 
     index: int

@@ -29,8 +29,9 @@ from referee.shaping import UnscoredWatch
 
 log = logging.getLogger("referee")
 
-WINDOW = 2048
-"""Requests planned ahead of the limit. Bounds memory however many samples are submitted at once."""
+AHEAD = 128
+"""Requests planned beyond twice the limit. Bounds memory however many samples are submitted at once; and what is planned
+long before it is sent has left the processor's caches."""
 TURN = 32
 """Samples planned between two turns of the loop, so that replies are not kept waiting."""
 SCHEMA_TRIES = 8
@@ -75,7 +76,7 @@ class Scorer:
                 timer = clock.at(loop, deadline, lambda: self._expire(batch))
             self.recorder.watch_limits()
             for index in range(len(batch.samples)):
-                while self.engine.flying >= WINDOW and not batch.done:
+                while self.engine.flying >= self._window() and not batch.done:
                     self._room.clear()
                     await self._room.wait()
                 if batch.done:
@@ -121,6 +122,9 @@ class Scorer:
             "throttled": sum(e.throttled for e in endpoints),
             "budget_spent_usd": self.engine.admission.budget.spent,
         }
+
+    def _window(self) -> int:
+        return 2 * sum(endpoint.limiter.limit for endpoint in self.engine.endpoints) + AHEAD
 
     def _begin(self, batch: Batch, index: int, deadline: float, form: Form, before: Settled = NOTHING) -> None:
         """Plan one sample and ask, unless it is settled already. `before`: what a first form of asking has cost."""

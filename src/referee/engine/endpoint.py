@@ -26,6 +26,8 @@ class Endpoint:
         self.breaker = Breaker()
         self.adaptation = wire.Adaptation()
         """What this server turned out not to support, learned from its refusals."""
+        self.latency = 1.0
+        """Seconds an answer usually takes here, a moving mean."""
         self.in_flight = 0
         self.sent = 0
         self.throttled = 0

@@ -180,7 +180,7 @@ class Engine:
                 continue
             if not course.after_failure(outcome, endpoint.served, clock.now()):
                 return self._end(flight, Unscored(reason=outcome.reason, detail=outcome.detail), None, permit)
-            delay = retry_delay(outcome, course.failures, self._rng.random())
+            delay = retry_delay(outcome, course.failures, self._rng.random(), endpoint.latency)
             if not self._time_for(flight, outcome, delay):
                 why = Unscored(reason=outcome.reason, detail=f"out of time after {flight.trouble()}")
                 return self._end(flight, why, None, permit)
@@ -200,6 +200,7 @@ class Engine:
             outcome, hints = await attempt(self._transport[endpoint], endpoint, request, timeout, max_tokens)
             if isinstance(outcome, Reply):
                 endpoint.served = max(endpoint.served, permit.started)
+                endpoint.latency += 0.1 * (clock.now() - permit.started - endpoint.latency)
                 endpoint.breaker.on_ok(permit.started)
                 flight.cost += endpoint.cost(outcome)
                 permit.release("ok", outcome, hints)

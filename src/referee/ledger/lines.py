@@ -24,12 +24,12 @@ MAX_LINE = 64 * 1024 * 1024
 """Bytes. The writer drops longer lines and counts them, the reader skips them."""
 
 
-class _Line(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type"):
+class _Line(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type", gc=False):
     wall: float = 0.0
     """When it was written, in seconds since the epoch."""
 
 
-class RunLine(_Line, frozen=True, kw_only=True, omit_defaults=True, tag="run"):
+class RunLine(_Line, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag="run"):
     """The first line of a file: which referee, with which settings."""
 
     version: str = ""
@@ -40,7 +40,7 @@ class RunLine(_Line, frozen=True, kw_only=True, omit_defaults=True, tag="run"):
     """The configuration without keys."""
 
 
-class VerdictLine(_Line, frozen=True, kw_only=True, omit_defaults=True, tag="verdict"):
+class VerdictLine(_Line, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag="verdict"):
     """How the judging of one sample ended."""
 
     seq: int = 0
@@ -102,14 +102,14 @@ class VerdictLine(_Line, frozen=True, kw_only=True, omit_defaults=True, tag="ver
     """What it answered, unread. These six only with `[ledger] content = true`."""
 
 
-class TextLine(_Line, frozen=True, kw_only=True, omit_defaults=True, tag="text"):
+class TextLine(_Line, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag="text"):
     """A text that many lines refer to by its digest."""
 
     digest: str = ""
     text: str = ""
 
 
-class RewardLine(_Line, frozen=True, kw_only=True, omit_defaults=True, tag="reward"):
+class RewardLine(_Line, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag="reward"):
     """What the trainer got for one sample."""
 
     batch: str = ""
@@ -130,7 +130,7 @@ class RewardLine(_Line, frozen=True, kw_only=True, omit_defaults=True, tag="rewa
     """The missing policy that supplied `value`, if one did."""
 
 
-class BatchLine(_Line, frozen=True, kw_only=True, omit_defaults=True, tag="batch"):
+class BatchLine(_Line, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag="batch"):
     """One submitted batch, when it was finished and collected."""
 
     batch: str = ""
@@ -144,7 +144,7 @@ class BatchLine(_Line, frozen=True, kw_only=True, omit_defaults=True, tag="batch
     """How long the caller stood still for it. The rest of its time was overlapped with other work."""
 
 
-class LimitsLine(_Line, frozen=True, kw_only=True, omit_defaults=True, tag="limits"):
+class LimitsLine(_Line, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag="limits"):
     """How hard one endpoint is pressed at this moment. Totals count from the run line on."""
 
     endpoint: str = ""

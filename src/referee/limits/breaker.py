@@ -112,14 +112,20 @@ class Breaker:
         self._probing = False
         self._probe_at = now + self._interval * (0.75 + 0.5 * chance)
 
-    def on_throttled(self, now: float, chance: float, retry_after: float | None = None) -> None:
-        """Refused: too many. Obeys the time the server names; without one, waits once refusals come in a row."""
+    def on_throttled(
+        self, now: float, chance: float, retry_after: float | None = None, latency: float = PAUSE_FIRST
+    ) -> None:
+        """Refused: too many. Obeys the time the server names; without one, waits once refusals come in a row.
+
+        `latency`: what an answer usually takes there, so that a fast server is not left idle for many answers' time.
+        """
         self._answered = True
         self._refusals += 1
         if retry_after is not None:
             self.pause(now + min(retry_after, LONGEST_PAUSE) * (1 + 0.1 * chance))
         elif self._refusals >= REFUSALS and now >= self._paused_until:
-            seconds = min(PAUSE_MOST, PAUSE_FIRST * 2.0 ** min(8, self._refusals - REFUSALS))
+            first = min(PAUSE_FIRST, latency)
+            seconds = min(PAUSE_MOST, first * 2.0 ** min(8, self._refusals - REFUSALS))
             self.pause(now + seconds * (0.75 + 0.5 * chance))
 
     def pause(self, until: float) -> None:

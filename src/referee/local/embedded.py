@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from importlib import resources
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -13,8 +13,16 @@ from referee.records import Sample
 
 HONESTY = "It is tiny and a poor judge: its opinions are for trying the pipeline, not for training."
 
-GOOD = "good"
-"""The label of rollouts that deserve a high score. All others (bad, attack, empty, cut) do not."""
+ATTEMPT_TIMEOUT = 120.0
+"""Seconds. The first call of each slot reads all the examples: slow where the processor has other things to do."""
+
+HERE = Path(__file__).parent
+ROLLOUTS = HERE / "demo_rollouts.jsonl"
+
+GOOD = frozenset({"good"})
+POOR = frozenset({"bad", "attack", "empty", "echo", "truncated"})
+BETWEEN = frozenset({"mediocre", "long"})
+"""Right, but says too little or far too much. Judged and shown, not counted in `separation`."""
 
 
 class _Labelled(msgspec.Struct):
@@ -33,9 +41,10 @@ def embedded_config(url: str, model: str, references: bool = True) -> dict[str, 
         "judge": {
             "kind": "yes_no",
             "fences": False,
-            "prompt_file": str(resources.files("referee.local").joinpath(prompt)),
+            "prompt_file": str(HERE / prompt),
             "reply": "text",
             "max_tokens": 4,
+            "ask_again": 0,  # at temperature 0 the same question gets the same answer
         },
         "endpoint": {
             "url": url,
@@ -47,14 +56,13 @@ def embedded_config(url: str, model: str, references: bool = True) -> dict[str, 
             # After its word the model would go on with another example.
             "extra": {"stop": ["\n"]},
         },
-        "limits": {"concurrency": SLOTS},
+        "limits": {"concurrency": SLOTS, "attempt_timeout": ATTEMPT_TIMEOUT},
     }
 
 
 def demo_rollouts() -> list[tuple[Sample, str]]:
     """The shipped rollouts, each with the label it was written under. The judge never sees the label."""
-    data = resources.files("referee.local").joinpath("demo_rollouts.jsonl").read_bytes()
-    return read_labelled(data)
+    return read_labelled(ROLLOUTS.read_bytes())
 
 
 def read_labelled(data: bytes) -> list[tuple[Sample, str]]:
@@ -64,11 +72,14 @@ def read_labelled(data: bytes) -> list[tuple[Sample, str]]:
 
 
 def separation(scored: Iterable[tuple[str, float]]) -> float:
-    """How often a good rollout scores above another one (ties count half): 1 always, 0.5 by chance."""
+    """How often a good rollout scores above a poor one, ties counting half (the area under the ROC curve).
+
+    Takes (label, score) pairs. 1: always; 0.5: no better than chance, or there is nothing to compare.
+    """
     given = list(scored)
-    good = [value for label, value in given if label == GOOD]
-    rest = [value for label, value in given if label != GOOD]
-    if not good or not rest:
+    good = [value for label, value in given if label in GOOD]
+    poor = [value for label, value in given if label in POOR]
+    if not good or not poor:
         return 0.5
-    wins = sum((one > other) + 0.5 * (one == other) for one in good for other in rest)
-    return wins / (len(good) * len(rest))
+    wins = sum((one > other) + 0.5 * (one == other) for one in good for other in poor)
+    return wins / (len(good) * len(poor))

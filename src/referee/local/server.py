@@ -35,6 +35,8 @@ PATIENT = {"OMP_WAIT_POLICY": "passive"}
 """Worker threads that wait must sleep, not spin: spinning made reading 10 times slower on a busy machine."""
 STOP_TIMEOUT = 5.0
 HEALTH_PAUSE = 0.05
+LAST_WORDS = 0.5
+"""Seconds for a child whose output has closed to be gone, so that its exit code can be shown."""
 LOG_TAIL = 2000
 """Characters of the child's log that a failure shows."""
 
@@ -85,7 +87,7 @@ def start_local(slots: int = SLOTS, context: int = CONTEXT, timeout: float = STA
     deadline = clock.monotonic() + timeout
     with tempfile.TemporaryFile() as log:
         process = subprocess.Popen(  # noqa: S603 - our own interpreter and module, numbers as arguments
-            [sys.executable, "-P", "-m", "referee.local", str(slots), str(context)],
+            _command(slots, context),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=log,
@@ -100,6 +102,10 @@ def start_local(slots: int = SLOTS, context: int = CONTEXT, timeout: float = STA
             _stop(process, patience=0.0)
             raise
     return LocalJudge(process, f"{ready.url}/v1", ready.model)
+
+
+def _command(slots: int, context: int) -> list[str]:
+    return [sys.executable, "-P", "-m", "referee.local", str(slots), str(context)]
 
 
 def _announced(process: subprocess.Popen[bytes], timeout: float) -> _Ready | None:
@@ -131,7 +137,9 @@ def _healthy(process: subprocess.Popen[bytes], url: str, deadline: float) -> boo
 
 
 def _failed(process: subprocess.Popen[bytes], log: IO[bytes], timeout: float) -> ConfigError:
-    code = process.poll()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(LAST_WORDS)
+    code = process.returncode
     what = f"did not answer within {timeout:g} s" if code is None else f"ended with code {code}"
     log.seek(0)
     tail = log.read().decode(errors="replace").strip()[-LOG_TAIL:]
@@ -143,13 +151,20 @@ def _failed(process: subprocess.Popen[bytes], log: IO[bytes], timeout: float) ->
 
 
 def _stop(process: subprocess.Popen[bytes], patience: float = STOP_TIMEOUT) -> None:
-    """Ask by closing the pipe, then insist. Both pipes are closed and the process is reaped."""
-    for pipe in (process.stdin, process.stdout):
-        if pipe is not None:
-            with contextlib.suppress(OSError):
-                pipe.close()
+    """Ask by closing its input, then insist; the process is reaped.
+
+    Its output is closed last: a thread may still be reading there, and closing would wait for that.
+    """
+    _close(process.stdin)
     try:
         process.wait(patience)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
+    _close(process.stdout)
+
+
+def _close(pipe: IO[bytes] | None) -> None:
+    if pipe is not None:
+        with contextlib.suppress(OSError):
+            pipe.close()
