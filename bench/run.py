@@ -40,12 +40,15 @@ def _cpuinfo() -> list[str]:
 def main() -> None:
     """Run what is named (default: all), print it, and unless quick write RESULTS.md and results.json."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("names", nargs="*", choices=[*BENCHES, []], default=list(BENCHES))
+    parser.add_argument("names", nargs="*", metavar="name", help=", ".join(BENCHES))
     parser.add_argument("--quick", action="store_true", help="smaller sizes, nothing written")
     options = parser.parse_args()
+    unknown = sorted(set(options.names) - set(BENCHES))
+    if unknown:
+        parser.error(f"no benchmark {', '.join(unknown)}; there are {', '.join(BENCHES)}")
     path = HERE / "results.json"
     results: dict[str, Any] = json.loads(path.read_text()) if path.exists() and not options.quick else {}
-    for name in options.names:
+    for name in options.names or BENCHES:
         started = clock.monotonic()
         title, run, report = BENCHES[name]
         results[name] = json.loads(json.dumps(run(options.quick)))

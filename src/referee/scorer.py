@@ -30,8 +30,8 @@ from referee.shaping import UnscoredWatch
 log = logging.getLogger("referee")
 
 AHEAD = 128
-"""Requests planned beyond twice the limit. Bounds memory however many samples are submitted at once; and what is planned
-long before it is sent has left the processor's caches."""
+"""Requests planned beyond twice the limit. Bounds memory however many samples are submitted at once, and what is
+planned long before it is sent has left the processor's caches."""
 TURN = 32
 """Samples planned between two turns of the loop, so that replies are not kept waiting."""
 SCHEMA_TRIES = 8
