@@ -82,10 +82,10 @@ def run(quick: bool) -> dict[str, Any]:
 def report(results: dict[str, Any]) -> list[str]:
     """Lines of markdown."""
     lines = [
-        f"{SAMPLES} samples, {REPEATED:.0%} repeated, lognormal latency (median {MEDIAN:g} s, sigma {SIGMA:g}), capacity "
-        f"{CAPACITY}, over real HTTP with time scaled down. Ideal = distinct work / capacity; a client that is told the "
-        "capacity does not reach it either, because a batch drains with its slowest calls. At 50 times the batch takes "
-        "half a second, and the processor, not the provider, sets the pace.",
+        f"{SAMPLES} samples, {REPEATED:.0%} repeated, lognormal latency (median {MEDIAN:g} s, sigma {SIGMA:g}), "
+        f"capacity {CAPACITY}, over real HTTP with time scaled down. Ideal = distinct work / capacity; a client that is "
+        "told the capacity does not reach it either, because a batch drains with its slowest calls. At 50 times the "
+        "batch takes half a second, and the processor, not the provider, sets the pace.",
         "",
         "| provider above capacity | time | limit | share of ideal (median, min to max) | paid / distinct | refused |",
         "|---|---|---|---|---|---|",

@@ -1,5 +1,7 @@
 """referee: an LLM judge as an RL reward, without making the GPU wait."""
 
+from typing import TYPE_CHECKING, Any
+
 from referee.config import Config
 from referee.errors import (
     ConfigError,
@@ -14,9 +16,11 @@ from referee.errors import (
     WrongContext,
 )
 from referee.records import Reason, Reward, Sample, Unscored, Verdict
-from referee.referee import Referee
-from referee.ticket import Ticket
 from referee.version import VERSION as __version__
+
+if TYPE_CHECKING:
+    from referee.referee import Referee
+    from referee.ticket import Ticket
 
 __all__ = [
     "Config",
@@ -39,3 +43,16 @@ __all__ = [
     "WrongContext",
     "__version__",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """The engine behind Referee is loaded when it is first asked for: importing the package alone stays cheap."""
+    if name == "Referee":
+        from referee.referee import Referee
+
+        return Referee
+    if name == "Ticket":
+        from referee.ticket import Ticket
+
+        return Ticket
+    raise AttributeError(f"module 'referee' has no attribute {name!r}")

@@ -44,8 +44,8 @@ Notify = Callable[[list[Done]], None]
 
 BATCH = 512
 """Rows per commit at most."""
-BUSTLE = 0.05
-GATHER = 0.005
+BUSTLE = 0.1
+GATHER = 0.02
 """A commit costs as much as many rows, so within BUSTLE seconds of the last one the writer waits GATHER for company."""
 PAUSE = 30.0
 """Seconds without writing after a write failed: a full disk or somebody's lock may go away."""
