@@ -83,8 +83,8 @@ def report(results: dict[str, Any]) -> list[str]:
     """Lines of markdown."""
     lines = [
         f"{SAMPLES} samples, {REPEATED:.0%} repeated, lognormal latency (median {MEDIAN:g} s, sigma {SIGMA:g}), "
-        f"capacity {CAPACITY}, over real HTTP with time scaled down. Ideal = distinct work / capacity; a client that is "
-        "told the capacity does not reach it either, because a batch drains with its slowest calls. At 50 times the "
+        f"capacity {CAPACITY}, over real HTTP with time scaled down. Ideal = distinct work / capacity; a client that "
+        "is told the capacity does not reach it either: a batch drains with its slowest calls. At 50 times the "
         "batch takes half a second, and the processor, not the provider, sets the pace.",
         "",
         "| provider above capacity | time | limit | share of ideal (median, min to max) | paid / distinct | refused |",

@@ -142,7 +142,7 @@ class CacheConfig(Struct, frozen=True, forbid_unknown_fields=True):
     enabled: bool = True
     path: str = ".referee/cache.sqlite"
     """SQLite file on a local disk. Empty: memory only."""
-    memory_items: int = 50_000
+    memory_items: int = 10_000
     """Verdicts kept in memory in front of the file."""
 
 
