@@ -8,12 +8,14 @@ from collections.abc import Callable
 from types import TracebackType
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, TextColumn, TimeElapsedColumn
 
 from referee import clock
 
 LINE_EVERY = 10.0
 REFRESH = 0.25
+WIDE = 110
+"""Columns from which there is room for a bar beside the figures."""
 
 
 class Meter:
@@ -53,7 +55,9 @@ class Meter:
             while not self._stop.wait(LINE_EVERY):
                 print(self.line(), file=sys.stderr, flush=True)  # noqa: T201
             return
-        columns = (BarColumn(bar_width=24), MofNCompleteColumn(), TextColumn("{task.fields[say]}"), TimeElapsedColumn())
+        columns: list[ProgressColumn] = [MofNCompleteColumn(), TextColumn("{task.fields[say]}")]
+        if self._console.width >= WIDE:
+            columns = [BarColumn(bar_width=24), *columns, TimeElapsedColumn()]
         with Progress(*columns, console=self._console, transient=True) as bar:
             task = bar.add_task("", total=self._total, say="")
             while not self._stop.wait(REFRESH):
@@ -76,7 +80,7 @@ class Meter:
         left = (self._total - self._settled()) / rate if rate > 0 else None
         parts = [
             f"{rate:.1f}/s",
-            f"{now.get('in_flight', 0):.0f} in flight of {now.get('limit', 0):.0f}",
+            f"{now.get('in_flight', 0):.0f}/{now.get('limit', 0):.0f} in flight",
             f"{now.get('cache_hits', 0) + now.get('shared', 0):.0f} reused",
             f"{now.get('unscored', 0):.0f} unscored",
             f"${now.get('cost_usd', 0):.4f}",

@@ -160,7 +160,8 @@ class Admission:
             if closed is not None:
                 self.close_all(closed)
                 return None
-            if not self.others(waiter.excluded) or (waiter.open_ended and self._hopeless(now)):
+            declined = bool(waiter.excluded) and not self.others(waiter.excluded)
+            if declined or (waiter.open_ended and self._hopeless(now)):
                 heapq.heappop(self._queue)
                 waiter.future.set_exception(Closed(self._why_not(waiter)))
                 continue
