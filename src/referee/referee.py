@@ -21,6 +21,7 @@ from referee.judging import make_judge
 from referee.ledger import BatchLine, common_step
 from referee.records import Reward, Sample
 from referee.runtime import Runtime, open_runtime
+from referee.runtime.inline import loop_is_running
 from referee.scorer import Scorer, build_scorer, read_template
 from referee.ticket import Ticket
 
@@ -66,7 +67,7 @@ class Referee:
 
     def score(self, samples: Iterable[Sample], timeout: float | None = None) -> list[Reward]:
         """Judge and wait. Inside a running event loop this blocks that loop: use `ascore` there."""
-        if _in_running_loop():
+        if loop_is_running():
             log.warning("score() blocks the event loop it is called from; use `await referee.ascore(...)`")
         ticket = self.submit(samples)
         try:
@@ -124,11 +125,3 @@ class Referee:
                 waited_s=ticket.waited_s,
             )
         )
-
-
-def _in_running_loop() -> bool:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True

@@ -51,6 +51,8 @@ class Engine:
         self._read = read
         self._rng = rng
         self._flights: dict[str, Flight] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        """Of all flights, also of those that were left and have not noticed yet."""
         self.admission = Admission(endpoints, Budget(config.limits.budget_usd), rng, config.limits.deadline)
         self.endpoints = self.admission.endpoints
         self.on_room: Callable[[], None] = _nothing
@@ -74,6 +76,8 @@ class Engine:
             flight = self._flights[key] = Flight(key, request, clock.now())
             flight.join(listener, deadline)
             flight.task = asyncio.get_running_loop().create_task(self._fly(flight))
+            self._tasks.add(flight.task)
+            flight.task.add_done_callback(self._tasks.discard)
         else:
             flight.join(listener, deadline)
         return flight
@@ -101,7 +105,7 @@ class Engine:
 
     async def close(self) -> None:
         """Cancel what is in the air, close connections, write the cache out."""
-        tasks = [flight.task for flight in self._flights.values() if flight.task is not None]
+        tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

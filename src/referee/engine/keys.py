@@ -8,10 +8,10 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from referee.config import EndpointConfig, Secret, key_may_travel
+from referee.config.check import LOOPBACK
 from referee.errors import MissingKeyError
 
 DEFAULT_VARIABLE = "OPENAI_API_KEY"
-LOCAL = ("localhost", "127.0.0.1", "::1")
 
 
 def find_key(endpoint: EndpointConfig, env: Mapping[str, str] | None = None) -> Secret | None:
@@ -34,7 +34,7 @@ def find_key(endpoint: EndpointConfig, env: Mapping[str, str] | None = None) -> 
     text = env.get(endpoint.key_env, "").strip()
     if text:
         return _usable(text, endpoint, f"the environment variable {endpoint.key_env}")
-    if endpoint.key_env == DEFAULT_VARIABLE and urlsplit(endpoint.url).hostname in LOCAL:
+    if endpoint.key_env == DEFAULT_VARIABLE and urlsplit(endpoint.url).hostname in LOOPBACK:
         return None  # a server on this machine usually needs no key
     raise MissingKeyError(
         f"endpoint {endpoint.label}: no API key: the environment variable {endpoint.key_env} is not set. Set it, or "

@@ -96,7 +96,7 @@ class InlineRuntime:
         with self._lock:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
-            if not _loop_is_running_here():
+            if not loop_is_running():
                 self._loop.run_until_complete(work)
                 return
             failure: list[BaseException] = []
@@ -119,7 +119,8 @@ class InlineRuntime:
         loop.close()
 
 
-def _loop_is_running_here() -> bool:
+def loop_is_running() -> bool:
+    """True if the calling thread is inside an event loop."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
