@@ -26,11 +26,11 @@ from referee.cache.facets import FacetWriter
 from referee.cache.port import Done
 from referee.cache.schema import (
     FAULTS,
-    INSERT,
     READ_WAIT,
     SELECT,
     WRITE_WAIT,
     connect,
+    insert,
     is_busy,
     is_corrupt,
     open_writer,
@@ -47,6 +47,8 @@ BATCH = 512
 BUSTLE = 0.1
 GATHER = 0.02
 """A commit costs as much as many rows, so within BUSTLE seconds of the last one the writer waits GATHER for company."""
+TOGETHER = 64
+"""Rows per statement."""
 PAUSE = 30.0
 """Seconds without writing after a write failed: a full disk or somebody's lock may go away."""
 CLOSE_WAIT = 5.0
@@ -266,7 +268,10 @@ class SqliteCache:
                 return
             try:
                 link.execute("BEGIN IMMEDIATE")
-                link.executemany(INSERT, self._rows(link, items))
+                rows = list(self._rows(link, items))
+                for start in range(0, len(rows), TOGETHER):
+                    some = rows[start : start + TOGETHER]
+                    link.execute(insert(len(some)), [value for row in some for value in row])
                 link.execute("COMMIT")
             except FAULTS as error:
                 self._facets.forget()
