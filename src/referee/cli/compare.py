@@ -36,13 +36,14 @@ def compare(speed: float) -> list[Way]:
     ]
 
 
-def comparison_table(ways: list[Way], speed: float) -> Table:
+def comparison_table(ways: list[Way]) -> Table:
     """What was measured, the first row as the yardstick."""
     table = Table(show_edge=False, pad_edge=False)
-    for name in ("way", "step", "trainer waited", "gain"):
+    for name in ("way", "scored", "step", "trainer waited", "gain"):
         table.add_column(name, justify="left" if name == "way" else "right")
     for way in ways:
-        table.add_row(way.name, f"{way.step:.1f} s", f"{way.waited:.1f} s", f"{ways[0].step / way.step:.1f}x")
+        gain = f"{ways[0].step / way.step:.1f}x"
+        table.add_row(way.name, str(way.scored), f"{way.step:.1f} s", f"{way.waited:.1f} s", gain)
     return table
 
 

@@ -30,7 +30,7 @@ def command(
         "100 responses, a judge that takes about 0.6 s each, and 10 s of other work in the training step "
         f"(simulated provider, time scaled {speed:g} times down; figures are scaled back up)."
     )
-    console.print(comparison_table(compare(speed), speed))
+    console.print(comparison_table(compare(speed)))
     console.print(f"\ndone in {clock.monotonic() - started:.0f} s. Next: referee init, or referee score --help")
 
 

@@ -1,0 +1,152 @@
+"""A cache file that is damaged or stops working: scoring goes on, and no verdict is wrong."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import sqlite3
+from pathlib import Path
+
+import pytest
+from tests.cache.files import filled, warnings
+from tests.contracts.cache_suite import entry, key, store
+
+from referee.cache import LayeredCache, MemoryCache, SqliteCache, schema, sqlite
+from referee.cache.entry import bare
+
+
+@pytest.mark.parametrize("where", [b"SQLite format 3", b"\x0d", b"entryentry", b"CREATE TABLE entry"])
+def test_a_damaged_file_is_set_aside(path: Path, caplog: pytest.LogCaptureFixture, where: bytes) -> None:
+    """A broken header, first page or schema: the file is renamed, a new one begun, and one warning says so."""
+    filled(path)
+    data = path.read_bytes()
+    at = data.index(where, 0 if where.startswith(b"SQLite") else 100)
+    path.write_bytes(data[:at] + b"\xdc" * 16 + data[at + 16 :])
+    cache = SqliteCache(path)
+    assert not cache.problem
+    assert cache.get(key(1)) is None
+    store(cache, key(1), entry(1))
+    assert cache.get(key(1)) == bare(entry(1))
+    cache.close()
+    assert len(warnings(caplog)) == 1
+    assert "damaged" in warnings(caplog)[0]
+    assert len([found for found in path.parent.iterdir() if ".corrupt-" in found.name]) == 1
+
+
+def test_damage_found_while_in_use(
+    path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A page that breaks under a running cache: a miss, the file set aside, memory from then on."""
+    filled(path, 2000)
+    monkeypatch.setattr(schema, "CHECKED", 0)
+    half = path.stat().st_size // 2
+    with path.open("r+b") as stream:
+        stream.seek(half)
+        stream.write(b"\xff" * half)
+    cache = LayeredCache(MemoryCache(10), SqliteCache(path))
+    assert not cache.disk.problem
+    found = [cache.get(key(number)) for number in range(2000)]
+    assert all(value is None or value == bare(entry(number)) for number, value in enumerate(found))
+    assert None in found
+    assert cache.disk.problem
+    assert cache.put(key(1), entry(1)) is False
+    assert cache.get(key(1)) == bare(entry(1))
+    cache.close()
+    assert len(warnings(caplog)) == 1
+    assert not path.exists()
+    fresh = SqliteCache(path)
+    assert not fresh.problem
+    fresh.close()
+
+
+def test_flipped_bytes_never_give_a_wrong_verdict(path: Path, tmp_path: Path) -> None:
+    """At any place in the file, in any page: the right entry or none, and nothing raises."""
+    filled(path, 60)
+    rng = random.Random(7)
+    size = path.stat().st_size
+    right = {key(number): bare(entry(number)) for number in range(61)}
+    hits = 0
+    for attempt in range(200):
+        copy = tmp_path / f"flip{attempt}" / "cache.sqlite"
+        copy.parent.mkdir()
+        data = bytearray(path.read_bytes())
+        for _ in range(rng.choice([1, 1, 4, 64])):
+            data[rng.randrange(size)] ^= rng.randrange(1, 256)
+        copy.write_bytes(data)
+        cache = SqliteCache(copy)
+        for name in rng.sample(sorted(right), 15):
+            found = cache.get(name)
+            assert found is None or found == right[name]
+            hits += found is not None
+        if attempt % 10 == 0:  # seldom: each one waits for the disk
+            store(cache, key(7), entry(7))
+            assert cache.get(key(7)) in (None, right[key(7)])
+        cache.close()
+        shutil.rmtree(copy.parent)
+    assert hits > 500, "most flips should leave most rows readable, or this test tests nothing"
+
+
+def test_a_swapped_row_is_a_miss(path: Path) -> None:
+    """A whole, valid value under another key is not that key's value."""
+    filled(path)
+    link = sqlite3.connect(path)
+    link.execute("UPDATE entry SET data = (SELECT data FROM entry WHERE key = ?) WHERE key = ?", (key(1), key(2)))
+    link.commit()
+    link.close()
+    cache = SqliteCache(path)
+    assert cache.get(key(1)) == bare(entry(1))
+    assert cache.get(key(2)) is None
+    cache.close()
+
+
+# A file that stops working.
+
+
+def test_a_full_disk(path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Writing stops with one warning, reading goes on, `done` is called, and writing resumes when there is room."""
+    now = [1000.0]
+    monkeypatch.setattr(sqlite.clock, "monotonic", lambda: now[0])
+    cache = SqliteCache(path)
+    store(cache, key(1), entry(1))
+    assert cache._writer is not None
+    pages = cache._writer.execute("PRAGMA page_count").fetchone()[0]
+    cache._writer.execute(f"PRAGMA max_page_count = {pages}")
+    now[0] += 1
+    for number in range(2, 60):
+        store(cache, key(number), entry(number))
+    assert cache.get(key(1)) == bare(entry(1))
+    assert cache.get(key(59)) is None
+    assert cache.put(key(60), entry(60)) is False
+    assert len(warnings(caplog)) == 1
+    assert "full" in warnings(caplog)[0]
+    cache._writer.execute("PRAGMA max_page_count = 1000000")
+    now[0] += sqlite.PAUSE + 1
+    store(cache, key(61), entry(61))
+    assert cache.get(key(61)) == bare(entry(61))
+    cache.close()
+    assert len(warnings(caplog)) == 1
+
+
+def test_a_lock_held_by_another_process(
+    path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Reading goes on, writing gives up for a while and then recovers."""
+    now = [1000.0]
+    monkeypatch.setattr(sqlite.clock, "monotonic", lambda: now[0])
+    monkeypatch.setattr(schema, "WRITE_WAIT", 0.01)
+    cache = SqliteCache(path)
+    store(cache, key(1), entry(1))
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    now[0] += 1
+    store(cache, key(2), entry(2))
+    assert cache.get(key(1)) == bare(entry(1))
+    assert cache.get(key(2)) is None
+    assert "lock" in warnings(caplog)[0]
+    other.execute("ROLLBACK")
+    other.close()
+    now[0] += sqlite.PAUSE + 1
+    store(cache, key(3), entry(3))
+    assert cache.get(key(3)) == bare(entry(3))
+    cache.close()
+    assert len(warnings(caplog)) == 1
