@@ -10,8 +10,7 @@ import asyncio
 import heapq
 import math
 import random
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
 
 from referee import clock
 from referee.engine.endpoint import Endpoint
@@ -49,22 +48,39 @@ class Permit:
         self._gate._released(self, outcome, reply, hints, unknown)
 
 
-class _Waiter(NamedTuple):
-    turn: int
-    """Unique, so that waiters are ordered by it alone."""
-    request: JudgeRequest
-    avoid: Endpoint | None
-    excluded: set[Endpoint]
-    open_ended: bool
-    future: asyncio.Future[Permit]
-
-
 class Closed(Exception):
     """Nothing can be sent any more, and why."""
 
     def __init__(self, verdict: Unscored) -> None:
         super().__init__(verdict.reason)
         self.verdict = verdict
+
+
+class Waiter:
+    """A place in the line. `granted` is called once, with a permit or with why there will be none, unless `gone`."""
+
+    __slots__ = ("avoid", "excluded", "gone", "granted", "open_ended", "request", "turn")
+
+    def __init__(
+        self,
+        turn: int,
+        request: JudgeRequest,
+        avoid: Endpoint | None,
+        excluded: set[Endpoint],
+        open_ended: bool,
+        granted: Callable[[Permit | Closed], None],
+    ) -> None:
+        self.turn = turn
+        self.request = request
+        self.avoid = avoid
+        self.excluded = excluded
+        self.open_ended = open_ended
+        self.granted = granted
+        self.gone = False
+        """Nobody waits here any more; set by whoever joined."""
+
+    def __lt__(self, other: Waiter) -> bool:
+        return self.turn < other.turn
 
 
 class Admission:
@@ -77,7 +93,7 @@ class Admission:
         self._progress: float | None = None
         self.budget = budget
         self._rng = rng
-        self._queue: list[_Waiter] = []
+        self._queue: list[Waiter] = []
         self._turns = 0
         self._timer: asyncio.TimerHandle | None = None
         self._pumping = False
@@ -101,22 +117,44 @@ class Admission:
         """True if an endpoint outside this set may still answer."""
         return any(e.breaker.closed is None and e not in excluded for e in self.endpoints)
 
+    def join(
+        self,
+        request: JudgeRequest,
+        turn: int,
+        avoid: Endpoint | None,
+        excluded: set[Endpoint],
+        open_ended: bool,
+        granted: Callable[[Permit | Closed], None],
+    ) -> Waiter:
+        """Stand in line; `granted` may be called before this returns. `avoid` is used only if nobody else can,
+        `excluded` never. Closed comes when no endpoint ever will, or, for an open-ended request, when none has for too
+        long."""
+        if self._progress is None:
+            self._progress = clock.now()
+        waiter = Waiter(turn, request, avoid, excluded, open_ended, granted)
+        heapq.heappush(self._queue, waiter)
+        if self._queue[0] is waiter:  # behind others there is nothing to look at
+            self.pump()
+        return waiter
+
     async def acquire(
         self, request: JudgeRequest, turn: int, avoid: Endpoint | None, excluded: set[Endpoint], open_ended: bool
     ) -> Permit:
-        """Wait for a permit. `avoid` is used only if nobody else can, `excluded` never. Raises Closed when no endpoint
-        ever will, or, for an open-ended request, when none has for too long."""
-        future: asyncio.Future[Permit] = asyncio.get_running_loop().create_future()
-        if self._progress is None:
-            self._progress = clock.now()
-        heapq.heappush(self._queue, _Waiter(turn, request, avoid, excluded, open_ended, future))
-        self.pump()
+        """Wait for a permit. Raises Closed."""
+        future: asyncio.Future[Permit | Closed] = asyncio.get_running_loop().create_future()
+        waiter = self.join(request, turn, avoid, excluded, open_ended, future.set_result)
         try:
-            return await future
+            found = await future
         except asyncio.CancelledError:
-            if future.done() and not future.cancelled() and future.exception() is None:
-                future.result().release("ignored")
+            waiter.gone = True
+            if future.done() and not future.cancelled():
+                given = future.result()
+                if isinstance(given, Permit):
+                    given.release("ignored")
             raise
+        if isinstance(found, Closed):
+            raise found
+        return found
 
     def closed(self) -> Unscored | None:
         """Why nothing can be sent any more, once every endpoint is closed."""
@@ -129,8 +167,8 @@ class Admission:
         """Fail everyone who waits."""
         queue, self._queue = self._queue, []
         for waiter in queue:
-            if not waiter.future.done():
-                waiter.future.set_exception(Closed(verdict))
+            if not waiter.gone:
+                waiter.granted(Closed(verdict))
 
     def pump(self) -> None:
         """Hand out what can be handed out, and look again when something changes or the nearest wait is over."""
@@ -153,7 +191,7 @@ class Admission:
         now = clock.now()
         while self._queue:
             waiter = self._queue[0]
-            if waiter.future.done():
+            if waiter.gone:
                 heapq.heappop(self._queue)
                 continue
             closed = self.closed()
@@ -163,7 +201,7 @@ class Admission:
             declined = bool(waiter.excluded) and not self.others(waiter.excluded)
             if declined or (waiter.open_ended and self._hopeless(now)):
                 heapq.heappop(self._queue)
-                waiter.future.set_exception(Closed(self._why_not(waiter)))
+                waiter.granted(Closed(self._why_not(waiter)))
                 continue
             endpoint, wait = self._choose(waiter, now)
             if endpoint is None:
@@ -180,7 +218,7 @@ class Admission:
                 )
                 return None
             heapq.heappop(self._queue)
-            waiter.future.set_result(self._permit(endpoint, waiter.request, reserved, now))
+            waiter.granted(self._permit(endpoint, waiter.request, reserved, now))
         return None
 
     def _permit(self, endpoint: Endpoint, request: JudgeRequest, reserved: float, now: float) -> Permit:
@@ -197,12 +235,12 @@ class Admission:
         stalled = self._progress is not None and now - self._progress > self._patience
         return stalled and all(e.breaker.suspended or e.breaker.closed is not None for e in self.endpoints)
 
-    def _why_not(self, waiter: _Waiter) -> Unscored:
+    def _why_not(self, waiter: Waiter) -> Unscored:
         if waiter.excluded:
             return Unscored(reason=Reason.REFUSED, detail="every judge that can be asked has declined")
         return Unscored(reason=Reason.OVERLOADED, detail=f"no endpoint has answered for {self._patience:g} s")
 
-    def _choose(self, waiter: _Waiter, now: float) -> tuple[Endpoint | None, float | None]:
+    def _choose(self, waiter: Waiter, now: float) -> tuple[Endpoint | None, float | None]:
         """The endpoint with the most room, the one to avoid last; else the shortest wait worth a timer."""
         best: Endpoint | None = None
         best_rank = (2, 2.0)

@@ -22,11 +22,12 @@ from referee.config import Config
 from referee.engine.admission import Admission, Closed, Permit
 from referee.engine.attempt import attempt
 from referee.engine.endpoint import Endpoint
+from referee.engine.ends import LESSONS, may_be_billed, shared
 from referee.engine.flight import Flight, Listener
 from referee.engine.port import Transport
 from referee.engine.retry import Course
 from referee.errors import EndpointClosed
-from referee.limits import Budget, Outcome, retry_delay
+from referee.limits import Budget, retry_delay
 from referee.records import Action, Failure, JudgeRequest, Reason, Reply, Settled, Unscored, Verdict
 
 log = logging.getLogger("referee.engine")
@@ -75,9 +76,7 @@ class Engine:
                 return found
             flight = self._flights[key] = Flight(key, request, clock.now())
             flight.join(listener, deadline)
-            flight.task = asyncio.get_running_loop().create_task(self._fly(flight))
-            self._tasks.add(flight.task)
-            flight.task.add_done_callback(self._tasks.discard)
+            self._line_up(flight)
         else:
             flight.join(listener, deadline)
         return flight
@@ -87,8 +86,7 @@ class Engine:
         if not flight.leave(listener) or self._flights.get(flight.key) is not flight:
             return None
         self._remove(flight)
-        if flight.task is not None:
-            flight.task.cancel()
+        self._stop(flight)
         return self._end(flight, Unscored(reason=Reason.CANCELLED, detail=flight.trouble()))
 
     def closed(self) -> EndpointClosed | None:
@@ -105,6 +103,10 @@ class Engine:
 
     async def close(self) -> None:
         """Cancel what is in the air, close connections, write the cache out."""
+        for flight in list(self._flights.values()):
+            self._stop(flight)
+            if flight.task is None:
+                self._tell(flight, self._end(flight, Unscored(reason=Reason.CANCELLED, detail=flight.trouble())))
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
@@ -129,10 +131,41 @@ class Engine:
                 )
         return None
 
-    async def _fly(self, flight: Flight) -> None:
+    def _line_up(self, flight: Flight) -> None:
+        """Into the line for a first permit. Its task begins with that, so that a permit is on the wire at once."""
+        flight.turn = self.admission.turn()
+        flight.waiter = self.admission.join(
+            flight.request,
+            flight.turn,
+            None,
+            flight.refused_by,
+            math.isinf(flight.deadline),
+            functools.partial(self._take_off, flight),
+        )
+
+    def _take_off(self, flight: Flight, granted: Permit | Closed) -> None:
+        flight.task = asyncio.get_running_loop().create_task(self._fly(flight, granted))
+        self._tasks.add(flight.task)
+        flight.task.add_done_callback(functools.partial(self._over, flight, granted))
+
+    def _over(self, flight: Flight, granted: Permit | Closed, task: asyncio.Task[None]) -> None:
+        """A task cancelled before its first step has done nothing of what it should have."""
+        self._tasks.discard(task)
+        if task.cancelled():
+            if isinstance(granted, Permit) and granted.held:
+                granted.release("ignored")
+            self._tell(flight, self._end(flight, Unscored(reason=Reason.CANCELLED, detail=flight.trouble())))
+
+    def _stop(self, flight: Flight) -> None:
+        if flight.task is not None:
+            flight.task.cancel()
+        elif flight.waiter is not None:
+            flight.waiter.gone = True
+
+    async def _fly(self, flight: Flight, granted: Permit | Closed) -> None:
         """Carry one request to its end and tell everyone who listens."""
         try:
-            settled = await self._settle(flight)
+            settled = await self._settle(flight, granted)
         except asyncio.CancelledError:
             settled = self._end(flight, Unscored(reason=Reason.CANCELLED, detail=flight.trouble()))
         except Exception as error:  # a bug of ours must not become a hang or a zero
@@ -140,12 +173,15 @@ class Engine:
             settled = self._end(
                 flight, Unscored(reason=Reason.CONFIG, detail=f"internal error: {type(error).__name__}")
             )
+        self._tell(flight, settled)
+
+    def _tell(self, flight: Flight, settled: Settled) -> None:
         self._remove(flight)
         for listener, pays in list(flight.listeners.items()):
             if listener not in flight.listeners:
                 continue  # an earlier listener's end made it leave
             try:
-                listener(settled if pays else _shared(settled))
+                listener(settled if pays else shared(settled))
             except Exception:
                 log.exception("a listener failed; the others are still told")
         flight.listeners.clear()
@@ -155,19 +191,14 @@ class Engine:
             del self._flights[flight.key]
             self.on_room()
 
-    async def _settle(self, flight: Flight) -> Settled:
-        turn = self.admission.turn()
+    async def _settle(self, flight: Flight, granted: Permit | Closed) -> Settled:
         course = Course(self._config.judge.ask_again)
-        avoid: Endpoint | None = None
         while True:
-            try:
-                permit = await self.admission.acquire(
-                    flight.request, turn, avoid, flight.refused_by, math.isinf(flight.deadline)
-                )
-            except Closed as closed:
-                return self._end(flight, closed.verdict)
+            if isinstance(granted, Closed):
+                return self._end(flight, granted.verdict)
+            permit = granted
             outcome = await self._attempt(flight, permit, course.longer)
-            endpoint = avoid = permit.endpoint
+            endpoint = permit.endpoint
             if isinstance(outcome, Reply):
                 verdict = self._read(flight.request, outcome)
                 if isinstance(verdict, Verdict):
@@ -178,9 +209,11 @@ class Engine:
                     flight.refused_by.add(endpoint)
                 if not course.after_unread(verdict, self.admission.others(flight.refused_by)):
                     return self._end(flight, verdict, outcome, permit)
+                granted = await self._again(flight, endpoint)
                 continue
             flight.last = outcome
             if outcome.unsupported and self._adapt(flight, endpoint, outcome.unsupported):
+                granted = await self._again(flight, endpoint)
                 continue
             if not course.after_failure(outcome, endpoint.served, clock.now()):
                 return self._end(flight, Unscored(reason=outcome.reason, detail=outcome.detail), None, permit)
@@ -189,6 +222,16 @@ class Engine:
                 why = Unscored(reason=outcome.reason, detail=f"out of time after {flight.trouble()}")
                 return self._end(flight, why, None, permit)
             await clock.sleep(delay)
+            granted = await self._again(flight, endpoint)
+
+    async def _again(self, flight: Flight, avoid: Endpoint) -> Permit | Closed:
+        """Another permit, in the old place of the line."""
+        try:
+            return await self.admission.acquire(
+                flight.request, flight.turn, avoid, flight.refused_by, math.isinf(flight.deadline)
+            )
+        except Closed as closed:
+            return closed
 
     async def _attempt(self, flight: Flight, permit: Permit, longer: bool) -> Reply | Failure:
         """One attempt under a permit. The permit goes back whatever happens."""
@@ -216,8 +259,8 @@ class Engine:
             elif not cut_short:
                 self.admission.learn(endpoint, outcome)
             # In an outage the breaker decides; what the limiter has learned of the provider holds afterwards.
-            lesson = "ignored" if cut_short or endpoint.breaker.suspended else _LESSONS.get(outcome.action, "ignored")
-            permit.release(lesson, None, hints, unknown=_may_be_billed(outcome))
+            lesson = "ignored" if cut_short or endpoint.breaker.suspended else LESSONS.get(outcome.action, "ignored")
+            permit.release(lesson, None, hints, unknown=may_be_billed(outcome))
             return outcome
         finally:
             if permit.held:
@@ -294,33 +337,8 @@ class Engine:
         log.log(level, "%s: %s (%s) %s", endpoint.label, failure.reason, failure.status or "no answer", failure.detail)
 
 
-_LESSONS: dict[Action, Outcome] = {Action.PARK: "throttled", Action.BACK_OFF: "overloaded"}
-"""What a failed attempt teaches the limiter; anything else teaches it nothing."""
-
-
-def _may_be_billed(failure: Failure) -> bool:
-    """The request reached a server that may have done the work, and no count of tokens came back."""
-    if failure.status:
-        return 200 <= failure.status < 300
-    return failure.code not in ("connect", "dns", "tls", "proxy")
-
-
 def _nothing() -> None:
     return None
-
-
-def _shared(settled: Settled) -> Settled:
-    """The same end, for a sample that did not pay for it."""
-    return Settled(
-        verdict=settled.verdict,
-        origin="shared",
-        key=settled.key,
-        reply=settled.reply,
-        endpoint=settled.endpoint,
-        queued_s=settled.queued_s,
-        latency_s=settled.latency_s,
-        saved=settled.cost,
-    )
 
 
 def _resolve(future: asyncio.Future[None]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from referee.engine.admission import Waiter
 from referee.engine.endpoint import Endpoint
 from referee.records import Failure, JudgeRequest, Settled, Unscored
 from referee.wire import Adaptation
@@ -28,6 +29,8 @@ class Flight:
         "request",
         "sent_first",
         "task",
+        "turn",
+        "waiter",
     )
 
     def __init__(self, key: str, request: JudgeRequest, asked: float) -> None:
@@ -38,6 +41,10 @@ class Flight:
         self.listeners: dict[Listener, bool] = {}
         """Who waits, and who of them pays: one, the others share."""
         self.task: asyncio.Task[None] | None = None
+        """Begins with the first permit: what waits in line costs no task."""
+        self.turn = 0
+        self.waiter: Waiter | None = None
+        """Its place in the line, until the first permit."""
         self.adaptation: Adaptation | None = None
         """What the last attempt was sent with."""
         self.attempts = 0

@@ -1,0 +1,30 @@
+"""What the end of an attempt means: for the limiter, for the budget, for those who shared the flight. Plain functions."""
+
+from __future__ import annotations
+
+from referee.limits import Outcome
+from referee.records import Action, Failure, Settled
+
+LESSONS: dict[Action, Outcome] = {Action.PARK: "throttled", Action.BACK_OFF: "overloaded"}
+"""What a failed attempt teaches the limiter; anything else teaches it nothing."""
+
+
+def may_be_billed(failure: Failure) -> bool:
+    """The request reached a server that may have done the work, and no count of tokens came back."""
+    if failure.status:
+        return 200 <= failure.status < 300
+    return failure.code not in ("connect", "dns", "tls", "proxy")
+
+
+def shared(settled: Settled) -> Settled:
+    """The same end, for a sample that did not pay for it."""
+    return Settled(
+        verdict=settled.verdict,
+        origin="shared",
+        key=settled.key,
+        reply=settled.reply,
+        endpoint=settled.endpoint,
+        queued_s=settled.queued_s,
+        latency_s=settled.latency_s,
+        saved=settled.cost,
+    )
