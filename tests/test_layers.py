@@ -29,7 +29,7 @@ SAME_RANK_ALLOWED = {("recorder", "batch"), ("scorer", "batch"), ("scorer", "rec
 
 PURE = ("judging", "shaping", "limits", "wire")
 IMPURE_IMPORTS = {"asyncio", "socket", "threading", "time", "random", "os", "sqlite3", "aiohttp", "subprocess", "io"}
-HTTP_HOMES = {"engine/aio.py"}
+HTTP_HOMES = {"aiohttp": {"engine/aio.py"}, "httptools": {"engine/connection.py"}}
 CLOCK_CALLS = {
     ("time", "time"),
     ("time", "monotonic"),
@@ -109,8 +109,8 @@ def test_only_clock_reads_time(path: Path) -> None:
 
 @pytest.mark.parametrize("path", MODULES, ids=name_of)
 def test_http_client_has_one_home(path: Path) -> None:
-    """aiohttp is imported in the transport and nowhere else; pickle nowhere."""
+    """What speaks HTTP is imported in the transports and nowhere else; pickle nowhere."""
     names = {target.split(".")[0] for target in imports(path)}
     assert "pickle" not in names
-    if "aiohttp" in names:
-        assert name_of(path) in HTTP_HOMES
+    for library, homes in HTTP_HOMES.items():
+        assert library not in names or name_of(path) in homes

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from referee import clock
 from referee.batch import Batch
 from referee.cache import open_cache
-from referee.config import Config
+from referee.config import Config, EndpointConfig
 from referee.engine import Endpoint, Engine, Flight, Transport, find_key
 from referee.errors import ConfigError
 from referee.judging import Form, Judge, make_judge
@@ -252,7 +252,16 @@ def read_template(config: Config) -> str | None:
 
 
 def _transports(config: Config) -> Sequence[Transport]:
-    from referee.engine.aio import AioTransport  # only where it is used: the HTTP client is most of our import time
+    # Imported where they are used: aiohttp alone is most of our import time, and most endpoints do not need it.
+    from referee.engine.fast import FastTransport, takes
 
     shared: dict[str, Transport] = {}
-    return [shared.setdefault(endpoint.proxy, AioTransport(endpoint.proxy)) for endpoint in config.endpoint]
+
+    def find(endpoint: EndpointConfig) -> Transport:
+        if takes(endpoint.url, endpoint.proxy):
+            return shared.setdefault("", FastTransport())
+        from referee.engine.aio import AioTransport
+
+        return shared.setdefault(f"proxy {endpoint.proxy}", AioTransport(endpoint.proxy))
+
+    return [find(endpoint) for endpoint in config.endpoint]

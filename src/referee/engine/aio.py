@@ -1,4 +1,4 @@
-"""HTTP through aiohttp: the only module that imports an HTTP client. One session per loop, opened on first use.
+"""HTTP through aiohttp, for proxies and whatever `fast` declines. One session per loop, opened on first use.
 
 The gate stands before the pool, so the pool itself has no limit. Redirects are not followed, the environment's
 proxies are not used, bodies are capped after decompression, and idle sockets are dropped before servers' usual 5 s.
@@ -6,21 +6,14 @@ proxies are not used, bodies are capped after decompression, and idle sockets ar
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
 
 import aiohttp
 
+from referee.engine.body import CONNECT, KEEP_ALIVE, MAX_BODY, say, too_large, unpack
 from referee.engine.port import Response, TransportFault
-
-MAX_BODY = 4 * 1024 * 1024
-"""Bytes of one decoded reply. A verdict is a few hundred; this only stops a runaway or hostile server."""
-KEEP_ALIVE = 4.0
-"""Seconds a socket may idle: uvicorn and vLLM close theirs at 5, and a race with that close costs an attempt."""
-CONNECT = 10.0
-"""Seconds to open a connection, within the attempt's own timeout."""
 
 
 class AioTransport:
@@ -52,24 +45,24 @@ class AioTransport:
         except TransportFault:
             raise
         except aiohttp.ConnectionTimeoutError as error:
-            raise TransportFault("connect", _say(error)) from None
+            raise TransportFault("connect", say(error)) from None
         except TimeoutError:
             raise TransportFault("timeout", f"no complete answer within {timeout:g} s") from None
         except aiohttp.ClientConnectorDNSError as error:
-            raise TransportFault("dns", _say(error)) from None
+            raise TransportFault("dns", say(error)) from None
         except (aiohttp.ClientConnectorCertificateError, aiohttp.ClientConnectorSSLError) as error:
-            raise TransportFault("tls", _say(error)) from None
+            raise TransportFault("tls", say(error)) from None
         except aiohttp.ClientHttpProxyError as error:
             refused = error.status in (401, 403, 407)
             raise TransportFault("proxy" if refused else "connect", f"the proxy answered {error.status}") from None
         except aiohttp.ClientConnectorError as error:
-            raise TransportFault("connect", _say(error)) from None
+            raise TransportFault("connect", say(error)) from None
         except aiohttp.ClientPayloadError as error:
-            raise TransportFault("cut", _say(error)) from None
+            raise TransportFault("cut", say(error)) from None
         except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError, ConnectionError) as error:
-            raise TransportFault("reset", _say(error), stale=connection.reused and not started) from None
+            raise TransportFault("reset", say(error), stale=connection.reused and not started) from None
         except (aiohttp.ClientError, ValueError) as error:
-            raise TransportFault("protocol", _say(error)) from None
+            raise TransportFault("protocol", say(error)) from None
 
     async def close(self) -> None:
         """Close every connection."""
@@ -117,27 +110,9 @@ async def _read(answer: aiohttp.ClientResponse) -> bytes:
                 raise _too_large(answer)
             chunks.append(chunk)
         raw = b"".join(chunks)
-    encoding = answer.headers.get("Content-Encoding", "").strip().lower()
-    if encoding in ("", "identity"):
-        return raw
-    if encoding not in ("gzip", "deflate"):
-        raise TransportFault("protocol", f"the server used content-encoding {encoding!r}, which was not asked for")
-    unpack = zlib.decompressobj(zlib.MAX_WBITS | 32)
-    try:
-        content = unpack.decompress(raw, MAX_BODY)
-    except zlib.error as error:
-        raise TransportFault("protocol", f"bad {encoding} body: {error}") from None
-    if unpack.unconsumed_tail:
-        raise _too_large(answer)
-    if not unpack.eof:
-        raise TransportFault("cut", f"{encoding} body ends early")
-    return content
+    return unpack(raw, answer.headers.get("Content-Encoding", ""))
 
 
 def _too_large(answer: aiohttp.ClientResponse) -> TransportFault:
     answer.close()
-    return TransportFault("too_large", f"the reply passed {MAX_BODY} bytes")
-
-
-def _say(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}"[:200]
+    return too_large()

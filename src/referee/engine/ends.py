@@ -1,4 +1,4 @@
-"""What the end of an attempt means: for the limiter, for the budget, for those who shared the flight. Plain functions."""
+"""What the end of an attempt means: for the limiter, the budget, and those who shared the flight. Plain functions."""
 
 from __future__ import annotations
 

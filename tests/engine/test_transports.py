@@ -1,21 +1,43 @@
-"""The real transport on real sockets: every way a server can misbehave becomes a named fault, in bounded time."""
+"""Both transports on real sockets: every way a server can misbehave becomes a named fault, in bounded time."""
 
 from __future__ import annotations
 
 import asyncio
 import gzip
 import ssl
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
 
 import pytest
 import trustme
+import uvloop
 
-from referee.engine.aio import MAX_BODY, AioTransport
-from referee.engine.port import Response, TransportFault
+from referee.engine.aio import AioTransport
+from referee.engine.body import MAX_BODY
+from referee.engine.fast import FastTransport
+from referee.engine.port import Response, Transport, TransportFault
 from referee.sim import Provider, ProviderSpec, serve_http
 
 BODY = b'{"model":"m","messages":[{"role":"user","content":"hello"}]}'
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+TRANSPORTS: dict[str, Callable[[], Transport]] = {"aiohttp": AioTransport, "fast": FastTransport}
+LOOPS = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
+_now: dict[str, str] = {}
+
+
+@pytest.fixture(autouse=True, params=["aiohttp-asyncio", "fast-asyncio", "fast-uvloop"])
+def each(request: pytest.FixtureRequest) -> None:
+    """Every test runs on each transport, ours on both kinds of loop."""
+    _now["transport"], _now["loop"] = request.param.split("-")
+
+
+def transport_now() -> Transport:
+    return TRANSPORTS[_now["transport"]]()
+
+
+def run(main: Coroutine[Any, Any, Any]) -> Any:
+    with asyncio.Runner(loop_factory=LOOPS[_now["loop"]]) as runner:
+        return runner.run(main)
 
 
 def post(spec: ProviderSpec, timeout: float = 20.0, count: int = 1) -> list[Response]:
@@ -23,14 +45,14 @@ def post(spec: ProviderSpec, timeout: float = 20.0, count: int = 1) -> list[Resp
 
     async def main() -> list[Response]:
         server = await serve_http(Provider(spec, 1))
-        transport = AioTransport()
+        transport = transport_now()
         try:
             return [await transport.post(server.url, {}, BODY, timeout) for _ in range(count)]
         finally:
             await transport.close()
             await server.close()
 
-    return asyncio.run(main())
+    return run(main())
 
 
 def post_to(
@@ -49,7 +71,7 @@ def post_to(
 
         server = await asyncio.start_server(guarded, "127.0.0.1", 0, ssl=tls)
         port = server.sockets[0].getsockname()[1]
-        transport = AioTransport()
+        transport = transport_now()
         scheme = "https" if tls else "http"
         try:
             return [
@@ -60,7 +82,7 @@ def post_to(
             await transport.close()
             server.close()
 
-    return asyncio.run(main())
+    return run(main())
 
 
 async def read_request(reader: asyncio.StreamReader) -> None:
@@ -118,26 +140,26 @@ def test_nobody_listening_is_a_connect_fault() -> None:
         port = server.sockets[0].getsockname()[1]
         server.close()
         await server.wait_closed()
-        transport = AioTransport()
+        transport = transport_now()
         try:
             await transport.post(f"http://127.0.0.1:{port}/v1", {}, BODY, 5.0)
         finally:
             await transport.close()
 
-    assert fault_of(lambda: asyncio.run(main())).kind == "connect"
+    assert fault_of(lambda: run(main())).kind == "connect"
 
 
 def test_an_unknown_host_is_a_dns_fault() -> None:
     """Names under .invalid never resolve."""
 
     async def main() -> None:
-        transport = AioTransport()
+        transport = transport_now()
         try:
             await transport.post("http://judge.invalid/v1", {}, BODY, 10.0)
         finally:
             await transport.close()
 
-    assert fault_of(lambda: asyncio.run(main())).kind == "dns"
+    assert fault_of(lambda: run(main())).kind == "dns"
 
 
 def test_a_certificate_nobody_vouches_for_is_a_tls_fault() -> None:

@@ -1,0 +1,43 @@
+"""What both transports hold replies to: the size of a body, encodings that are unpacked, how long sockets idle."""
+
+from __future__ import annotations
+
+import zlib
+
+from referee.engine.port import TransportFault
+
+MAX_BODY = 4 * 1024 * 1024
+"""Bytes of one decoded reply. A verdict is a few hundred; this only stops a runaway or hostile server."""
+KEEP_ALIVE = 4.0
+"""Seconds a socket may idle: uvicorn and vLLM close theirs at 5, and a race with that close costs an attempt."""
+CONNECT = 10.0
+"""Seconds to open a connection, within the attempt's own timeout."""
+
+
+def unpack(raw: bytes, encoding: str) -> bytes:
+    """The body as the server meant it, never more than MAX_BODY of it in memory."""
+    encoding = encoding.strip().lower()
+    if encoding in ("", "identity"):
+        return raw
+    if encoding not in ("gzip", "deflate"):
+        raise TransportFault("protocol", f"the server used content-encoding {encoding!r}, which was not asked for")
+    unpacker = zlib.decompressobj(zlib.MAX_WBITS | 32)
+    try:
+        content = unpacker.decompress(raw, MAX_BODY)
+    except zlib.error as error:
+        raise TransportFault("protocol", f"bad {encoding} body: {error}") from None
+    if unpacker.unconsumed_tail:
+        raise too_large()
+    if not unpacker.eof:
+        raise TransportFault("cut", f"{encoding} body ends early")
+    return content
+
+
+def too_large() -> TransportFault:
+    """The reply is more than anybody asked for."""
+    return TransportFault("too_large", f"the reply passed {MAX_BODY} bytes")
+
+
+def say(error: BaseException) -> str:
+    """A foreign error in a few words."""
+    return f"{type(error).__name__}: {error}"[:200]

@@ -1,0 +1,225 @@
+"""One HTTP/1.1 connection: one request out, one whole answer back, then perhaps another. Bytes and their meaning only;
+who connects, and which connection is used next, is decided in `fast`.
+
+An answer is trusted only if it was asked for: bytes on an idle connection, or beyond the end of an answer, end the
+connection, so a late or doubled answer can never be taken for the next one's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import httptools
+
+from referee.engine.body import MAX_BODY, say, too_large, unpack
+from referee.engine.port import Response, TransportFault
+
+MAX_HEAD = 64 * 1024
+"""Bytes of status line and headers."""
+
+_names: dict[bytes, str] = {}
+"""Header names seen, decoded and in lower case: servers send the same dozen every time."""
+
+
+class Connection(asyncio.Protocol):
+    """A socket and the parser of what comes in. `on_free` is called when it can take another request."""
+
+    __slots__ = (
+        "_body",
+        "_complete",
+        "_ends_by_close",
+        "_future",
+        "_head_done",
+        "_headers",
+        "_keep",
+        "_loop",
+        "_on_free",
+        "_on_lost",
+        "_parser",
+        "_received",
+        "_reused",
+        "_size",
+        "_transport",
+        "idle_since",
+    )
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        on_free: Callable[[Connection], None],
+        on_lost: Callable[[Connection], None],
+    ) -> None:
+        self._loop = loop
+        self._on_free = on_free
+        self._on_lost = on_lost
+        self._transport: asyncio.Transport | None = None
+        self._parser = httptools.HttpResponseParser(self)
+        self._future: asyncio.Future[Response] | None = None
+        self._reused = False
+        self.idle_since = 0.0
+        self._clear()
+
+    def _clear(self) -> None:
+        self._headers: dict[str, str] = {}
+        self._body: list[bytes] = []
+        self._size = 0
+        self._received = 0
+        self._head_done = False
+        self._complete = False
+        self._keep = False
+        self._ends_by_close = False
+
+    @property
+    def usable(self) -> bool:
+        """Open, and nobody's answer is awaited on it."""
+        return self._transport is not None and self._future is None and not self._transport.is_closing()
+
+    async def ask(self, request: bytes, deadline: float, timeout: float) -> Response:
+        """Send the whole request in one write and wait for the whole answer. `timeout` is only for the message."""
+        transport = self._transport
+        if transport is None:
+            raise TransportFault("reset", "the connection was closed before it was used", stale=True)
+        future: asyncio.Future[Response] = self._loop.create_future()
+        self._future = future
+        timer = self._loop.call_at(deadline, self._late, timeout)
+        transport.write(request)
+        try:
+            return await future
+        except asyncio.CancelledError:
+            self.abort()
+            raise
+        finally:
+            timer.cancel()
+
+    def abort(self) -> None:
+        """Close at once; nothing more is sent or believed."""
+        self._future = None
+        if self._transport is not None:
+            self._transport.abort()
+
+    def close(self) -> None:
+        """Close an idle connection politely."""
+        if self._transport is not None:
+            self._transport.close()
+
+    # asyncio calls these
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The socket is open."""
+        self._transport = transport  # type: ignore[assignment]  # a stream's, as create_connection gives
+
+    def data_received(self, data: bytes) -> None:
+        """Some bytes of the answer."""
+        if self._future is None:
+            self.abort()  # nobody asked
+            return
+        self._received += len(data)
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserError as error:
+            if self._complete:
+                self._finish(keep=False)  # the answer is whole; what follows it nobody asked for
+                return
+            cause = error.__context__
+            self._fail(cause if isinstance(cause, TransportFault) else TransportFault("protocol", say(error)))
+        else:
+            if self._complete:
+                self._finish(self._keep)
+            elif not self._head_done and self._received > MAX_HEAD:
+                self._fail(TransportFault("protocol", f"the headers passed {MAX_HEAD} bytes"))
+            elif self._received > 2 * MAX_BODY:
+                self._fail(too_large())  # framing without content
+
+    def eof_received(self) -> None:
+        """The server is done; the socket closes and `connection_lost` says what that means."""
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """The socket is closed, by whomever."""
+        self._transport = None
+        self._on_lost(self)
+        if self._future is None:
+            return
+        if self._head_done and self._ends_by_close and error is None:
+            self._finish(keep=False)
+        elif self._head_done:
+            self._fail(TransportFault("cut", "the answer ended early" if error is None else say(error)))
+        else:
+            detail = "the server closed the connection" if error is None else say(error)
+            self._fail(TransportFault("reset", detail, stale=self._reused and not self._received))
+
+    # httptools calls these
+
+    def on_message_begin(self) -> None:
+        """The first byte of an answer."""
+        if self._complete:
+            raise TransportFault("protocol", "the server sent more than one answer")
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """One header."""
+        known = _names.get(name)
+        if known is None:
+            known = name.decode("latin-1").lower()
+            if len(_names) < 512:
+                _names[name] = known
+        self._headers[known] = value.decode("latin-1")
+
+    def on_headers_complete(self) -> None:
+        """Now it is known how the body ends."""
+        self._head_done = True
+        length = self._headers.get("content-length")
+        if length is None:
+            self._ends_by_close = "chunked" not in self._headers.get("transfer-encoding", "").lower()
+        elif int(length) > MAX_BODY:  # the parser has refused what is not a number
+            raise too_large()
+
+    def on_body(self, data: bytes) -> None:
+        """A piece of the body."""
+        self._size += len(data)
+        if self._size > MAX_BODY:
+            raise too_large()
+        self._body.append(data)
+
+    def on_message_complete(self) -> None:
+        """The answer is whole, unless it only said that there will be one (1xx)."""
+        status = self._parser.get_status_code()
+        if status == 101:
+            raise TransportFault("protocol", "the server switched protocols")
+        if status < 200:
+            received = self._received
+            self._clear()
+            self._received = received
+        else:
+            self._complete = True
+            self._keep = self._parser.should_keep_alive()  # the parser forgets it when the message is over
+
+    def _finish(self, keep: bool) -> None:
+        future = self._future
+        assert future is not None
+        status, headers = self._parser.get_status_code(), self._headers
+        body = self._body[0] if len(self._body) == 1 else b"".join(self._body)
+        encoding = headers.get("content-encoding")
+        if encoding is not None:
+            try:
+                body = unpack(body, encoding)
+            except TransportFault as fault:
+                self._fail(fault)
+                return
+        self._future = None
+        self._clear()
+        if keep and self._transport is not None:
+            self._reused = True
+            self._on_free(self)
+        elif self._transport is not None:
+            self._transport.close()
+        if not future.done():
+            future.set_result(Response(status, headers, body))
+
+    def _late(self, timeout: float) -> None:
+        self._fail(TransportFault("timeout", f"no complete answer within {timeout:g} s"))
+
+    def _fail(self, fault: TransportFault) -> None:
+        future = self._future
+        self.abort()
+        if future is not None and not future.done():
+            future.set_exception(fault)

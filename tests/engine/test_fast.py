@@ -1,0 +1,247 @@
+"""What our own HTTP connection promises beyond the faults both transports name."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+import trustme
+import uvloop
+
+from referee.engine.fast import FastTransport, takes
+from referee.engine.port import Response, TransportFault
+
+BODY = b'{"a": 1}'
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n"
+Talk = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+Use = Callable[[FastTransport, str], Awaitable[Any]]
+
+
+def on_server(talk: Talk, use: Use, tls: ssl.SSLContext | None = None, trust: ssl.SSLContext | None = None) -> Any:
+    """Run `use` against a server of a few lines."""
+
+    async def main() -> Any:
+        async def guarded(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            try:
+                await talk(reader, writer)
+            except (ConnectionError, asyncio.IncompleteReadError):
+                pass
+            finally:
+                writer.close()
+
+        server = await asyncio.start_server(guarded, "127.0.0.1", 0, ssl=tls)
+        port = server.sockets[0].getsockname()[1]
+        transport = FastTransport(trust)
+        try:
+            return await use(transport, f"{'https' if tls else 'http'}://127.0.0.1:{port}/v1?version=1")
+        finally:
+            await transport.close()
+            server.close()
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(main())
+
+
+async def request(reader: asyncio.StreamReader) -> bytes:
+    return await reader.readuntil(b"\r\n\r\n") + await reader.readexactly(len(BODY))
+
+
+def times(count: int) -> Use:
+    async def use(transport: FastTransport, url: str) -> list[Response]:
+        return [await transport.post(url, {"x": "y"}, BODY, 20.0) for _ in range(count)]
+
+    return use
+
+
+def answers(*replies: bytes) -> Talk:
+    """A server that gives these to the requests of one connection, then hangs up."""
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        for reply in replies:
+            await request(reader)
+            writer.write(reply)
+            await writer.drain()
+
+    return talk
+
+
+def test_the_request_is_what_a_server_expects() -> None:
+    """Path with query, host, headers, length, body."""
+    seen: list[bytes] = []
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        seen.append(await request(reader))
+        writer.write(OK + b"{}")
+        await writer.drain()
+
+    on_server(talk, times(1))
+    head, _, body = seen[0].partition(b"\r\n\r\n")
+    lines = head.split(b"\r\n")
+    assert lines[0] == b"POST /v1?version=1 HTTP/1.1"
+    assert lines[1].startswith(b"host: 127.0.0.1:")
+    assert lines[2:] == [b"x: y", b"content-length: %d" % len(BODY)]
+    assert body == BODY
+
+
+def test_an_interim_answer_is_passed_over() -> None:
+    """100 and 103 announce an answer; they are not it."""
+    (answer,) = on_server(answers(b"HTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\n" + OK + b"{}"), times(1))
+    assert (answer.status, answer.body) == (200, b"{}")
+    assert "link" not in answer.headers
+
+
+def test_a_second_answer_to_one_request_is_never_the_next_ones() -> None:
+    """What follows an answer ends the connection, so it cannot be taken for the next answer."""
+    doubled = OK + b"{}" + OK + b"[]"
+    found = on_server(answers(doubled, OK + b"[]"), times(2))
+    assert [answer.body for answer in found] == [b"{}", b"{}"]
+
+
+def test_a_late_answer_is_never_the_next_ones() -> None:
+    """After a time-out the connection is gone, whatever still arrives on it."""
+    turn = 0
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal turn
+        turn += 1
+        await request(reader)
+        if turn == 1:
+            await reader.read()  # until the client hangs up
+        writer.write(OK + b"{}")
+        await writer.drain()
+
+    async def use(transport: FastTransport, url: str) -> Response:
+        with pytest.raises(TransportFault) as caught:
+            await transport.post(url, {}, BODY, 0.2)
+        assert caught.value.kind == "timeout"
+        return await transport.post(url, {}, BODY, 20.0)
+
+    assert on_server(talk, use).body == b"{}"
+    assert turn == 2
+
+
+def test_bytes_nobody_asked_for_close_an_idle_connection() -> None:
+    """A server's parting words on an idle connection are not the answer to the next request."""
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await request(reader)
+        writer.write(OK + b"{}")
+        await writer.drain()
+        writer.write(b"HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\n\r\n")
+        await writer.drain()
+        await reader.read()
+
+    async def use(transport: FastTransport, url: str) -> list[int]:
+        first = await transport.post(url, {}, BODY, 20.0)
+        for _ in range(200):  # let the parting words arrive
+            await asyncio.sleep(0.005)
+            if not any(target._open for target in transport._targets.values()):
+                break
+        second = await transport.post(url, {}, BODY, 20.0)
+        return [first.status, second.status]
+
+    assert on_server(talk, use) == [200, 200]
+
+
+def test_a_body_may_end_with_the_connection() -> None:
+    """HTTP/1.0 style: no length, the end is the close."""
+    (answer,) = on_server(answers(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n{}"), times(1))
+    assert answer.body == b"{}"
+
+
+def test_a_chunked_body_is_put_together() -> None:
+    """Chunks, with an extension and a trailer."""
+    reply = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1;x=y\r\n{\r\n1\r\n}\r\n0\r\nx-t: 1\r\n\r\n"
+    assert [a.body for a in on_server(answers(reply, reply), times(2))] == [b"{}", b"{}"]
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n{}",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\n{}",
+        b"HTTP/1.1 200 OK\r\nContent-Length: -2\r\n\r\n{}",
+        b"HTTP/1.1 200 OK\r\nx: " + b"y" * 2_000_000 + b"\r\nContent-Length: 2\r\n\r\n{}",
+        b"HTTP/1.1 101 Switching Protocols\r\nupgrade: h2c\r\n\r\n",
+    ],
+)
+def test_an_answer_with_two_meanings_is_refused(reply: bytes) -> None:
+    """Two lengths, a negative one, endless headers, another protocol."""
+    with pytest.raises(TransportFault) as caught:
+        on_server(answers(reply), times(1))
+    assert caught.value.kind == "protocol"
+
+
+def test_cancelling_closes_the_connection() -> None:
+    """A caller who leaves takes his connection with him."""
+    left = asyncio.Event()
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await request(reader)
+        asked.set()
+        await reader.read()
+        left.set()
+
+    asked = asyncio.Event()
+
+    async def use(transport: FastTransport, url: str) -> bool:
+        task = asyncio.ensure_future(transport.post(url, {}, BODY, 60.0))
+        await asked.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await asyncio.wait_for(left.wait(), 20.0)
+        return True
+
+    assert on_server(talk, use)
+
+
+def test_tls_with_an_authority_we_trust() -> None:
+    """Several requests over one verified connection."""
+    authority = trustme.CA()
+    server, client = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.create_default_context()
+    authority.issue_cert("127.0.0.1").configure_cert(server)
+    authority.configure_trust(client)
+    found = on_server(answers(OK + b"{}", OK + b"[]"), times(2), server, client)
+    assert [answer.body for answer in found] == [b"{}", b"[]"]
+
+
+def test_tls_for_another_name_is_refused() -> None:
+    """The certificate must be for the host that was asked."""
+    authority = trustme.CA()
+    server, client = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.create_default_context()
+    authority.issue_cert("judge.example").configure_cert(server)
+    authority.configure_trust(client)
+    with pytest.raises(TransportFault) as caught:
+        on_server(answers(OK + b"{}"), times(1), server, client)
+    assert caught.value.kind == "tls"
+
+
+def test_a_header_with_a_line_break_is_not_sent() -> None:
+    """A key with a line break in it would be a second header."""
+
+    async def use(transport: FastTransport, url: str) -> Response:
+        return await transport.post(url, {"authorization": "Bearer k\r\nx-evil: 1"}, BODY, 20.0)
+
+    with pytest.raises(TransportFault) as caught:
+        on_server(answers(OK + b"{}"), use)
+    assert caught.value.kind == "protocol"
+    assert "Bearer" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "proxy", "taken"),
+    [
+        ("https://api.openai.com/v1/chat/completions", "", True),
+        ("http://127.0.0.1:8000/v1/chat/completions", "", True),
+        ("https://api.openai.com/v1/chat/completions", "http://proxy:3128", False),
+        ("https://user:word@host/v1", "", False),
+        ("https://bücher.example/v1", "", False),
+    ],
+)
+def test_what_is_left_to_aiohttp(url: str, proxy: str, taken: bool) -> None:
+    """Proxies, credentials in the address and names that need encoding."""
+    assert takes(url, proxy) is taken
