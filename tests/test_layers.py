@@ -18,14 +18,20 @@ RANKS: list[set[str]] = [
     {"judging", "shaping", "limits", "wire"},
     {"cache", "ledger"},
     {"engine"},
-    {"batch", "recorder", "scorer"},
+    {"batch", "recorder", "scorer", "tracing"},
     {"runtime"},
     {"referee", "ticket"},
     {"trainers", "server", "sim", "local", "report"},
     {"cli"},
 ]
 RANK = {name: rank for rank, names in enumerate(RANKS) for name in names}
-SAME_RANK_ALLOWED = {("recorder", "batch"), ("scorer", "batch"), ("scorer", "recorder"), ("referee", "ticket")}
+SAME_RANK_ALLOWED = {
+    ("recorder", "batch"),
+    ("recorder", "tracing"),
+    ("scorer", "batch"),
+    ("scorer", "recorder"),
+    ("referee", "ticket"),
+}
 
 PURE = ("judging", "shaping", "limits", "wire")
 IMPURE_IMPORTS = {"asyncio", "socket", "threading", "time", "random", "os", "sqlite3", "aiohttp", "subprocess", "io"}

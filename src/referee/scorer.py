@@ -37,6 +37,7 @@ TURN = 32
 SCHEMA_TRIES = 8
 """Schema replies that may all be unreadable before the judge is asked for text instead."""
 UNREADABLE = frozenset({Reason.SCHEMA, Reason.NO_VERDICT, Reason.EMPTY})
+Plan = JudgeRequest | Verdict | Unscored
 NOTHING = Settled(verdict=Unscored(reason=Reason.CANCELLED))
 
 
@@ -75,15 +76,20 @@ class Scorer:
             if math.isfinite(deadline):
                 timer = clock.at(loop, deadline, lambda: self._expire(batch))
             self.recorder.watch_limits()
-            for index in range(len(batch.samples)):
-                while self.engine.flying >= self._window() and not batch.done:
-                    self._room.clear()
-                    await self._room.wait()
+            for start in range(0, len(batch.samples), TURN):
+                for index, plan, form, key in self._plan_some(batch, start):
+                    while self.engine.flying >= self._window() and not batch.done:
+                        self._room.clear()
+                        await self._room.wait()
+                    if batch.done:
+                        break
+                    if form == self._form_now():
+                        self._begin(batch, index, deadline, form, plan, key)
+                    else:
+                        self._begin(batch, index, deadline, self._form, self._plan(batch.samples[index], self._form))
                 if batch.done:
                     break
-                self._begin(batch, index, deadline, self._form_now())
-                if index % TURN == TURN - 1:
-                    await clock.breathe()
+                await clock.breathe()
             if not batch.done:
                 await progress.done.wait()
         finally:
@@ -126,9 +132,27 @@ class Scorer:
     def _window(self) -> int:
         return 2 * sum(endpoint.limiter.limit for endpoint in self.engine.endpoints) + AHEAD
 
-    def _begin(self, batch: Batch, index: int, deadline: float, form: Form, before: Settled = NOTHING) -> None:
-        """Plan one sample and ask, unless it is settled already. `before`: what a first form of asking has cost."""
-        plan = self._plan(batch.samples[index], form)
+    def _plan_some(self, batch: Batch, start: int) -> list[tuple[int, Plan, Form, str | None]]:
+        """The plans of the next samples, and their keys, which the cache looks up together."""
+        form = self._form_now()
+        plans = [self._plan(sample, form) for sample in batch.samples[start : start + TURN]]
+        keys = iter(self.engine.expect([plan for plan in plans if isinstance(plan, JudgeRequest)]))
+        return [
+            (start + at, plan, form, next(keys) if isinstance(plan, JudgeRequest) else None)
+            for at, plan in enumerate(plans)
+        ]
+
+    def _begin(
+        self,
+        batch: Batch,
+        index: int,
+        deadline: float,
+        form: Form,
+        plan: Plan,
+        key: str | None = None,
+        before: Settled = NOTHING,
+    ) -> None:
+        """Ask as planned, unless that settled it already. `before`: what a first form of asking has cost."""
         if not isinstance(plan, JudgeRequest):
             origin = "gate" if isinstance(plan, Verdict) else "none"
             self._land(batch, index, None, Settled(verdict=plan, origin=origin))  # type: ignore[arg-type]
@@ -141,17 +165,17 @@ class Scorer:
             self._active[batch].waiting.pop(index, None)
             end = _with_costs(settled, before)
             if form == "schema" and self._wants_text(settled):
-                self._begin(batch, index, deadline, "text", end)
+                self._begin(batch, index, deadline, "text", self._plan(batch.samples[index], "text"), before=end)
             else:
                 self._land(batch, index, request, end)
 
-        found = self.engine.ask(request, deadline, landed)
+        found = self.engine.ask(request, deadline, landed, key)
         if isinstance(found, Settled):
             self._land(batch, index, request, _with_costs(found, before))
         else:
             self._active[batch].waiting[index] = (found, landed)
 
-    def _plan(self, sample: Sample, form: Form) -> JudgeRequest | Verdict | Unscored:
+    def _plan(self, sample: Sample, form: Form) -> Plan:
         try:
             return self._judge.plan(sample, form)
         except Exception as error:  # one sample's trouble must not become its batch's
@@ -228,7 +252,7 @@ def build_scorer(
     def on_commit(calls: list[Callable[[], None]]) -> None:
         loop.call_soon_threadsafe(_run_all, calls)
 
-    cache = open_cache(config.cache, on_commit)
+    cache = open_cache(config.cache, on_commit, config.redis)
     engine = Engine(config, endpoints, transports, cache, judge.read, rng or random.Random(secrets.randbits(64)))
     return Scorer(config, judge, engine)
 

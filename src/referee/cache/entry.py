@@ -14,7 +14,7 @@ _CHECK = 16
 _encoder = msgspec.msgpack.Encoder()
 
 
-class Entry(Struct, frozen=True, kw_only=True, array_like=True):
+class Entry(Struct, frozen=True, kw_only=True, array_like=True, gc=False):
     """An accepted verdict, the reply behind it, and what it took to get it. `pack` relies on the order of fields."""
 
     verdict: Verdict

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from referee.cache.entry import Entry
 from referee.cache.memory import MemoryCache
 from referee.cache.port import Cache, Done
 from referee.cache.sqlite import Notify, SqliteCache
-from referee.config import CacheConfig
+from referee.config import CacheConfig, RedisConfig
 
 
 class LayeredCache:
@@ -15,18 +17,31 @@ class LayeredCache:
     def __init__(self, memory: MemoryCache, disk: SqliteCache) -> None:
         self.memory = memory
         self.disk = disk
+        self._absent: set[str] = set()
+        """Of the keys expected next, those the file does not have."""
 
     def get(self, key: str) -> Entry | None:
         """From memory, else from the file."""
         entry = self.memory.get(key)
         if entry is None:
+            if key in self._absent:
+                return None
             entry = self.disk.get(key)
             if entry is not None:
                 self.memory.put(key, entry)
         return entry
 
+    def expect(self, keys: Sequence[str]) -> None:
+        """Bring forward what the file has of these, and remember what it has not until the next are expected."""
+        unknown = [key for key in keys if key not in self.memory]
+        found = self.disk.get_many(unknown)
+        for key, entry in found.items():
+            self.memory.put(key, entry)
+        self._absent = set(unknown).difference(found)
+
     def put(self, key: str, entry: Entry, done: Done | None = None) -> bool:
         """Into memory now, into the file soon."""
+        self._absent.discard(key)
         self.memory.put(key, entry)
         return self.disk.put(key, entry, done)
 
@@ -39,9 +54,14 @@ class LayeredCache:
         return f"LayeredCache({self.memory!r}, {self.disk!r})"
 
 
-def open_cache(config: CacheConfig, notify: Notify | None = None) -> Cache:
-    """The cache a configuration asks for. Trouble with the file is a warning, never an error."""
+def open_cache(config: CacheConfig, notify: Notify | None = None, redis: RedisConfig | None = None) -> Cache:
+    """The cache a configuration asks for. Trouble with the file, or with Redis, is a warning, never an error."""
     if not config.enabled:
         return MemoryCache(0)
     memory = MemoryCache(config.memory_items)
-    return LayeredCache(memory, SqliteCache(config.path, notify)) if config.path else memory
+    local: Cache = LayeredCache(memory, SqliteCache(config.path, notify)) if config.path else memory
+    if redis is None or not redis.url or not redis.cache:
+        return local
+    from referee.cache.redis import RedisCache, RedisLink  # only where it is used: needs the extra
+
+    return RedisCache(local, RedisLink(redis), redis.prefix, redis.keep_days)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Sequence
 
 from referee.cache.entry import Entry, bare
 from referee.cache.port import Done
@@ -22,6 +23,9 @@ class MemoryCache:
             self._entries.move_to_end(key)
         return entry
 
+    def expect(self, keys: Sequence[str]) -> None:
+        """Nothing to prepare."""
+
     def put(self, key: str, entry: Entry, done: Done | None = None) -> bool:
         """Keep it. Always False: memory has nothing to wait for."""
         if not isinstance(entry, Entry):
@@ -37,6 +41,9 @@ class MemoryCache:
     def close(self) -> None:
         """Forget everything."""
         self._entries.clear()
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._entries
 
     def __len__(self) -> int:
         return len(self._entries)

@@ -40,6 +40,11 @@ def insert(rows: int) -> str:
     return f"INSERT OR REPLACE INTO entry (key, created, model, data, shared, facets) VALUES {', '.join([_ROW] * rows)}"  # noqa: S608
 
 
+def select_many(keys: int) -> str:
+    """The lookup of so many keys at once."""
+    return f"SELECT key, data FROM entry WHERE key IN ({', '.join('?' * keys)})"  # noqa: S608
+
+
 FAULTS = (sqlite3.Error, MemoryError, UnicodeDecodeError)
 """What a call into SQLite may raise because of the file. The last: an error message that quotes a damaged page."""
 

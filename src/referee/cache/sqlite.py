@@ -14,7 +14,7 @@ import logging
 import os
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
@@ -34,6 +34,7 @@ from referee.cache.schema import (
     is_busy,
     is_corrupt,
     open_writer,
+    select_many,
 )
 from referee.errors import ConfigError
 
@@ -109,6 +110,24 @@ class SqliteCache:
             self._read_failed(error)
             return None
         return unpack(key, row[0]) if row else None
+
+    def get_many(self, keys: Sequence[str]) -> dict[str, Entry]:
+        """Those of these keys that are there."""
+        if self._pid != os.getpid():
+            self._after_fork()
+        if self._reader is None or not keys:
+            return {}
+        try:
+            with self.read_lock:
+                rows = self._reader.execute(select_many(len(keys)), keys).fetchall()
+        except FAULTS as error:
+            self._read_failed(error)
+            return {}
+        found = {key: unpack(key, data) for key, data in rows}
+        return {key: entry for key, entry in found.items() if entry is not None}
+
+    def expect(self, keys: Sequence[str]) -> None:
+        """Nothing to prepare: memory in front of it does."""
 
     def put(self, key: str, entry: Entry, done: Done | None = None) -> bool:
         """Queue it for the next commit; see the port for `done`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from referee.cache import Entry
 from referee.limits import Outcome
 from referee.records import Action, Failure, Settled
 
@@ -14,6 +15,13 @@ def may_be_billed(failure: Failure) -> bool:
     if failure.status:
         return 200 <= failure.status < 300
     return failure.code not in ("connect", "dns", "tls", "proxy")
+
+
+def from_cache(key: str, entry: Entry) -> Settled:
+    """The end of a request whose verdict was there already."""
+    return Settled(
+        verdict=entry.verdict, origin="cache", key=key, reply=entry.reply, endpoint=entry.endpoint, saved=entry.cost
+    )
 
 
 def shared(settled: Settled) -> Settled:

@@ -17,12 +17,12 @@ from collections.abc import Callable, Sequence
 from msgspec.structs import replace
 
 from referee import clock, wire
-from referee.cache import Cache, Entry
+from referee.cache import Cache, Entry, SharedCache
 from referee.config import Config
 from referee.engine.admission import Admission, Closed, Permit
 from referee.engine.attempt import attempt
 from referee.engine.endpoint import Endpoint
-from referee.engine.ends import LESSONS, may_be_billed, shared
+from referee.engine.ends import LESSONS, from_cache, may_be_billed, shared
 from referee.engine.flight import Flight, Listener
 from referee.engine.port import Transport
 from referee.engine.retry import Course
@@ -49,6 +49,7 @@ class Engine:
         self._config = config
         self._transport = dict(zip(endpoints, transports, strict=True))
         self._cache = cache
+        self._shared = cache if isinstance(cache, SharedCache) else None
         self._read = read
         self._rng = rng
         self._flights: dict[str, Flight] = {}
@@ -66,9 +67,17 @@ class Engine:
         """Requests not yet settled, waiting ones included."""
         return len(self._flights)
 
-    def ask(self, request: JudgeRequest, deadline: float, listener: Listener) -> Settled | Flight:
+    def expect(self, requests: Sequence[JudgeRequest]) -> list[str]:
+        """These will be asked next: the cache looks them up together. Returns their keys, for `ask`."""
+        keys = [self.endpoints[0].keys.key(request) for request in requests]
+        self._cache.expect(keys)
+        return keys
+
+    def ask(
+        self, request: JudgeRequest, deadline: float, listener: Listener, key: str | None = None
+    ) -> Settled | Flight:
         """The verdict if it is known already; else a flight: a new one, or the one in the air for the same key."""
-        key = self.endpoints[0].keys.key(request)
+        key = key or self.endpoints[0].keys.key(request)
         flight = self._flights.get(key)
         if flight is None:
             found = self._look_up(request, key)
@@ -76,7 +85,7 @@ class Engine:
                 return found
             flight = self._flights[key] = Flight(key, request, clock.now())
             flight.join(listener, deadline)
-            self._line_up(flight)
+            self._search(flight)
         else:
             flight.join(listener, deadline)
         return flight
@@ -105,15 +114,18 @@ class Engine:
         """Cancel what is in the air, close connections, write the cache out."""
         for flight in list(self._flights.values()):
             self._stop(flight)
-            if flight.task is None:
-                self._tell(flight, self._end(flight, Unscored(reason=Reason.CANCELLED, detail=flight.trouble())))
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        for flight in list(self._flights.values()):  # in line, searching, or being stored
+            self._tell(flight, self._end(flight, Unscored(reason=Reason.CANCELLED, detail=flight.trouble())))
         for transport in {id(t): t for t in self._transport.values()}.values():
             with contextlib.suppress(Exception):
                 await transport.close()
+        if self._shared is not None:
+            with contextlib.suppress(Exception):
+                await self._shared.finish()
         self._cache.close()
 
     def _look_up(self, request: JudgeRequest, first_key: str) -> Settled | None:
@@ -121,15 +133,24 @@ class Engine:
             key = first_key if endpoint is self.endpoints[0] else endpoint.keys.key(request)
             entry = self._cache.get(key)
             if entry is not None:
-                return Settled(
-                    verdict=entry.verdict,
-                    origin="cache",
-                    key=key,
-                    reply=entry.reply,
-                    endpoint=entry.endpoint,
-                    saved=entry.cost,
-                )
+                return from_cache(key, entry)
         return None
+
+    def _search(self, flight: Flight) -> None:
+        """Look where others put their verdicts; into the line if there is no such place, or nothing there."""
+        if self._shared is not None:
+            keys = [flight.key, *(endpoint.keys.key(flight.request) for endpoint in self.endpoints[1:])]
+            # Half of the time goes to waiting for somebody else's verdict, so that the other half is left for our own.
+            patience = min(self._config.limits.deadline, flight.deadline - clock.now()) / 2
+            flight.claim = self._shared.claim(keys, patience, functools.partial(self._searched, flight))
+        if flight.claim is None:
+            self._line_up(flight)
+
+    def _searched(self, flight: Flight, found: tuple[str, Entry] | None) -> None:
+        if found is None:
+            self._line_up(flight)
+        else:
+            self._tell(flight, from_cache(*found))
 
     def _line_up(self, flight: Flight) -> None:
         """Into the line for a first permit. Its task begins with that, so that a permit is on the wire at once."""
@@ -164,6 +185,7 @@ class Engine:
 
     async def _fly(self, flight: Flight, granted: Permit | Closed) -> None:
         """Carry one request to its end and tell everyone who listens."""
+        settled: Settled | None
         try:
             settled = await self._settle(flight, granted)
         except asyncio.CancelledError:
@@ -173,7 +195,8 @@ class Engine:
             settled = self._end(
                 flight, Unscored(reason=Reason.CONFIG, detail=f"internal error: {type(error).__name__}")
             )
-        self._tell(flight, settled)
+        if settled is not None:
+            self._tell(flight, settled)
 
     def _tell(self, flight: Flight, settled: Settled) -> None:
         self._remove(flight)
@@ -181,7 +204,7 @@ class Engine:
             if listener not in flight.listeners:
                 continue  # an earlier listener's end made it leave
             try:
-                listener(settled if pays else shared(settled))
+                listener(settled if pays or settled.origin == "cache" else shared(settled))
             except Exception:
                 log.exception("a listener failed; the others are still told")
         flight.listeners.clear()
@@ -189,9 +212,12 @@ class Engine:
     def _remove(self, flight: Flight) -> None:
         if self._flights.get(flight.key) is flight:
             del self._flights[flight.key]
+            if flight.claim is not None:
+                flight.claim.release()
             self.on_room()
 
-    async def _settle(self, flight: Flight, granted: Permit | Closed) -> Settled:
+    async def _settle(self, flight: Flight, granted: Permit | Closed) -> Settled | None:
+        """Try until there is an end. None: there is, and the cache tells it once the verdict is stored."""
         course = Course(self._config.judge.ask_again)
         while True:
             if isinstance(granted, Closed):
@@ -202,8 +228,8 @@ class Engine:
             if isinstance(outcome, Reply):
                 verdict = self._read(flight.request, outcome)
                 if isinstance(verdict, Verdict):
-                    await self._keep(flight, endpoint, verdict, outcome)
-                    return self._end(flight, verdict, outcome, permit)
+                    settled = self._end(flight, verdict, outcome, permit)
+                    return None if self._keep(flight, endpoint, verdict, settled) else settled
                 flight.last = verdict
                 if verdict.reason is Reason.REFUSED:
                     flight.refused_by.add(endpoint)
@@ -294,24 +320,20 @@ class Engine:
             return flight.sent_first + self._config.limits.deadline
         return flight.deadline
 
-    async def _keep(self, flight: Flight, endpoint: Endpoint, verdict: Verdict, reply: Reply) -> None:
-        """Store an accepted verdict; it is handed out only when it would survive a kill."""
-        first = endpoint is self.endpoints[0]
-        key = flight.key if first else endpoint.keys.key(flight.request)
+    def _keep(self, flight: Flight, endpoint: Endpoint, verdict: Verdict, settled: Settled) -> bool:
+        """Store an accepted verdict. True: it is handed out when it would survive a kill, and not before."""
+        reply = settled.reply
+        assert reply is not None
         entry = Entry(
             verdict=verdict,
-            reply=replace(reply, choices=()),
+            reply=replace(reply, choices=()) if reply.choices else reply,
             cost=endpoint.cost(reply),
             created=clock.wall(),
             endpoint=endpoint.label,
             facets=endpoint.keys.facets(flight.request),
         )
-        await self._stored(key, entry)
-
-    async def _stored(self, key: str, entry: Entry) -> None:
-        stored: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        if self._cache.put(key, entry, functools.partial(_resolve, stored)):
-            await stored
+        key = flight.key if endpoint is self.endpoints[0] else endpoint.keys.key(flight.request)
+        return self._cache.put(key, entry, functools.partial(self._tell, flight, settled))
 
     def _end(
         self, flight: Flight, verdict: Verdict | Unscored, reply: Reply | None = None, permit: Permit | None = None
@@ -339,8 +361,3 @@ class Engine:
 
 def _nothing() -> None:
     return None
-
-
-def _resolve(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from referee.cache import Claim
 from referee.engine.admission import Waiter
 from referee.engine.endpoint import Endpoint
 from referee.records import Failure, JudgeRequest, Settled, Unscored
@@ -20,6 +21,7 @@ class Flight:
         "adaptation",
         "asked",
         "attempts",
+        "claim",
         "cost",
         "deadline",
         "key",
@@ -42,6 +44,8 @@ class Flight:
         """Who waits, and who of them pays: one, the others share."""
         self.task: asyncio.Task[None] | None = None
         """Begins with the first permit: what waits in line costs no task."""
+        self.claim: Claim | None = None
+        """Where the cache is shared: the search for its verdict, then the right to judge it for everybody."""
         self.turn = 0
         self.waiter: Waiter | None = None
         """Its place in the line, until the first permit."""

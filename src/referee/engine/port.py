@@ -10,7 +10,7 @@ from msgspec import Struct
 FaultKind = Literal["timeout", "connect", "dns", "tls", "proxy", "reset", "cut", "too_large", "protocol"]
 
 
-class Response(Struct, frozen=True):
+class Response(Struct, frozen=True, gc=False):
     """A whole HTTP answer. Header names are lower case."""
 
     status: int
