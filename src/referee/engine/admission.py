@@ -59,7 +59,7 @@ class Closed(Exception):
 class Waiter:
     """A place in the line. `granted` is called once, with a permit or with why there will be none, unless `gone`."""
 
-    __slots__ = ("avoid", "excluded", "gone", "granted", "open_ended", "request", "turn")
+    __slots__ = ("avoid", "excluded", "future", "gone", "granted", "open_ended", "request", "turn")
 
     def __init__(
         self,
@@ -78,6 +78,13 @@ class Waiter:
         self.granted = granted
         self.gone = False
         """Nobody waits here any more; set by whoever joined."""
+        self.future: asyncio.Future[Permit | Closed] | None = None
+        """What `acquire` awaits: cancelled, it is done before its waiter can say so."""
+
+    @property
+    def left(self) -> bool:
+        """True if nobody waits here any more."""
+        return self.gone or (self.future is not None and self.future.done())
 
     def __lt__(self, other: Waiter) -> bool:
         return self.turn < other.turn
@@ -143,6 +150,7 @@ class Admission:
         """Wait for a permit. Raises Closed."""
         future: asyncio.Future[Permit | Closed] = asyncio.get_running_loop().create_future()
         waiter = self.join(request, turn, avoid, excluded, open_ended, future.set_result)
+        waiter.future = future
         try:
             found = await future
         except asyncio.CancelledError:
@@ -167,7 +175,7 @@ class Admission:
         """Fail everyone who waits."""
         queue, self._queue = self._queue, []
         for waiter in queue:
-            if not waiter.gone:
+            if not waiter.left:
                 waiter.granted(Closed(verdict))
 
     def pump(self) -> None:
@@ -191,7 +199,7 @@ class Admission:
         now = clock.now()
         while self._queue:
             waiter = self._queue[0]
-            if waiter.gone:
+            if waiter.left:
                 heapq.heappop(self._queue)
                 continue
             closed = self.closed()
@@ -208,7 +216,7 @@ class Admission:
                 return wait
             reserved = endpoint.worst_cost(waiter.request)
             if not self.budget.reserve(reserved):
-                if self.in_flight:
+                if self.in_flight or self.budget.waiting:
                     return None  # money comes back as replies settle for less than was reserved
                 self.close_all(
                     Unscored(

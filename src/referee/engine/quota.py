@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 from collections.abc import Awaitable, Callable
 
 from referee import clock
@@ -45,7 +46,9 @@ HEARTBEAT = 2.0
 SAME_PAUSE = 0.05
 """Seconds by which two ends of a pause may differ and be the same: one of them has travelled."""
 ALONE = 1.0
-"""Seconds without an answer after which a member goes by its even part."""
+"""Seconds without an answer after which a member goes by its even part, if that is less than it has."""
+RAISE = 5.0
+"""Seconds after that until it goes by its even part if that is more: the others must have come down first."""
 
 
 class SharedLimit:
@@ -99,7 +102,7 @@ class SharedPace(Bucket):
         self._poke = poke
         self._have = 0.0
         self._until = 0.0
-        self._least = 0.0
+        self._unit = 1.0
         self._hints: Hints | None = None
         self.alone = False
 
@@ -110,10 +113,9 @@ class SharedPace(Bucket):
         blocked = max(0.0, self._blocked_until - now)
         if now > self._until:
             self._have = min(0.0, self._have)
+        self._unit = amount
         if amount <= self._have + 1e-6:
-            self._least = 0.0
             return blocked
-        self._least = amount
         self._poke()
         return max(blocked, PERIOD)
 
@@ -139,16 +141,15 @@ class SharedPace(Bucket):
             return PaceReport()
         hints, self._hints = self._hints, None
         expired = now > self._until
+        returned = 0.0
         if not waiting or expired:
             returned, self._have = max(0.0, self._have), min(0.0, self._have)
-        else:
-            returned = 0.0
         if not waiting:
-            owed, self._have = -self._have, 0.0
-            return PaceReport(returned=returned - owed, hints=hints)
-        least = self._least or 1.0
-        short = max(0.0, least - self._have)
-        return PaceReport(least=short, most=max(short, least * waiting - self._have), returned=returned, hints=hints)
+            returned, self._have = returned + self._have, 0.0  # a debt is settled with the pool
+            return PaceReport(returned=returned, hints=hints)
+        most = self._unit * waiting - self._have
+        least = self._unit - min(0.0, self._have) if most > 0 else 0.0
+        return PaceReport(least=least, most=max(least, most), returned=returned, hints=hints)
 
     def grant(self, amount: float, now: float) -> None:
         """More to use, for a while."""
@@ -220,13 +221,16 @@ class Member:
         concurrency: bool = True,
         money: bool = True,
         heartbeat: bool = False,
+        patience: float = ALONE,
     ) -> None:
         """`members` and `rank`: the even part that is left without a broker. `concurrency`, `money`: False keeps the
-        gate's own limiter, or budget, where only the paces are shared."""
+        gate's own limiter, or budget, where only the paces are shared. `heartbeat`: report also without work.
+        `patience`: seconds without an answer that mean there is no broker."""
         self._gate = gate
         self._exchange = exchange
         self._members, self._rank = members, rank
         self._heartbeat = heartbeat
+        self._patience = patience
         self._wake = asyncio.Event()
         self._heard = clock.now()
         self.alone = False
@@ -290,7 +294,7 @@ class Member:
         now = clock.now()
         report = self._report(now)
         try:
-            async with asyncio.timeout(ALONE):
+            async with asyncio.timeout(self._patience if math.isfinite(self._patience) else None):
                 grant = await self._exchange(report)
         except Exception as error:
             self._unanswered(error)
@@ -349,20 +353,21 @@ class Member:
         return until - now
 
     def _unanswered(self, error: Exception) -> None:
-        if not self.alone and clock.now() - self._heard > ALONE:
+        silent = clock.now() - self._heard
+        if not self.alone and silent >= self._patience:
             log.warning(
                 "nobody answers for the shared limits (%s); going by an even part of them until somebody does",
                 type(error).__name__,
             )
             self._set_alone(True)
         if self.alone:
+            for limit in self._limits.values():
+                part = fair_part(limit.whole, self._members, self._rank)
+                limit.share = part if silent > self._patience + RAISE else min(limit.share, part)
             self._gate.pump()
 
     def _set_alone(self, alone: bool) -> None:
         self.alone = alone
-        for limit in self._limits.values():
-            if alone:
-                limit.share = fair_part(limit.whole, self._members, self._rank)
         for paces in self._paces.values():
             for pace in paces:
                 pace.alone = alone
