@@ -16,24 +16,11 @@ from referee.wire import classify, encode
 
 EPSILON = 1e-6
 ANSWERED_FAULTS = frozenset(
-    [
-        "html",
-        "empty_body",
-        "malformed",
-        "nan_json",
-        "duplicate_keys",
-        "no_choices",
-        "refusal",
-        "content_filter",
-        "length",
-        "empty_content",
-        "tool_call",
-        "two_verdicts",
-        "no_verdict",
-        "out_of_range",
-        "nan_score",
+    {
+        *("html", "empty_body", "malformed", "nan_json", "duplicate_keys", "no_choices", "refusal", "content_filter"),
+        *("length", "empty_content", "tool_call", "two_verdicts", "no_verdict", "out_of_range", "nan_score"),
         "duplicate_score",
-    ]
+    }
 )
 """Faults of an answer that came whole, with status 200."""
 HARMLESS = frozenset({"nan_json", "duplicate_keys"})

@@ -74,9 +74,13 @@ class _Watched:
         await self._inner.close()
 
 
+def _wall() -> float:
+    return EPOCH + clock.now()
+
+
 def play(scenario: Scenario) -> Play:
     """Run it to its end. Dates in headers follow virtual time too, or no two plays would be the same."""
-    with mock.patch.object(clock, "wall", lambda: EPOCH + clock.now()):
+    with mock.patch.object(clock, "wall", _wall):
         return run_virtual(_main(scenario))
 
 
