@@ -1,0 +1,43 @@
+"""One attack before one judge: through plan, wire and reading, as in a run."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from referee.config import EndpointConfig, JudgeConfig
+from referee.judging import Form, make_judge
+from referee.records import JudgeRequest, Reply, Sample, Unscored, Verdict
+from referee.sim import Provider, ProviderSpec, SimTransport, run_virtual
+from referee.sim.judge import Judge
+from referee.wire import classify, encode
+
+Kind = Literal["score", "yes_no", "reference"]
+KINDS: tuple[Kind, ...] = ("score", "yes_no", "reference")
+
+
+def plan(kind: Kind, form: Form, response: str) -> JudgeRequest | Verdict | Unscored:
+    """What the judge would be asked, or the gate's verdict."""
+    judge = make_judge(JudgeConfig(kind=kind), b"a secret of this test")
+    return judge.plan(Sample(prompt="What is seven times six?", response=response, reference="42"), form)
+
+
+def try_on(judge: Judge, kind: Kind, form: Form, response: str) -> Verdict | Unscored:
+    """The verdict this judge gives, as we read it."""
+    reader = make_judge(JudgeConfig(kind=kind), b"a secret of this test")
+    request = plan(kind, form, response)
+    if not isinstance(request, JudgeRequest):
+        return request
+
+    async def main() -> Verdict | Unscored:
+        transport = SimTransport(Provider(ProviderSpec(), judge=judge))
+        answer = await transport.post("http://judge.test/v1", {}, encode(EndpointConfig(), request), 30.0)
+        reply = classify(answer.status, answer.headers, answer.body, 0.0)
+        assert isinstance(reply, Reply)
+        return reader.read(request, reply)
+
+    return run_virtual(main())
+
+
+def credited(verdict: Verdict | Unscored) -> bool:
+    """True if an answer that deserves the lowest score got more than a quarter of the scale."""
+    return isinstance(verdict, Verdict) and verdict.value > 0.25
