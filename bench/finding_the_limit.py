@@ -17,7 +17,7 @@ from referee.referee import Referee
 from referee.sim import ProviderSpec, start_server_process
 
 SAMPLES, REPEATED, CAPACITY = 1024, 0.30, 60
-MEDIAN, SIGMA, SCALES = 2.0, 0.5, (10.0, 50.0)
+MEDIAN, SIGMA, SCALES = 2.0, 0.25, (10.0, 50.0)
 
 
 def measure(mode: str, seed: int, told: bool, scale: float) -> dict[str, Any]:

@@ -21,10 +21,13 @@ SECTIONS = {
     "EndpointConfig": "[[endpoint]]",
     "LimitsConfig": "[limits]",
     "CacheConfig": "[cache]",
+    "RedisConfig": "[redis]",
     "ShapingConfig": "[shaping]",
     "LengthConfig": "[shaping.length]",
     "MissingConfig": "[missing]",
     "LedgerConfig": "[ledger]",
+    "OtelConfig": "[otel]",
+    "ServeConfig": "[serve]",
     "Config": "(top level)",
 }
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import pickle
 import threading
 
 import pytest
 
+from referee import clock
+from referee import ticket as ticket_module
 from referee.errors import TicketCancelled, TicketTimeout, TooManyUnscored, WrongContext
 from referee.records import Reward, Settled, Verdict
 from referee.ticket import Ticket
@@ -122,3 +125,31 @@ def test_tickets_do_not_pickle() -> None:
     """A ticket belongs to its process and says so."""
     with pytest.raises(WrongContext):
         pickle.dumps(ticket(1))
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_progress_is_logged_while_somebody_waits(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, asynchronous: bool
+) -> None:
+    """Under `referee`, at level INFO, now and then; no handler is installed."""
+    monkeypatch.setattr(ticket_module, "SAY_EVERY", 0.0)
+    caplog.set_level(logging.INFO, "referee")
+    claim = ticket(4)
+
+    def work() -> None:
+        claim.deliver([reward(0), reward(1)], None, False)
+        for _ in range(3000):
+            if "50 % complete: 2 of 4" in caplog.text:
+                break
+            clock.pause(0.01)
+        claim.deliver([reward(2), reward(3)], None, True)
+
+    async def wait() -> int:
+        return len(await claim)
+
+    worker = threading.Thread(target=work)
+    worker.start()
+    assert (asyncio.run(wait()) if asynchronous else len(claim.result())) == 4
+    worker.join()
+    assert "50 % complete: 2 of 4 rewards are final" in caplog.text
+    assert not logging.getLogger("referee").handlers

@@ -12,6 +12,7 @@ from referee.engine import Engine
 from referee.ledger import LimitsLine, Line, RunLine, Tally, TextLine, open_ledger, reward_line, verdict_line
 from referee.ledger.lines import digest
 from referee.records import JudgeRequest, Reward, Settled
+from referee.tracing import open_tracer
 from referee.version import VERSION
 
 SAMPLE_EVERY = 1.0
@@ -26,6 +27,7 @@ class Recorder:
         self._ledger = open_ledger(config.ledger)
         self._content = config.ledger.content or not self._ledger.enabled
         self._engine = engine
+        self._tracer = open_tracer(config)
         self._seq = 0
         self._texts: set[str] = set()
         self._flush_due = False
@@ -54,6 +56,8 @@ class Recorder:
                 content=self._content,
             )
         )
+        if self._tracer is not None:
+            self._tracer.settled(batch.samples[index], request, settled, clock.wall())
 
     def _keep_text(self, text: str) -> None:
         """A text that many lines refer to, once."""

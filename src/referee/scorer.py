@@ -18,9 +18,10 @@ from msgspec.structs import replace
 
 from referee import clock
 from referee.batch import Batch
-from referee.cache import open_cache
+from referee.cache import RedisLink, open_cache
 from referee.config import Config, EndpointConfig
 from referee.engine import Endpoint, Engine, Flight, Transport, find_key
+from referee.engine.redis_lease import share_limits
 from referee.errors import ConfigError
 from referee.judging import Form, Judge, make_judge
 from referee.recorder import Recorder
@@ -126,6 +127,7 @@ class Scorer:
             "queued": self.engine.admission.queued,
             "requests": sum(e.sent for e in endpoints),
             "throttled": sum(e.throttled for e in endpoints),
+            "hedged": self.engine.calls.stragglers.hedged,
             "budget_spent_usd": self.engine.admission.budget.spent,
         }
 
@@ -252,8 +254,12 @@ def build_scorer(
     def on_commit(calls: list[Callable[[], None]]) -> None:
         loop.call_soon_threadsafe(_run_all, calls)
 
-    cache = open_cache(config.cache, on_commit, config.redis)
+    link = RedisLink(config.redis) if config.redis.url else None
+    cache = open_cache(config.cache, on_commit, link)
     engine = Engine(config, endpoints, transports, cache, judge.read, rng or random.Random(secrets.randbits(64)))
+    if link is not None:
+        share_limits(engine, config, link)
+        engine.closing.append(link.close)
     return Scorer(config, judge, engine)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import logging
 import os
 import threading
 from collections.abc import AsyncIterator, Callable, Generator, Iterator
@@ -13,6 +14,10 @@ from referee import clock
 from referee.errors import RefereeError, TicketCancelled, TicketTimeout, UnscoredError, WrongContext
 from referee.records import Reward
 
+log = logging.getLogger("referee")
+
+SAY_EVERY = 10.0
+"""Seconds between two lines of progress in the log (level INFO) while somebody waits."""
 POLL = 1.0
 """Seconds between looks at whether the place that does the work still lives. Landing rewards wake waiters at once."""
 
@@ -114,7 +119,7 @@ class Ticket:
     async def _changes(self, seen: int | None) -> None:
         loop = asyncio.get_running_loop()
         self._check(blocking=False)
-        started = clock.monotonic()
+        started = said = clock.monotonic()
         while not self._ready(seen):
             woken: asyncio.Future[None] = loop.create_future()
             with self._changed:
@@ -125,26 +130,38 @@ class Ticket:
                 await asyncio.wait_for(woken, POLL)
             except TimeoutError:
                 self._check(blocking=False)
+            said = self._say(said)
         self.waited_s += clock.monotonic() - started
 
     def _wait(self, seen: int | None, until: float | None = None, timeout: float | None = None) -> None:
         if self._done:
             return
         self._check(blocking=True)  # before the lock, which in a forked child may seem held for ever
-        started = clock.monotonic()
+        started = said = clock.monotonic()
         try:
-            with self._changed:
-                while not self._ready(seen):
-                    self._check(blocking=True)
-                    left = POLL if until is None else min(POLL, until - clock.monotonic())
-                    if left <= 0:
-                        raise TicketTimeout(
-                            f"{len(self._landed)} of {self._count} rewards are final after {timeout:g} s; the rest is "
-                            "still being judged. Ask again, raise the timeout, or cancel()."
-                        )
-                    self._changed.wait(left)
+            while not self._ready(seen):
+                self._check(blocking=True)
+                left = POLL if until is None else min(POLL, until - clock.monotonic())
+                if left <= 0:
+                    raise TicketTimeout(
+                        f"{len(self._landed)} of {self._count} rewards are final after {timeout:g} s; the rest is "
+                        "still being judged. Ask again, raise the timeout, or cancel()."
+                    )
+                with self._changed:
+                    if not self._ready(seen):
+                        self._changed.wait(left)
+                said = self._say(said)  # outside the lock: a slow log must not hold up rewards
         finally:
             self.waited_s += clock.monotonic() - started
+
+    def _say(self, said: float) -> float:
+        """Tell the log how far it is, if that is due; when it was said last."""
+        now = clock.monotonic()
+        if now - said < SAY_EVERY or self._done:
+            return said
+        landed = len(self._landed)
+        log.info("%d %% complete: %d of %d rewards are final", 100 * landed // self._count, landed, self._count)
+        return now
 
     def _check(self, blocking: bool) -> None:
         """Raise if waiting any longer is in vain."""
@@ -154,7 +171,7 @@ class Ticket:
             trouble = "This process was forked after the batch was submitted; submit it again here."
         else:
             trouble = self._trouble(blocking)
-        if trouble:
+        if trouble and not self._done:  # the last reward may have landed while we asked
             raise TicketCancelled(f"{trouble} {len(self._landed)} of {self._count} rewards were final.")
 
     def _collect(self) -> list[Reward]:

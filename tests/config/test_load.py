@@ -300,7 +300,9 @@ DEEP = sorted(
         name
         for field in msgspec.structs.fields(Config)
         for name in (
-            names(field.type) if isinstance(field.type, type) else ["url", "model", "proxy", "extra", "price_in"]
+            names(field.type)
+            if isinstance(field.type, type) and issubclass(field.type, msgspec.Struct)
+            else ["url", "model", "proxy", "extra", "price_in"]
         )
     }
     | {"enable", "empty", "peak_ratio", "outer_ratio"}

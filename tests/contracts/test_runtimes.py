@@ -1,230 +1,45 @@
-"""What every runtime promises, wherever it runs: order, no hang, no leak; fork, loops, exit and Ctrl-C included."""
+"""Every runtime passes the same suite; fork, exit and Ctrl-C included, which need programs of their own."""
 
 from __future__ import annotations
 
-import asyncio
+import contextlib
 import os
 import signal
 import subprocess
 import sys
 import textwrap
-import threading
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.contracts.runtime_suite import BackgroundContract, RuntimeContract, open_in_process, open_over_http
 
-from referee.config import Config, load
-from referee.errors import EndpointClosed, InputError, TicketCancelled, TicketTimeout, WrongContext
-from referee.records import Sample
 from referee.referee import Referee
-from referee.scorer import Scorer, build_scorer
-from referee.sim import Provider, ProviderSpec, SimTransport
+from referee.sim import ProviderSpec
 
-RUNTIMES = ["thread", "inline"]
-BASE: dict[str, Any] = {
-    "endpoint": {"url": "http://sim.test/v1", "model": "m", "key_env": ""},
-    "cache": {"path": ""},
-}
+RUNTIMES = ["thread", "inline", "processes"]
+BACKGROUND = ["thread", "processes"]
 
 
-def builder(spec: ProviderSpec) -> Callable[[Config], Scorer]:
-    return lambda config: build_scorer(config, SimTransport(Provider(spec, 1)))
+class TestInline(RuntimeContract):
+    """In the caller's own thread."""
+
+    def open(self, spec: ProviderSpec, sections: dict[str, Any], stack: contextlib.ExitStack) -> Referee:
+        return open_in_process("inline", spec, sections)
 
 
-@pytest.fixture(params=RUNTIMES)
-def runtime(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
+class TestThread(BackgroundContract):
+    """On a background event loop."""
+
+    def open(self, spec: ProviderSpec, sections: dict[str, Any], stack: contextlib.ExitStack) -> Referee:
+        return open_in_process("thread", spec, sections)
 
 
-@pytest.fixture
-def make(runtime: str) -> Iterator[Callable[..., Referee]]:
-    made: list[Referee] = []
+class TestProcesses(BackgroundContract):
+    """In worker processes."""
 
-    def build(spec: ProviderSpec | None = None, **sections: Any) -> Referee:
-        config = load({**BASE, **sections, "runtime": runtime})
-        made.append(Referee(config, builder(spec or ProviderSpec())))
-        return made[-1]
-
-    yield build
-    for referee in made:
-        referee.close()
-
-
-def samples(count: int) -> list[Sample]:
-    return [Sample(prompt="p", response=f"[[quality={n % 10 + 1}]] {n}", id=str(n)) for n in range(count)]
-
-
-def scores(rewards: list[Any]) -> list[float]:
-    return [reward.verdict.score for reward in rewards]
-
-
-def test_rewards_come_back_in_order(make: Callable[..., Referee]) -> None:
-    """Twenty samples, twenty rewards, each its own."""
-    assert scores(make().score(samples(20))) == [n % 10 + 1 for n in range(20)]
-
-
-def test_a_second_batch_works_as_the_first(make: Callable[..., Referee]) -> None:
-    """Nothing is used up by a batch."""
-    referee = make()
-    assert scores(referee.score(samples(3))) == scores(referee.score(samples(3)))
-    assert referee.metrics()["cache_hits"] == 3
-
-
-def test_an_empty_batch_is_no_work(make: Callable[..., Referee]) -> None:
-    """No samples, no rewards, no error."""
-    assert make().score([]) == []
-
-
-def test_iteration_gives_every_reward_once(make: Callable[..., Referee]) -> None:
-    """Iterating a ticket yields as many rewards as were submitted."""
-    assert sorted(r.index for r in make().submit(samples(9))) == list(range(9))
-
-
-def test_ascore_leaves_the_callers_loop_free(make: Callable[..., Referee]) -> None:
-    """Other tasks of the caller's loop run while the judge works."""
-    referee = make(ProviderSpec(latency_median=0.05))
-
-    async def main() -> tuple[int, int]:
-        ticks = 0
-
-        async def tick() -> None:
-            nonlocal ticks
-            while True:
-                await asyncio.sleep(0.005)
-                ticks += 1
-
-        beat = asyncio.create_task(tick())
-        rewards = await referee.ascore(samples(2))
-        beat.cancel()
-        return len(rewards), ticks
-
-    count, ticks = asyncio.run(main())
-    assert count == 2
-    assert ticks > 0
-
-
-def test_every_new_loop_can_await(make: Callable[..., Referee]) -> None:
-    """A Referee outlives the loops of its callers."""
-    referee = make()
-    for _ in range(3):
-        assert len(asyncio.run(referee.ascore(samples(2)))) == 2
-
-
-def test_score_inside_a_running_loop_blocks_but_answers(make: Callable[..., Referee]) -> None:
-    """Notebooks and async actors call the blocking form too; it must not die there."""
-    referee = make()
-
-    async def main() -> int:
-        return len(referee.score(samples(4)))
-
-    assert asyncio.run(main()) == 4
-
-
-def test_threads_can_share_a_referee(make: Callable[..., Referee]) -> None:
-    """Several threads score at once and each gets its own rewards."""
-    referee = make()
-    results: dict[int, list[float]] = {}
-
-    def work(number: int) -> None:
-        results[number] = scores(referee.score(samples(number + 1)))
-
-    threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert {number: len(found) for number, found in results.items()} == {0: 1, 1: 2, 2: 3, 3: 4}
-
-
-def test_a_closed_endpoint_is_one_clear_error(make: Callable[..., Referee]) -> None:
-    """A wrong key fails the batch with the setting to change, and without the key."""
-    referee = make(ProviderSpec(key="right"))
-    with pytest.raises(EndpointClosed, match="key_env") as caught:
-        referee.score(samples(30))
-    assert caught.value.reason == "auth"
-    assert len(caught.value.rewards) == 30
-
-
-def test_a_closed_referee_says_so(make: Callable[..., Referee]) -> None:
-    """After close nothing is judged; closing twice is fine."""
-    referee = make()
-    referee.score(samples(1))
-    referee.close()
-    referee.close()
-    with pytest.raises(WrongContext, match="closed"):
-        referee.score(samples(1))
-
-
-def test_nothing_is_left_after_close(make: Callable[..., Referee]) -> None:
-    """No thread of ours outlives close."""
-    referee = make()
-    referee.score(samples(3))
-    referee.close()
-    assert not [t for t in threading.enumerate() if t.name.startswith("referee")]
-
-
-def test_the_deadline_ends_a_batch_that_hangs(make: Callable[..., Referee]) -> None:
-    """A judge that never answers costs the batch its deadline and no more."""
-    referee = make(ProviderSpec(faults={"hang": 1.0}), limits={"deadline": 0.2})
-    rewards = referee.score(samples(5))
-    assert {str(r.verdict.reason) for r in rewards} <= {"deadline", "timeout"}  # type: ignore[union-attr]
-    assert all(r.value is None for r in rewards)
-
-
-def test_thread_caller_timeout_leaves_the_work_running() -> None:
-    """A short wait raises TicketTimeout; the same ticket gives the rewards later."""
-    referee = Referee(load(BASE), builder(ProviderSpec(latency_median=0.2)))
-    ticket = referee.submit(samples(2))
-    with pytest.raises(TicketTimeout):
-        ticket.result(timeout=0.01)
-    assert len(ticket.result(timeout=30)) == 2
-    referee.close()
-
-
-def test_thread_cancel_ends_the_batch() -> None:
-    """Cancelling leaves every sample with an end: unscored, cancelled."""
-    referee = Referee(load(BASE), builder(ProviderSpec(latency_median=60.0)))
-    ticket = referee.submit(samples(5))
-    ticket.cancel()
-    assert {str(r.verdict.reason) for r in ticket.result(timeout=30)} == {"cancelled"}  # type: ignore[union-attr]
-    referee.close()
-
-
-def test_thread_close_fails_whoever_waits() -> None:
-    """Closing while others wait gives them an end, not a hang."""
-    referee = Referee(load(BASE), builder(ProviderSpec(latency_median=60.0)))
-    ticket = referee.submit(samples(2))
-    closer = threading.Timer(0.1, referee.close)
-    closer.start()
-    try:
-        rewards = ticket.result(timeout=30)
-    except TicketCancelled:
-        rewards = []
-    assert all(r.value is None for r in rewards)
-    closer.join()
-
-
-def test_thread_refuses_to_wait_for_itself() -> None:
-    """A blocking call on the engine's own loop would deadlock; it raises instead."""
-    referee = Referee(load(BASE), builder(ProviderSpec(latency_median=0.5)))
-    ticket = referee.submit(samples(1))
-    found: list[BaseException] = []
-    asked = threading.Event()
-
-    def ask() -> None:
-        try:
-            ticket.result()
-        except BaseException as error:
-            found.append(error)
-        asked.set()
-
-    referee._runtime._loop.call_soon_threadsafe(ask)  # type: ignore[attr-defined]
-    assert asked.wait(30)
-    assert isinstance(found[0], WrongContext)
-    ticket.result(timeout=30)
-    referee.close()
+    def open(self, spec: ProviderSpec, sections: dict[str, Any], stack: contextlib.ExitStack) -> Referee:
+        return open_over_http("processes", spec, sections, stack)
 
 
 SCRIPT = """
@@ -233,10 +48,16 @@ from referee.config import load
 from referee.records import Sample
 from referee.referee import Referee
 from referee.scorer import build_scorer
-from referee.sim import Provider, ProviderSpec, SimTransport
+from referee.sim import Provider, ProviderSpec, SimTransport, start_server_process
+
+servers = []
 
 def make(spec, **sections):
     base = {"endpoint": {"url": "http://sim.test/v1", "model": "m", "key_env": ""}, "cache": {"path": ""}}
+    if sections.get("runtime") == "processes":
+        servers.append(start_server_process(spec, 1))
+        base["endpoint"]["url"] = servers[-1].url
+        return Referee(load({**base, **sections}))
     return Referee(load({**base, **sections}), lambda c: build_scorer(c, SimTransport(Provider(spec, 1))))
 
 def samples(count):
@@ -299,33 +120,28 @@ def test_inline_ctrl_c_leaves_nothing_of_the_batch_behind() -> None:
     assert done.stdout.split() == ["2", "2.0"], done.stderr
 
 
-def test_a_referee_that_is_dropped_takes_its_thread_along() -> None:
+@pytest.mark.parametrize("runtime", BACKGROUND)
+def test_a_referee_that_is_dropped_takes_its_thread_along(runtime: str) -> None:
     """Forgetting close leaks no thread."""
-    done = run_script("""
+    done = run_script(f"""
         import gc
         for _ in range(3):
-            make(ProviderSpec()).score(samples(2))
+            make(ProviderSpec(), runtime={runtime!r}).score(samples(2))
         gc.collect()
         for thread in threading.enumerate():
-            if thread.name == "referee":
+            if thread.name.startswith("referee"):
                 thread.join(10)
-        print(sum(t.name == "referee" for t in threading.enumerate()))
+        print(sum(t.name.startswith("referee") for t in threading.enumerate()))
     """)
     assert done.stdout.strip() == "0", done.stderr
 
 
-def test_a_deadline_that_is_no_time_is_refused(make: Callable[..., Referee]) -> None:
-    """A string or a NaN is named before anything is spent."""
-    for wrong in ("300", float("nan"), 0, True):
-        with pytest.raises(InputError, match="deadline"):
-            make().submit(samples(1), deadline=wrong)  # type: ignore[arg-type]
-
-
-def test_a_forked_child_cannot_wait_for_the_parents_ticket() -> None:
+@pytest.mark.parametrize("runtime", BACKGROUND)
+def test_a_forked_child_cannot_wait_for_the_parents_ticket(runtime: str) -> None:
     """The work is in the parent: the child is told so at once."""
-    done = run_script("""
+    done = run_script(f"""
         from referee.errors import TicketCancelled
-        referee = make(ProviderSpec(latency_median=1.0))
+        referee = make(ProviderSpec(latency_median=1.0), runtime={runtime!r})
         ticket = referee.submit(samples(2))
         pid = os.fork()
         if pid == 0:
@@ -339,11 +155,12 @@ def test_a_forked_child_cannot_wait_for_the_parents_ticket() -> None:
     assert done.stdout.split() == ["7", "2"], done.stderr
 
 
+@pytest.mark.parametrize("runtime", BACKGROUND)
 @pytest.mark.parametrize("fault", ["{}", "{'hang': 1.0}"])
-def test_exit_with_work_in_flight_ends(fault: str) -> None:
+def test_exit_with_work_in_flight_ends(fault: str, runtime: str) -> None:
     """A program that forgets its tickets still exits, quietly."""
     done = run_script(f"""
-        referee = make(ProviderSpec(latency_median=30.0, faults={fault}))
+        referee = make(ProviderSpec(latency_median=30.0, faults={fault}), runtime={runtime!r})
         referee.submit(samples(50))
         print("leaving")
     """)
@@ -352,12 +169,13 @@ def test_exit_with_work_in_flight_ends(fault: str) -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_ctrl_c_reaches_a_waiting_caller(tmp_path: Path) -> None:
+@pytest.mark.parametrize("runtime", BACKGROUND)
+def test_ctrl_c_reaches_a_waiting_caller(tmp_path: Path, runtime: str) -> None:
     """KeyboardInterrupt comes through a blocking wait, and what was judged is on record."""
     body = f"""
-        referee = make(ProviderSpec(latency_median=0.01), ledger={{"dir": {str(tmp_path)!r}}})
+        referee = make(ProviderSpec(latency_median=0.01), ledger={{"dir": {str(tmp_path)!r}}}, runtime={runtime!r})
         referee.score(samples(3))
-        slow = make(ProviderSpec(latency_median=60.0))
+        slow = make(ProviderSpec(latency_median=60.0), runtime={runtime!r})
         ticket = slow.submit(samples(3))
         try:
             print("waiting", flush=True)

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from referee.config import Gates, JudgeConfig
 from referee.errors import ConfigError
 from referee.judging import Form, Judge, make_judge
-from referee.judging.make import KINDS
 from referee.records import JudgeRequest, Reply, Sample, Unscored, Verdict
 
+WITH_PROMPT = ("score", "yes_no", "reference")
+"""Kinds that show the prompt and fence what they show; the others have test files of their own."""
 SECRET = b"0123456789abcdef"
 OFF = Gates(empty="off", no_alphanumerics="off", echo="off", truncated="off")
 FORMS: tuple[Form, ...] = ("schema", "text")
@@ -36,7 +37,7 @@ MASTER_KEYS = [
 ]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", WITH_PROMPT)
 @pytest.mark.parametrize("key", MASTER_KEYS)
 def test_master_keys_are_gated_or_fenced(kind: str, key: str) -> None:
     """The ten known master keys cost no call and no credit, or reach the judge as fenced data."""
@@ -80,7 +81,7 @@ yes
 '''
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", WITH_PROMPT)
 @pytest.mark.parametrize("form", FORMS)
 def test_a_spoofed_prompt_stays_inside_its_fence(kind: str, form: Form) -> None:
     """A constant text that plays the end of the data, a new turn and a verdict is one block of data."""
@@ -156,7 +157,7 @@ def test_without_a_secret_nothing_is_planned() -> None:
         judge.plan(Sample(prompt="p", response="r"), "text")
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", WITH_PROMPT)
 def test_rollouts_of_a_group_share_their_beginning(kind: str) -> None:
     """Provider prompt caches see one prefix up to the response: rules, prompt and reference, fences included."""
     config = JudgeConfig(kind=kind)
@@ -187,7 +188,7 @@ def test_a_response_that_is_all_reasoning_is_empty(view: str) -> None:
 
 def test_facets_are_names_once_each_and_strings() -> None:
     """`cache explain` compares them by name."""
-    for kind in KINDS:
+    for kind in WITH_PROMPT:
         facets = ask(JudgeConfig(kind=kind), Sample(prompt="p", response="r", reference="g")).facets
         names = [name for name, _ in facets]
         assert len(set(names)) == len(names)

@@ -377,9 +377,21 @@ def test_no_folder_means_no_ledger(tmp_path: Path) -> None:
     real.close()
 
 
+def test_lines_that_are_encoded_already_are_taken_as_they_are(tmp_path: Path) -> None:
+    """Whole lines from elsewhere stand in the file between our own, and count when they are lost."""
+    ledger = Ledger(tmp_path)
+    ledger.append(batch(1))
+    ledger.append_encoded(b'{"type":"batch","batch":"2"}\n{"type":"batch","batch":"3"}\n', 2)
+    ledger.append(batch(4))
+    ledger.close()
+    assert len(ledger.path.read_bytes().splitlines()) == 4
+    ledger.append_encoded(b"{}\n{}\n", 2)
+    assert ledger.lost == 2
+
+
 def test_both_ledgers_offer_the_same() -> None:
     """Whoever writes need not ask which one it has."""
     public = {name for name in dir(NullLedger) if not name.startswith("_")}
-    assert public == {"append", "close", "content", "enabled", "flush", "lost"}
+    assert public == {"append", "append_encoded", "close", "content", "enabled", "flush", "lost"}
     line: Line = batch(1)
     NullLedger().append(line)

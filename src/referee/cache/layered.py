@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from referee.cache.entry import Entry
 from referee.cache.memory import MemoryCache
 from referee.cache.port import Cache, Done
+from referee.cache.redis import RedisCache
+from referee.cache.redis_link import RedisLink
 from referee.cache.sqlite import Notify, SqliteCache
-from referee.config import CacheConfig, RedisConfig
+from referee.config import CacheConfig
 
 
 class LayeredCache:
@@ -54,14 +56,10 @@ class LayeredCache:
         return f"LayeredCache({self.memory!r}, {self.disk!r})"
 
 
-def open_cache(config: CacheConfig, notify: Notify | None = None, redis: RedisConfig | None = None) -> Cache:
+def open_cache(config: CacheConfig, notify: Notify | None = None, link: RedisLink | None = None) -> Cache:
     """The cache a configuration asks for. Trouble with the file, or with Redis, is a warning, never an error."""
     if not config.enabled:
         return MemoryCache(0)
     memory = MemoryCache(config.memory_items)
     local: Cache = LayeredCache(memory, SqliteCache(config.path, notify)) if config.path else memory
-    if redis is None or not redis.url or not redis.cache:
-        return local
-    from referee.cache.redis import RedisCache, RedisLink  # only where it is used: needs the extra
-
-    return RedisCache(local, RedisLink(redis), redis.prefix, redis.keep_days)
+    return local if link is None or not link.config.cache else RedisCache(local, link)

@@ -13,6 +13,7 @@ import typer
 from msgspec.structs import replace
 
 from referee import clock
+from referee.cache.redis_check import examine
 from referee.cli.settings import settings
 from referee.config import CacheConfig, Config, LedgerConfig
 from referee.engine import find_key
@@ -86,6 +87,8 @@ def _checks(config: Config) -> Iterator[Check]:
         ),
     )
     yield _cache(config.cache)
+    if config.redis.url:
+        yield examine(config.redis)
     if config.ledger.dir:
         yield _writable(Path(config.ledger.dir), "ledger")
 

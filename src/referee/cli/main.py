@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from referee.cli import cache, demo, doctor, init, score, sim
+from referee.cli import cache, demo, diff, doctor, init, plan, report, score, serve, sim, watch
 from referee.errors import RefereeError
 from referee.version import VERSION
 
@@ -22,9 +22,14 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.command("score")(score.command)
+app.command("serve")(serve.command)
 app.command("init")(init.command)
 app.command("doctor")(doctor.command)
 app.add_typer(cache.app, name="cache")
+app.command("plan")(plan.command)
+app.command("diff")(diff.command)
+app.command("watch")(watch.command)
+app.command("report")(report.command)
 app.command("sim")(sim.command)
 app.command("demo")(demo.command)
 

@@ -12,6 +12,8 @@ from referee.config.schema import (
     LengthConfig,
     LimitsConfig,
     MissingConfig,
+    OtelConfig,
+    RedisConfig,
     Secret,
     ShapingConfig,
 )
@@ -26,6 +28,8 @@ __all__ = [
     "LengthConfig",
     "LimitsConfig",
     "MissingConfig",
+    "OtelConfig",
+    "RedisConfig",
     "Secret",
     "ShapingConfig",
     "key_may_travel",

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from referee.config.schema import Config, EndpointConfig
+from referee.config.schema import Config, EndpointConfig, RedisConfig
 from referee.errors import ConfigError
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
@@ -39,6 +39,8 @@ def checked(config: Config, where: str) -> Config:
         ("limits.rpm", limits.rpm if limits.rpm is not None else 1, 1),
         ("limits.tpm", limits.tpm if limits.tpm is not None else 1, 1),
         ("cache.memory_items", config.cache.memory_items, 0),
+        ("workers", config.workers, 1),
+        ("shards", config.shards, 1),
     ):
         if number < least:
             raise refuse(name, f"must be at least {least}, not {number}.")
@@ -62,12 +64,15 @@ def checked(config: Config, where: str) -> Config:
         raise refuse("missing.value", f'policy = "value" needs a finite number here, not {missing.value}; no default.')
     if missing.policy != "value" and missing.value is not None:
         raise refuse("missing.value", f'{missing.value} is only read with policy = "value", not "{missing.policy}".')
+    if not 0 <= limits.hedge <= 1:
+        raise refuse("limits.hedge", f"must be a share from 0 (off) to 1, not {limits.hedge}.")
     if not 0 < missing.abort_above <= 1:
         raise refuse("missing.abort_above", f"must be above 0 and at most 1 (1 = off), not {missing.abort_above}.")
     for number, endpoint in enumerate(config.endpoint):
         _check_endpoint(endpoint, f"endpoint[{number}]", limits.budget_usd is not None, refuse)
     if limits.budget_usd is not None and not 0 < limits.budget_usd < math.inf:
         raise refuse("limits.budget_usd", f"must be above 0 and finite, not {limits.budget_usd}.")
+    _check_redis(config.redis, refuse)
     try:
         config.digest()
     except UnicodeEncodeError as error:
@@ -106,6 +111,46 @@ def _check_endpoint(endpoint: EndpointConfig, name: str, budget: bool, refuse: A
         raise refuse(f"{name}.extra", f"cannot be sent as JSON ({type(error).__name__}).") from None
     if budget and endpoint.price_in is None:
         raise refuse("limits.budget_usd", f"needs {name}.price_in and price_out (US dollars per million tokens).")
+
+
+def _check_redis(redis: RedisConfig, refuse: Any) -> None:
+    if redis.url and not _is_redis(redis.url):
+        shown = redis.url.rpartition("@")[2].partition("?")[0]
+        raise refuse(
+            "redis.url",
+            f"must be redis://host:port/number, rediss://… or unix:///path, without a query, not {shown!r}.",
+        )
+    if (
+        not redis.prefix.isascii()
+        or not redis.prefix.isprintable()
+        or not redis.prefix
+        or set(redis.prefix) & set(" {}")
+    ):
+        raise refuse("redis.prefix", f"must be plain characters without spaces or braces, not {redis.prefix!r}.")
+    if not 0 < redis.timeout <= 60:
+        raise refuse("redis.timeout", f"must be above 0 and at most 60 seconds, not {redis.timeout}.")
+    if redis.jobs < 1:
+        raise refuse("redis.jobs", f"must be at least 1, not {redis.jobs}.")
+    if not 0 <= redis.keep_days <= 36500:
+        raise refuse("redis.keep_days", f"must be from 0 to 36500 days, not {redis.keep_days}.")
+
+
+def _is_redis(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        if parts.query or parts.fragment:
+            return False
+        if parts.scheme == "unix":
+            return len(parts.path) > 1
+        number = parts.path.strip("/")
+        return (
+            parts.scheme in ("redis", "rediss")
+            and bool(parts.hostname)
+            and parts.port != 0
+            and (not number or (number.isascii() and number.isdigit()))
+        )
+    except ValueError:
+        return False
 
 
 def _is_web(url: str) -> bool:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 import msgspec
-from msgspec import Struct, field
+from msgspec import Meta, Struct, field
 
 GateAction = Literal["lowest", "unscored", "off"]
 
@@ -28,12 +28,17 @@ class Gates(Struct, frozen=True, forbid_unknown_fields=True):
 class JudgeConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """What to ask and how to read the answer."""
 
-    kind: Literal["score", "yes_no", "reference"] = "score"
+    kind: Literal["score", "yes_no", "reference", "integer", "monitor"] = "score"
     """score: an integer on a scale. yes_no: one question, as P(yes) where the endpoint gives log-probabilities.
-    reference: does the answer agree with the known one."""
+    reference: does the answer agree with the known one. integer: a system prompt, the bare response, and a reply that
+    is one integer. monitor: a hidden yes or no, predicted from the reasoning alone."""
     low: int = 1
     high: int = 10
-    """Ends of the scale for kind = "score", both included."""
+    """Ends of the scale for kind = "score" and "integer", both included."""
+    system_prompt: str = ""
+    """For kind = "integer": the whole system message, as it is. Empty: the shipped one."""
+    ask_above: float | None = None
+    """Ask only about samples whose rule score is above this; the judge adds 0 to the others. Unset: ask about all."""
     criteria: str = ""
     """What makes an answer good, in your words. Empty: a general default. For yes_no: the question."""
     prompt_file: str = ""
@@ -130,6 +135,9 @@ class LimitsConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """Tokens per minute, per endpoint."""
     budget_usd: float | None = None
     """Stop sending before more than this is spent. Counted per Referee, in-flight worst case included."""
+    hedge: float = 0.0
+    """Share of requests that may be asked a second time because they are slower than 95 % of the others (0.05: one in
+    twenty). The first answer counts, both are paid. 0 turns it off; it shortens the tail where latency is uneven."""
     attempt_timeout: float = 60.0
     """Seconds for one call, to its last byte."""
     deadline: float = 300.0
@@ -144,6 +152,36 @@ class CacheConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """SQLite file on a local disk. Empty: memory only."""
     memory_items: int = 10_000
     """Verdicts kept in memory in front of the file."""
+
+
+class RedisConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """A Redis or Valkey server that several jobs share, see docs/redis.md. Needs the extra `redis`."""
+
+    url: str = ""
+    """redis://host:6379/0, rediss:// for TLS, unix:///path/to/socket. Empty: nothing is shared."""
+    password_env: str = ""
+    """Environment variable that holds the password. A user name goes into the url: redis://user@host."""
+    ca_file: str = ""
+    """PEM file of the authority behind a rediss:// server's certificate. Empty: those this machine trusts."""
+    prefix: str = "referee"
+    """Start of every key. Jobs with the same prefix share verdicts and limits."""
+    cache: bool = True
+    """Share verdicts, and judge what several jobs ask at the same time once."""
+    limits: bool = True
+    """Share limits.rpm, tpm and a fixed concurrency among all jobs that ask the same model with the same API key."""
+    jobs: int = 1
+    """How many jobs share, if you know. Without Redis each keeps to one part of so many, or of those it last saw."""
+    keep_days: float = 30.0
+    """Days a verdict stays in Redis. 0: for ever."""
+    timeout: float = 0.25
+    """Seconds an answer may take. Later than that, the job goes on without Redis and tries again every 5 s."""
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        shown = {"url": without_credentials(self.url)}
+        return [(name, shown.get(name, getattr(self, name))) for name in self.__struct_fields__]
+
+    def __repr__(self) -> str:
+        return f"RedisConfig({', '.join(f'{name}={value!r}' for name, value in self.__rich_repr__())})"
 
 
 class LengthConfig(Struct, frozen=True, forbid_unknown_fields=True):
@@ -189,6 +227,35 @@ class LedgerConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """Keep prompts and replies, not only their digests."""
 
 
+class ServeConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """The HTTP service, `referee serve`. Only it reads this section."""
+
+    token_env: str = ""
+    """Environment variable that holds the token callers must send. Needed to listen anywhere but on loopback."""
+    max_body: Annotated[int, Meta(ge=1024)] = 33_554_432
+    """Bytes of one request's body; a longer one is answered 413."""
+    max_queue: Annotated[int, Meta(ge=1)] = 20_000
+    """Samples held at once, for all callers together: being judged, or in a ticket not yet collected. Then 429."""
+    max_tickets: Annotated[int, Meta(ge=1)] = 1024
+    """Tickets kept at once. Then 429."""
+    ticket_seconds: Annotated[float, Meta(gt=0, le=1e9)] = 600.0
+    """How long the results of a finished ticket are kept for collection."""
+    drain_seconds: Annotated[float, Meta(ge=0, le=1e9)] = 30.0
+    """After SIGTERM: how long work that was accepted may still take. What is not judged by then is cancelled."""
+    answer_after: str = ""
+    """For callers that send prompt and answer as one text: the answer begins after the last place where this stands,
+    such as "<|im_start|>assistant". Empty: the whole text is judged."""
+
+
+class OtelConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """OpenTelemetry spans, one for each sample asked about; see docs/metrics.md. Needs the extra `otel`."""
+
+    enabled: bool = False
+    """Make spans and give them to the tracer provider your program has set up."""
+    content: bool = False
+    """Put the judge's prompt, its reply and its reasons into them."""
+
+
 class Config(Struct, frozen=True, forbid_unknown_fields=True):
     """Everything."""
 
@@ -196,11 +263,22 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True):
     endpoint: tuple[EndpointConfig, ...] = field(default_factory=lambda: (EndpointConfig(),))
     limits: LimitsConfig = field(default_factory=LimitsConfig)
     cache: CacheConfig = field(default_factory=CacheConfig)
+    redis: RedisConfig = field(default_factory=RedisConfig)
     shaping: ShapingConfig = field(default_factory=ShapingConfig)
     missing: MissingConfig = field(default_factory=MissingConfig)
     ledger: LedgerConfig = field(default_factory=LedgerConfig)
-    runtime: Literal["thread", "inline"] = "thread"
-    """Where judging runs: thread (a background event loop) or inline (one call after another, for debugging)."""
+    otel: OtelConfig = field(default_factory=OtelConfig)
+    serve: ServeConfig = field(default_factory=ServeConfig)
+    runtime: Literal["thread", "inline", "processes", "ray"] = "thread"
+    """Where judging runs: thread (a background event loop), inline (one call after another, for debugging),
+    processes (worker processes, which leave the trainer's interpreter free) or ray (engine actors that all processes
+    of a cluster share). See docs/scale.md."""
+    workers: int = 2
+    """Worker processes for runtime = "processes". They share one limit, one pace and one budget."""
+    shards: int = 1
+    """Engine actors for runtime = "ray". They share one limit, one pace and one budget; all clients must agree."""
+    ray_address: str = ""
+    """Ray cluster for runtime = "ray". Empty: the one this process is on, else this machine's, else a local one."""
 
     def public(self) -> dict[str, Any]:
         """The configuration as plain data, without keys and without credentials inside URLs."""
@@ -209,6 +287,7 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True):
             endpoint.pop("api_key", None)
             for name in ("url", "proxy"):
                 endpoint[name] = without_credentials(endpoint[name])
+        data["redis"]["url"] = without_credentials(data["redis"]["url"])
         return data
 
     def digest(self) -> str:

@@ -144,6 +144,18 @@ class Admission:
             self.pump()
         return waiter
 
+    def now(self, request: JudgeRequest, avoid: Endpoint | None, excluded: set[Endpoint]) -> Permit | None:
+        """A permit if there is one to spare: nobody waits in line, and an endpoint has room."""
+        if self._queue:
+            return None
+        waiter = Waiter(0, request, avoid, excluded, False, _nobody)
+        now = clock.now()
+        endpoint, _ = self._choose(waiter, now)
+        if endpoint is None:
+            return None
+        reserved = endpoint.worst_cost(request)
+        return self._permit(endpoint, request, reserved, now) if self.budget.reserve(reserved) else None
+
     async def acquire(
         self, request: JudgeRequest, turn: int, avoid: Endpoint | None, excluded: set[Endpoint], open_ended: bool
     ) -> Permit:
@@ -325,3 +337,7 @@ class Admission:
             if breaker.unreachable(now):
                 detail = f"{failure.detail}; it has never answered. Check endpoint.url and the network"
                 breaker.close(Unscored(reason=Reason.CONNECTION, detail=detail))
+
+
+def _nobody(_: Permit | Closed) -> None:
+    return None

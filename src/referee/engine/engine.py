@@ -12,7 +12,7 @@ import functools
 import logging
 import math
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from msgspec.structs import replace
 
@@ -20,15 +20,16 @@ from referee import clock, wire
 from referee.cache import Cache, Entry, SharedCache
 from referee.config import Config
 from referee.engine.admission import Admission, Closed, Permit
-from referee.engine.attempt import attempt
+from referee.engine.calls import Calls
 from referee.engine.endpoint import Endpoint
-from referee.engine.ends import LESSONS, from_cache, may_be_billed, shared
+from referee.engine.ends import from_cache, shared
 from referee.engine.flight import Flight, Listener
 from referee.engine.port import Transport
+from referee.engine.quota import Exchange
 from referee.engine.retry import Course
 from referee.errors import EndpointClosed
 from referee.limits import Budget, retry_delay
-from referee.records import Action, Failure, JudgeRequest, Reason, Reply, Settled, Unscored, Verdict
+from referee.records import Failure, JudgeRequest, Reason, Reply, Settled, Unscored, Verdict
 
 log = logging.getLogger("referee.engine")
 
@@ -57,8 +58,13 @@ class Engine:
         """Of all flights, also of those that were left and have not noticed yet."""
         self.admission = Admission(endpoints, Budget(config.limits.budget_usd), rng, config.limits.deadline)
         self.endpoints = self.admission.endpoints
+        self.calls = Calls(config.limits, self._transport, self.admission)
         self.on_room: Callable[[], None] = _nothing
         """Called when a flight is over, for whoever holds back new ones."""
+        self.paced: Callable[[Exchange], Exchange] = _as_it_is
+        """Applied to whoever answers for limits shared with others: their pace may come from elsewhere."""
+        self.closing: list[Callable[[], Awaitable[None]]] = []
+        """What else ends with the engine, in order."""
         self.schema_refused = False
         """An endpoint does not take response_format: plan in text form from now on."""
 
@@ -126,6 +132,9 @@ class Engine:
         if self._shared is not None:
             with contextlib.suppress(Exception):
                 await self._shared.finish()
+        for close in self.closing:
+            with contextlib.suppress(Exception):
+                await close()
         self._cache.close()
 
     def _look_up(self, request: JudgeRequest, first_key: str) -> Settled | None:
@@ -222,8 +231,7 @@ class Engine:
         while True:
             if isinstance(granted, Closed):
                 return self._end(flight, granted.verdict)
-            permit = granted
-            outcome = await self._attempt(flight, permit, course.longer)
+            outcome, permit = await self.calls.ask(flight, granted, course.longer)
             endpoint = permit.endpoint
             if isinstance(outcome, Reply):
                 verdict = self._read(flight.request, outcome)
@@ -259,39 +267,6 @@ class Engine:
         except Closed as closed:
             return closed
 
-    async def _attempt(self, flight: Flight, permit: Permit, longer: bool) -> Reply | Failure:
-        """One attempt under a permit. The permit goes back whatever happens."""
-        endpoint, request = permit.endpoint, flight.request
-        flight.attempts += 1
-        flight.adaptation = endpoint.adaptation
-        if flight.sent_first is None:
-            flight.sent_first = clock.now()
-        full = self._config.limits.attempt_timeout
-        timeout = min(full, max(0.05, self._give_up_at(flight) - clock.now()))
-        max_tokens = request.sampling.max_tokens * 2 if longer else None
-        try:
-            outcome, hints = await attempt(self._transport[endpoint], endpoint, request, timeout, max_tokens)
-            if isinstance(outcome, Reply):
-                endpoint.served = max(endpoint.served, permit.started)
-                endpoint.latency += 0.1 * (clock.now() - permit.started - endpoint.latency)
-                endpoint.breaker.on_ok(permit.started)
-                flight.cost += endpoint.cost(outcome)
-                permit.release("ok", outcome, hints)
-                return outcome
-            self._note(endpoint, outcome)
-            cut_short = outcome.reason is Reason.TIMEOUT and timeout < full  # our deadline's doing, not the server's
-            if outcome.action is Action.GIVE_UP and outcome.status:
-                endpoint.breaker.on_ok(permit.started)  # it rightly refused this request, so it is up
-            elif not cut_short:
-                self.admission.learn(endpoint, outcome)
-            # In an outage the breaker decides; what the limiter has learned of the provider holds afterwards.
-            lesson = "ignored" if cut_short or endpoint.breaker.suspended else LESSONS.get(outcome.action, "ignored")
-            permit.release(lesson, None, hints, unknown=may_be_billed(outcome))
-            return outcome
-        finally:
-            if permit.held:
-                permit.release("ignored", unknown=True)
-
     def _adapt(self, flight: Flight, endpoint: Endpoint, unsupported: str) -> bool:
         """Learn what a server does not take. False: nothing to leave out; or the schema, which needs another plan."""
         if flight.adaptation is not endpoint.adaptation:
@@ -312,13 +287,7 @@ class Engine:
         """Whether the next attempt could come in time. A Retry-After binds if there is no other server."""
         if len(self.endpoints) == 1:
             delay = max(delay, failure.retry_after or 0.0)
-        return clock.now() + delay < self._give_up_at(flight)
-
-    def _give_up_at(self, flight: Flight) -> float:
-        """When its most patient listener stops waiting; open-ended, limits.deadline after the first attempt."""
-        if math.isinf(flight.deadline) and flight.sent_first is not None:
-            return flight.sent_first + self._config.limits.deadline
-        return flight.deadline
+        return clock.now() + delay < self.calls.give_up_at(flight)
 
     def _keep(self, flight: Flight, endpoint: Endpoint, verdict: Verdict, settled: Settled) -> bool:
         """Store an accepted verdict. True: it is handed out when it would survive a kill, and not before."""
@@ -353,11 +322,10 @@ class Engine:
             cost=flight.cost,
         )
 
-    def _note(self, endpoint: Endpoint, failure: Failure) -> None:
-        closes = failure.action is Action.CLOSE and endpoint.breaker.closed is None
-        level = logging.WARNING if closes else logging.DEBUG
-        log.log(level, "%s: %s (%s) %s", endpoint.label, failure.reason, failure.status or "no answer", failure.detail)
-
 
 def _nothing() -> None:
     return None
+
+
+def _as_it_is(exchange: Exchange) -> Exchange:
+    return exchange

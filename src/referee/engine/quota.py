@@ -15,22 +15,9 @@ from collections.abc import Awaitable, Callable
 from referee import clock
 from referee.engine.admission import Admission
 from referee.engine.endpoint import Endpoint
-from referee.limits.bucket import Bucket
-from referee.limits.budget import NANO, Budget
-from referee.limits.limit import Limit, Outcome, Stamp
-from referee.limits.shares import (
-    LEASE,
-    OUTCOMES,
-    EndpointGrant,
-    EndpointReport,
-    Event,
-    Grant,
-    Hints,
-    MoneyReport,
-    PaceReport,
-    Report,
-    fair_part,
-)
+from referee.engine.leases import SharedBreaker, SharedBudget, SharedLimit, SharedPace
+from referee.limits.limit import Stamp
+from referee.limits.shares import EndpointGrant, EndpointReport, Grant, MoneyReport, Report, fair_part
 
 log = logging.getLogger("referee.engine")
 
@@ -51,163 +38,6 @@ RAISE = 5.0
 """Seconds after that until it goes by its even part if that is more: the others must have come down first."""
 
 
-class SharedLimit:
-    """A share of a limiter that lives elsewhere. Keeps what is over until the next report."""
-
-    def __init__(self, own: Limit, poke: Callable[[], None], learns: bool) -> None:
-        self.share = 0
-        self.whole = own.limit
-        """The limit that all members share, as last heard."""
-        self.stamp = Stamp(0)
-        self.events: list[tuple[float, Event]] = []
-        self._poke = poke
-        self._learns = learns
-
-    @property
-    def limit(self) -> int:
-        """How many may be in flight here. Who looks and finds nothing wants more."""
-        if not self.share:
-            self._poke()
-        return self.share
-
-    def admit(self, now: float, in_flight: int) -> Stamp:
-        """A request is being sent; at the share's end, ask for more."""
-        if in_flight >= self.share:
-            self._poke()
-        return self.stamp
-
-    def release(
-        self, stamp: Stamp, outcome: Outcome, now: float, in_flight: int, latency: float, tokens_out: int
-    ) -> None:
-        """It is over: remembered for whoever learns from it."""
-        if self._learns and outcome != "ignored":
-            place = OUTCOMES.index(outcome)
-            self.events.append((now, Event(0.0, place, int(stamp), in_flight, latency, tokens_out)))
-
-    def take_events(self, now: float) -> tuple[Event, ...]:
-        """What was over since the last time, and how long ago."""
-        events, self.events = self.events, []
-        return tuple(Event(now - at, e.outcome, e.stamp, e.in_flight, e.latency, e.tokens_out) for at, e in events)
-
-    def __repr__(self) -> str:
-        return f"SharedLimit({self.share} of {self.whole})"
-
-
-class SharedPace(Bucket):
-    """A pace leased in blocks. Without a broker it is an ordinary bucket of the even part."""
-
-    def __init__(self, per_minute: float | None, part: float, poke: Callable[[], None]) -> None:
-        super().__init__(None if per_minute is None else per_minute * part)
-        self._leased = per_minute is not None
-        self._poke = poke
-        self._have = 0.0
-        self._until = 0.0
-        self._unit = 1.0
-        self._hints: Hints | None = None
-        self.alone = False
-
-    def wait(self, amount: float, now: float) -> float:
-        """0, or the seconds until it is worth another look; a grant is looked at when it comes."""
-        if self.alone or not self._leased:
-            return super().wait(amount, now)
-        blocked = max(0.0, self._blocked_until - now)
-        if now > self._until:
-            self._have = min(0.0, self._have)
-        self._unit = amount
-        if amount <= self._have + 1e-6:
-            return blocked
-        self._poke()
-        return max(blocked, PERIOD)
-
-    def take(self, amount: float, now: float) -> None:
-        """This amount goes out."""
-        super().take(amount, now)
-        self._have -= amount
-
-    def settle(self, estimated: float, actual: float, now: float) -> None:
-        """Replace an estimate by what was used."""
-        super().settle(estimated, actual, now)
-        self._have += estimated - actual
-
-    def observe(self, limit: float | None, remaining: float | None, reset: float | None, now: float) -> None:
-        """What the server's headers say holds here at once, and for the others with the next report."""
-        super().observe(None, remaining, reset, now)
-        if self._leased and (limit is not None or remaining is not None):
-            self._hints = Hints(limit, remaining, reset)
-
-    def report(self, waiting: int, now: float) -> PaceReport:
-        """What is needed for what waits, and what is not needed any more."""
-        if not self._leased:
-            return PaceReport()
-        hints, self._hints = self._hints, None
-        expired = now > self._until
-        returned = 0.0
-        if not waiting or expired:
-            returned, self._have = max(0.0, self._have), min(0.0, self._have)
-        if not waiting:
-            returned, self._have = returned + self._have, 0.0  # a debt is settled with the pool
-            return PaceReport(returned=returned, hints=hints)
-        most = self._unit * waiting - self._have
-        least = self._unit - min(0.0, self._have) if most > 0 else 0.0
-        return PaceReport(least=least, most=max(least, most), returned=returned, hints=hints)
-
-    def grant(self, amount: float, now: float) -> None:
-        """More to use, for a while."""
-        if amount > 0:
-            self._have += amount
-            self._until = now + LEASE
-
-
-class SharedBudget(Budget):
-    """Money leased in blocks."""
-
-    def __init__(self, limit_usd: float | None, poke: Callable[[], None]) -> None:
-        super().__init__(limit_usd)
-        self._shared = limit_usd is not None
-        self._poke = poke
-        self._short = 0
-        self._returned = 0
-        self.broke = False
-        if self._shared:
-            self._limit = 0
-
-    @property
-    def waiting(self) -> bool:
-        """True if money may still come: a refusal to reserve is not the end."""
-        return self._shared and not self.broke
-
-    def reserve(self, worst_usd: float) -> bool:
-        """Set aside the most a request can cost, out of what is leased."""
-        if super().reserve(worst_usd):
-            self._short = 0
-            return True
-        self._short = max(1, -int(-worst_usd * NANO // 1))
-        self._poke()
-        return False
-
-    def report(self, waiting: int) -> MoneyReport:
-        """What is spent, held and needed. Who is short, or has nothing to send, keeps nothing back."""
-        if not self._shared or self._limit is None:
-            return MoneyReport()
-        self.broke = False
-        short = self._short if waiting else 0
-        returned = 0
-        if short or not waiting or self._returned:
-            returned = max(0, self._limit - self._spent - self._reserved)
-            self._limit -= returned
-        self._returned = 0
-        return MoneyReport(self._spent, self._reserved, returned, short, short * (waiting + 1))
-
-    def grant(self, amount: int, broke: bool, recall: bool) -> None:
-        """More to spend, or the news that there is none."""
-        if self._limit is not None and self._shared:
-            self._limit += amount
-        self._returned = int(recall)
-        if amount:
-            self._short = 0
-        self.broke = broke
-
-
 class Member:
     """Puts shared limits into a gate and keeps them filled. `run` lives on the gate's loop until `close`."""
 
@@ -222,26 +52,34 @@ class Member:
         money: bool = True,
         heartbeat: bool = False,
         patience: float = ALONE,
+        quiet: float = PERIOD,
     ) -> None:
         """`members` and `rank`: the even part that is left without a broker. `concurrency`, `money`: False keeps the
         gate's own limiter, or budget, where only the paces are shared. `heartbeat`: report also without work.
-        `patience`: seconds without an answer that mean there is no broker."""
+        `patience`: seconds without an answer that mean there is no broker. `quiet`: seconds between exchanges while
+        nothing waits, for whoever is nudged when others need what it has."""
         self._gate = gate
         self._exchange = exchange
         self._members, self._rank = members, rank
         self._heartbeat = heartbeat
         self._patience = patience
+        self._quiet = quiet
         self._wake = asyncio.Event()
+        self._hurry = asyncio.Event()
         self._heard = clock.now()
         self.alone = False
         """Nobody answers: every member goes by its even part."""
+        self._lowered = False
         self._paused: dict[Endpoint, float] = {}
         self._limits: dict[Endpoint, SharedLimit] = {}
+        self._breakers: dict[Endpoint, SharedBreaker] = {}
         self._paces: dict[Endpoint, tuple[SharedPace, SharedPace]] = {}
         for endpoint in gate.endpoints:
             if concurrency:
                 learns = hasattr(endpoint.limiter, "mode")
-                endpoint.limiter = self._limits[endpoint] = SharedLimit(endpoint.limiter, self.poke, learns)
+                shared = SharedLimit(endpoint.limiter, self.poke, self.nudge, learns)
+                endpoint.limiter = self._limits[endpoint] = shared
+            endpoint.breaker = self._breakers[endpoint] = SharedBreaker()
             paces = tuple(
                 SharedPace(own.per_minute, 1.0 / members, self.poke) for own in (endpoint.requests, endpoint.tokens)
             )
@@ -255,6 +93,11 @@ class Member:
     def poke(self) -> None:
         """There may be something to ask for."""
         self._wake.set()
+
+    def nudge(self) -> None:
+        """Somebody needs what this member may be able to spare: report soon."""
+        self._wake.set()
+        self._hurry.set()
 
     def whole(self, endpoint: Endpoint) -> int:
         """The limit that all members share at an endpoint."""
@@ -274,20 +117,18 @@ class Member:
         owing = False
         while True:
             if not self._busy and not owing:
-                await self._rest(HEARTBEAT if self._heartbeat else None)
+                await _either(self._wake, HEARTBEAT if self._heartbeat else None)
+                await clock.breathe()  # whoever poked is about to queue more
+            self._wake.clear()
+            self._hurry.clear()
             owing = self._busy  # after the last request, one more report gives back what is left
             gained = await self._once()
-            await self._rest(GAP if gained else PERIOD, at_least=GAP if gained else PERIOD)
-
-    async def _rest(self, seconds: float | None, at_least: float = 0.0) -> None:
-        """Until poked or the time is over, but no shorter than `at_least`."""
-        if at_least:
-            await clock.sleep(at_least)
-        else:
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._wake.wait(), seconds)
-            await clock.breathe()  # whoever poked is about to queue more
-        self._wake.clear()
+            owing = owing or self._lowered  # and one more says that a lower share is in force
+            await clock.sleep(GAP)
+            if not gained and not self._lowered:
+                await _either(self._hurry, PERIOD - GAP)
+                if self._busy and not self._gate.queued and not self._hurry.is_set():
+                    await _either(self._wake, self._quiet - PERIOD)
 
     async def _once(self) -> bool:
         """One report, one grant. True if it was worth asking again soon."""
@@ -303,7 +144,7 @@ class Member:
         if self.alone:
             log.warning("limits are shared again")
             self._set_alone(False)
-        gained = False
+        gained = self._lowered = False
         for endpoint, given in zip(self._gate.endpoints, grant.endpoints, strict=True):
             gained |= self._apply(endpoint, given, now)
         if self.budget is not None:
@@ -336,6 +177,7 @@ class Member:
         gained = False
         if limit is not None and given.share is not None:
             gained = given.share > limit.share
+            self._lowered |= given.share < limit.share
             limit.share, limit.whole, limit.stamp = given.share, given.limit, Stamp(given.stamp)
         requests.grant(given.requests, now)
         tokens.grant(given.tokens, now)
@@ -346,7 +188,7 @@ class Member:
 
     def _news_of_pause(self, endpoint: Endpoint, now: float) -> float:
         """Seconds the server wants to be left alone, if the others do not know yet."""
-        until = now if endpoint.breaker.suspended else now + endpoint.breaker.wait(now)
+        until = self._breakers[endpoint].asked_until
         if until <= self._paused.get(endpoint, now) + SAME_PAUSE:
             return 0.0
         self._paused[endpoint] = until
@@ -371,3 +213,11 @@ class Member:
         for paces in self._paces.values():
             for pace in paces:
                 pace.alone = alone
+
+
+async def _either(event: asyncio.Event, seconds: float | None) -> None:
+    """Until the event is set, or the time is over."""
+    if seconds is not None and seconds <= 0:
+        return
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(event.wait(), seconds)

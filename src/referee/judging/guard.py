@@ -77,6 +77,7 @@ _BRACKETS = (*"<[", *_FOLDING_BRACKETS)
 _ANGLE_TAG = rf"<(/?)({_REASONING})>"
 _ANGLE_TAGS = re.compile(_ANGLE_TAG, re.ASCII | re.IGNORECASE)
 _ALL_TAGS = re.compile(rf"{_ANGLE_TAG}|\[(/?)(THINK)\]|◁(/?)(think)▷", re.ASCII | re.IGNORECASE)
+_BROKEN_TAGS = re.compile(rf"< /?(?:{_REASONING})>", re.ASCII | re.IGNORECASE)
 _RARE_TAGS = ("[THINK]", "[/THINK]", "◁")
 
 
@@ -125,6 +126,29 @@ def strip_reasoning(text: str, mentions: bool = False) -> str:
             return text
         kept.append(text[start:])
     return "".join(kept).strip()
+
+
+def reasoning_of(text: str) -> str | None:
+    """What `strip_reasoning` would take out, without the tags; None if there is no such tag."""
+    blocks: list[str] = []
+    start, inside, seen = 0, "", False
+    for tag in _ALL_TAGS.finditer(text):
+        closing, name = (part.lower() for part in tag.groups() if part is not None)
+        if closing and inside in ("", name):
+            if not inside:
+                blocks.clear()
+            blocks.append(text[start if inside else 0 : tag.start()].strip())
+            inside, seen = "", True
+        elif not closing and not inside:
+            start, inside, seen = tag.end(), name, True
+    if inside:
+        blocks.append(text[start:].strip())
+    return "\n".join(block for block in blocks if block) if seen else None
+
+
+def with_reasoning_tags(text: str) -> str:
+    """A shown text with its reasoning tags whole again, where the judge's own instructions speak of them."""
+    return _BROKEN_TAGS.sub(lambda match: f"<{match[0][2:]}", text) if "< " in text else text
 
 
 def fence(name: str, text: str, code: str) -> str:

@@ -47,6 +47,10 @@ class Kind(Struct, frozen=True):
     lowest: float
     """The score a gate gives."""
     read: Reader
+    bare: bool = False
+    """The response is shown without fences and without rules about them."""
+    trace: bool = False
+    """Only the reasoning is shown, and gates, which look at the answer, do not apply."""
 
 
 def sampling_for(

@@ -6,8 +6,10 @@ from referee.config import JudgeConfig
 from referee.errors import ConfigError
 from referee.judging.digest import key_of
 from referee.judging.gates import settle
-from referee.judging.guard import FIELDS, show
+from referee.judging.guard import FIELDS, show, with_reasoning_tags
+from referee.judging.integer import integer
 from referee.judging.kind import Form, Judge
+from referee.judging.monitor import monitor, trace_of
 from referee.judging.read import visible
 from referee.judging.reference import reference
 from referee.judging.score import score
@@ -17,7 +19,7 @@ from referee.judging.yes_no import yes_no
 from referee.records import JudgeRequest, Reason, Reply, Sample, Unscored, Verdict
 
 FORMS: tuple[Form, ...] = ("schema", "text")
-KINDS = {"score": score, "yes_no": yes_no, "reference": reference}
+KINDS = {"score": score, "yes_no": yes_no, "reference": reference, "integer": integer, "monitor": monitor}
 
 
 def make_judge(config: JudgeConfig, secret: bytes, template: str | None = None) -> Judge:
@@ -33,7 +35,17 @@ def make_judge(config: JudgeConfig, secret: bytes, template: str | None = None) 
 class _Judge:
     def __init__(self, config: JudgeConfig, secret: bytes, template: str | None) -> None:
         kind = KINDS[config.kind](config)
-        for setting, text in (("judge.criteria", config.criteria), ("judge.prompt_file", template or "")):
+        if config.system_prompt.strip() and (config.kind != "integer" or template is not None):
+            raise ConfigError(
+                'judge.system_prompt: is only used with kind = "integer" and without judge.prompt_file; put it into '
+                "that template's [system] part.",
+                setting="judge.system_prompt",
+            )
+        for setting, text in (
+            ("judge.criteria", config.criteria),
+            ("judge.system_prompt", config.system_prompt),
+            ("judge.prompt_file", template or ""),
+        ):
             if not text.isascii() and text != text.encode(errors="replace").decode():
                 raise ConfigError(f"{setting}: holds half a character (a lone surrogate).", setting=setting)
         parsed = parse(kind.template if template is None else template, frozenset(kind.values) | {*FIELDS}, kind.needs)
@@ -46,7 +58,8 @@ class _Judge:
         self._kind = kind
         self._gates = config.gates
         self._reasoning = config.view == "full"
-        self._sheets = {form: prepare(kind, parsed, form, config.fences) for form in FORMS}
+        self._ask_above = config.ask_above
+        self._sheets = {form: prepare(kind, parsed, form, config.fences and not kind.bare) for form in FORMS}
         self._compares = uses(parsed, "reference")
 
     def plan(self, sample: Sample, form: Form) -> JudgeRequest | Verdict | Unscored:
@@ -55,16 +68,29 @@ class _Judge:
         if self._compares and not (sample.reference or "").strip():
             detail = "the sample has no `reference`, and this judge compares with one"
             return Unscored(reason=Reason.CONFIG, detail=detail)
+        if self._ask_above is not None and not sample.rule_score > self._ask_above:
+            words = f"not asked: the rule score ({sample.rule_score:g}) is not above {self._ask_above:g}"
+            return Verdict(score=0.0, value=0.0, how="gate", reason=words)
+        if self._kind.trace:
+            return self._plan_trace(sample, form)
         answer = show(sample.response, reasoning=False)
         prompt = show(sample.prompt)
         settled = settle(sample, answer, prompt, self._gates, self._kind.lowest)
         if settled is not None:
             return settled
         shown = show(sample.response) if self._reasoning and answer is not sample.response else answer
+        if self._kind.bare:
+            shown = with_reasoning_tags(shown)
         texts = {"prompt": prompt, "response": shown}
         if self._compares:
             texts["reference"] = show(sample.reference or "")
         return compose(self._sheets[form], texts, self._key)
+
+    def _plan_trace(self, sample: Sample, form: Form) -> JudgeRequest | Unscored:
+        trace = show(trace_of(sample.response))
+        if not trace or trace.isspace():
+            return Unscored(reason=Reason.EMPTY, detail="the response holds no reasoning for the monitor to read")
+        return compose(self._sheets[form], {"prompt": show(sample.prompt), "response": trace}, self._key)
 
     def read(self, request: JudgeRequest, reply: Reply) -> Verdict | Unscored:
         said = visible(reply)

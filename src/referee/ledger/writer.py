@@ -85,6 +85,19 @@ class Ledger:
                 if len(self._buffer) >= BUFFER:
                     self._write()
 
+    def append_encoded(self, data: bytes, lines: int) -> None:
+        """Take whole lines that are JSON already, each with its line end."""
+        if os.getpid() != self._pid:
+            self._after_fork()
+        with self._lock:
+            if self._closed:
+                self._lose(lines, "the ledger is closed")
+                return
+            self._buffer += data
+            self._lines += lines
+            if len(self._buffer) >= BUFFER:
+                self._write()
+
     def flush(self) -> None:
         """Hand what is buffered to the system, in one write."""
         if os.getpid() != self._pid:
@@ -180,6 +193,9 @@ class NullLedger:
 
     def append(self, line: Line) -> None:
         """Forget it."""
+
+    def append_encoded(self, data: bytes, lines: int) -> None:
+        """Forget them."""
 
     def flush(self) -> None:
         """Nothing to write."""

@@ -6,5 +6,17 @@ from referee.limits.bucket import Bucket
 from referee.limits.budget import Budget
 from referee.limits.delay import retry_delay
 from referee.limits.limit import FixedLimit, Limit, Outcome, Stamp
+from referee.limits.stragglers import Stragglers
 
-__all__ = ["AdaptiveLimit", "Breaker", "Bucket", "Budget", "FixedLimit", "Limit", "Outcome", "Stamp", "retry_delay"]
+__all__ = [
+    "AdaptiveLimit",
+    "Breaker",
+    "Bucket",
+    "Budget",
+    "FixedLimit",
+    "Limit",
+    "Outcome",
+    "Stamp",
+    "Stragglers",
+    "retry_delay",
+]

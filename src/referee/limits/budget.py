@@ -24,6 +24,11 @@ class Budget:
         """US dollars that requests in flight may still cost."""
         return self._reserved / NANO
 
+    @property
+    def waiting(self) -> bool:
+        """True where money may still come from elsewhere: what cannot be reserved now need not be given up."""
+        return False
+
     def reserve(self, worst_usd: float) -> bool:
         """Set aside the most a request can cost. False: it would pass the limit, so it must not be sent."""
         amount = _nano(worst_usd)

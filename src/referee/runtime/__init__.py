@@ -1,4 +1,4 @@
-"""Where judging runs: inline or thread. Same behaviour, same tests."""
+"""Where judging runs: inline, in a thread, in processes, on a Ray cluster. Same behaviour, same tests."""
 
 from collections.abc import Callable
 
@@ -13,4 +13,12 @@ __all__ = ["InlineRuntime", "Runtime", "ThreadRuntime", "open_runtime"]
 
 def open_runtime(config: Config, build: Callable[[Config], Scorer] = build_scorer) -> Runtime:
     """The runtime the configuration names."""
+    if config.runtime == "processes":
+        from referee.runtime.processes import ProcessesRuntime  # only where it is used: it is no small import
+
+        return ProcessesRuntime(config, build)
+    if config.runtime == "ray":
+        from referee.runtime.ray import RayRuntime
+
+        return RayRuntime(config, build)
     return InlineRuntime(config, build) if config.runtime == "inline" else ThreadRuntime(config, build)

@@ -1,0 +1,144 @@
+"""Makes the pictures of the report for README and docs: `python -m docs.screenshots`. Needs chromium and playwright.
+
+The run behind them is real in all but its judge: eight steps of 64 rollouts, judged over HTTP by the simulated provider,
+which has a capacity, latencies and faults, and whose judge likes long answers more than it should.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import tempfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+from referee import Referee, Sample, clock
+from referee.config import load
+from referee.sim import Provider, ProviderSpec, serve_http
+from referee.sim.chat import Question
+from referee.sim.judge import Answer, write
+
+HERE = Path(__file__).parent
+STEPS, GROUPS, SIBLINGS = 8, 8, 8
+STEP_WORK = 3.5
+"""Seconds the pretended trainer computes per step while the judge works."""
+
+SPEC = ProviderSpec(
+    latency_median=0.5,
+    latency_sigma=0.5,
+    tail_share=0.02,
+    tail_factor=4,
+    capacity=16,
+    retry_after_s=0.3,
+    faults={"refusal": 0.02, "http_503": 0.03, "out_of_range": 0.015, "content_filter": 0.01, "reset": 0.01, "length": 0.01},
+)
+
+QUESTIONS = {
+    "tides": ("Why are there two high tides a day?", "The Moon pulls harder on the near side of the Earth"),
+    "primes": ("Show that there are infinitely many primes.", "Suppose there were only finitely many"),
+    "bread": ("Why does bread dough rise?", "Yeast turns sugar into carbon dioxide"),
+    "cache": ("When is a cache a bad idea?", "When stale data costs more than slow data"),
+    "bridge": ("Why do suspension bridges sag in the middle?", "The cable takes the shape its load gives it"),
+    "sort": ("Why can no comparison sort beat n log n?", "A decision tree with n! leaves has depth n log n"),
+    "sky": ("Why is the sky blue?", "Air scatters short waves more than long ones"),
+    "loan": ("What is compound interest?", "Interest that earns interest itself"),
+}
+REASONS = (
+    "That is the heart of the matter.",
+    "This follows step by step from what was said before.",
+    "An example makes it plain.",
+    "The same holds on the other side, for the same cause.",
+    "It can be checked by anyone with a pencil.",
+)
+PADDING = (
+    "It is worth noting that this is an interesting question.",
+    "As mentioned above, there are many ways to look at it.",
+    "In conclusion, one may say that the topic has several sides.",
+    "To put it another way, the same can be said in other words.",
+)
+
+
+class LengthLover:
+    """A judge with a known bias: reasons count, but words count too."""
+
+    def answer(self, question: Question) -> Answer:
+        """An integer on the scale, with a sentence."""
+        text = question.candidate
+        merits = sum(reason in text for reason in REASONS) + 2 * ("because" in text)
+        words = len(text.split())
+        points = 1.2 * merits + words / 22 + len(text) % 7 / 4 - 1
+        score = max(question.low, min(question.high, question.low + round(points)))
+        said = f"{merits} points of substance; {'thorough' if words > 70 else 'brief'}."
+        return Answer(write(question, score, said), score)
+
+
+def rollout(rng: random.Random, name: str, step: int, sibling: int) -> Sample:
+    """An answer as a policy writes it that learns that length pays: padding grows with the steps."""
+    prompt, core = QUESTIONS[name]
+    collapsed = name == "sky" and step > 5
+    if collapsed or rng.random() < 0.06:  # the policy repeats itself, word for word
+        rng = random.Random(name)
+    lines = [f"{core}." if rng.random() < 0.85 else "It is so because it has always been so."]
+    lines += rng.sample(REASONS, rng.randint(0, min(5, 2 + step // 2)))
+    lines += [rng.choice(PADDING) for _ in range(rng.randint(0, 2 + step))]
+    if rng.random() < 0.05 - 0.004 * step:
+        lines = [core, core]
+    right = rng.random() < 0.45 + 0.05 * step
+    return Sample(
+        prompt=prompt,
+        response="" if rng.random() < 0.015 else " ".join(lines),
+        id=f"{name}-{step}-{sibling}",
+        group=f"{name}-{step}",
+        rule_score=0.5 * right,
+        truncated=rng.random() < 0.02,
+        step=step,
+    )
+
+
+@contextlib.contextmanager
+def judge() -> Iterator[str]:
+    """The simulated provider with our judge on a thread of its own; its URL."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, daemon=True)
+    thread.start()
+    server = asyncio.run_coroutine_threadsafe(serve_http(Provider(SPEC, 7, LengthLover())), loop).result(30)
+    try:
+        yield server.url
+    finally:
+        asyncio.run_coroutine_threadsafe(server.close(), loop).result(30)
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(30)
+        loop.close()
+
+
+def demo_run(folder: Path, steps: int = STEPS, work: float = STEP_WORK) -> None:
+    """Train on nothing for a while, and leave a ledger in `folder`."""
+    rng = random.Random(4)
+    with judge() as url:
+        config = load(
+            {
+                "endpoint": [
+                    {"url": url, "model": "judge-sim", "name": "sim", "key_env": "", "price_in": 0.15, "price_out": 0.6}
+                ],
+                "cache": {"path": ""},
+                "limits": {"deadline": 60.0},
+                "judge": {"ask_again": 0},
+                "shaping": {"length": {"enable": True, "penalty_scale": 0.3}},
+                "ledger": {"dir": str(folder)},
+            }
+        )
+        with Referee(config) as referee:
+            for step in range(1, steps + 1):
+                names = list(QUESTIONS)[:GROUPS]
+                samples = [rollout(rng, name, step, sibling) for name in names for sibling in range(SIBLINGS)]
+                ticket = referee.submit(samples)
+                clock.pause(work)
+                ticket.result(timeout=120)
+                clock.pause(work / 4)
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as scratch:
+        demo_run(Path(scratch))

@@ -1,0 +1,49 @@
+"""`referee report`: one page from the record of a run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from referee.ledger import read
+from referee.report.data import Gathering
+from referee.report.page import plotly_source, write_page
+from referee.report.rows import TEXTS_MB, Rows
+
+
+def command(
+    run: Annotated[Path, typer.Argument(help="A folder of ledger files ([ledger] dir), or one of them.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The page to write.")] = Path("report.html"),
+    title: Annotated[str, typer.Option(help="Its title. Default: the folder's name.")] = "",
+    texts_mb: Annotated[
+        float,
+        typer.Option(min=0.0, help="How much prompts and replies may add to the page; 0 for numbers only."),
+    ] = TEXTS_MB,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing.")] = False,
+) -> None:
+    """Write one self-contained page: charts of scores, rewards, speed and cost, and every sample behind them."""
+    said = make_report(run, output, title, texts_mb)
+    if not quiet:
+        typer.echo(said, err=True)
+
+
+def make_report(run: Path, output: Path, title: str = "", texts_mb: float = TEXTS_MB) -> str:
+    """Write the page of a ledger; returns a line that says what was written."""
+    plotly_source()  # if it is missing, say so before reading a large ledger
+    reading = read(run)
+    gathering, rows = Gathering(), Rows(texts_mb)
+    for line in reading:
+        gathering.add(line)
+        rows.add(line)
+    report = gathering.report()
+    size = write_page(output, report, rows, title or f"referee: {run.resolve().name}")
+    kept = rows.meta().with_texts
+    words = f"{output}: {rows.count} samples, {size / 1e6:.1f} MB"
+    if kept < rows.count:
+        words += f"; texts of {kept} (--texts-mb allows more)"
+    lost = reading.skipped + reading.torn + reading.unknown
+    if lost:
+        words += f"; {lost} lines of the ledger could not be read"
+    return words

@@ -1,0 +1,208 @@
+"""A run on a terminal: one frame of numbers with small histories beside them. Foreign text cannot act on it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from referee.report.plain import plain
+from referee.report.shape import StepRow, TimeRow
+from referee.report.watch import Snapshot
+
+BARS = "▁▂▃▄▅▆▇█"
+HISTORY = 40
+"""Columns of a small history."""
+SAMPLES = 8
+"""Newest samples shown, where the terminal is high enough."""
+
+
+def spark(values: Sequence[float | None], width: int = HISTORY, low: float | None = 0.0) -> str:
+    """Values as bars from `low` (None: from the smallest) to the largest; a gap where there is none.
+
+    More values than columns are shown by the mean of neighbours.
+    """
+    columns = _columns(values, width)
+    known = [value for value in columns if value is not None]
+    if not known:
+        return ""
+    least = min(known) if low is None else min(low, *known)
+    span = max(known) - least
+    shown = []
+    for value in columns:
+        if value is None:
+            shown.append(" ")
+        else:
+            part = (value - least) / span if span > 0 else 0.0
+            shown.append(BARS[min(len(BARS) - 1, int(part * len(BARS)))])
+    return "".join(shown)
+
+
+def _columns(values: Sequence[float | None], width: int) -> list[float | None]:
+    if len(values) <= width:
+        return list(values)
+    found: list[float | None] = []
+    for place in range(width):
+        part = values[place * len(values) // width : (place + 1) * len(values) // width]
+        known = [value for value in part if value is not None]
+        found.append(sum(known) / len(known) if known else None)
+    return found
+
+
+def over_time(times: Sequence[TimeRow], width: float) -> list[TimeRow | None]:
+    """Slices one after the other, None where nothing was recorded."""
+    if not times:
+        return []
+    by_place = {round(row.start / width): row for row in times}
+    last = max(by_place)
+    return [by_place.get(place) for place in range(max(min(by_place), last - 239), last + 1)]
+
+
+def frame(shot: Snapshot, height: int = 40) -> RenderableType:
+    """The whole view."""
+    if not shot.files:
+        return Text(f"{plain(shot.path)}: no ledger yet; waiting for [ledger] dir to be written")
+    parts: list[RenderableType] = [_head(shot), Text(""), _numbers(shot)]
+    concerns = [item for item in shot.report.findings if item.level in ("bad", "warn")]
+    if concerns:
+        parts.append(Text(""))
+        parts += [Text(f"{item.level}: {plain(item.text, 300)}") for item in concerns[:5]]
+    room = min(SAMPLES, height - 16 - len(concerns[:5]))
+    if room > 0 and shot.newest:
+        parts += [Text(""), _samples(shot, room)]
+    return Group(*parts)
+
+
+def _head(shot: Snapshot) -> Text:
+    said = [plain(shot.path), f"{shot.files} file{'s' if shot.files != 1 else ''}"]
+    if shot.now.step is not None:
+        said.append(f"step {shot.now.step}")
+    if shot.now.last_s is not None:
+        said.append(f"last record {ago(shot.now.last_s)} ago")
+    if shot.behind:
+        said.append("still reading")
+    if shot.skipped or shot.unknown:
+        said.append(f"{shot.skipped + shot.unknown} lines not readable")
+    return Text("  ".join(said))
+
+
+def _numbers(shot: Snapshot) -> Table:
+    table = Table.grid(padding=(0, 2))
+    table.add_column(no_wrap=True)
+    table.add_column(ratio=1)
+    table.add_column(no_wrap=True)
+    for name, text, history in rows(shot):
+        table.add_row(Text(name), Text(text), Text(history))
+    return table
+
+
+def rows(shot: Snapshot) -> list[tuple[str, str, str]]:
+    """Each line of numbers: its name, its words, its history."""
+    m, report, now = shot.report.metrics, shot.report, shot.now
+    steps = [row for row in report.steps if row.first is not None]
+    slices = over_time(report.times, report.slice_s)
+    reasons = [(name.removeprefix("unscored/"), count) for name, count in m.items() if name.startswith("unscored/")]
+    told = ", ".join(f"{plain(name, 30)} {count:.0f}" for name, count in sorted(reasons, key=lambda r: -r[1]) if count)
+    return [
+        (
+            "samples",
+            f"{m['samples']:,.0f}: {m['calls']:,.0f} called, {m['cache_hits']:,.0f} cached, {m['shared']:,.0f} shared, "
+            f"{m['gated']:,.0f} gated",
+            spark([float(row.samples) if row else 0.0 for row in slices]),
+        ),
+        (
+            "scores",
+            f"mean {m['score_mean']:.3f}, deviation {m['score_std']:.3f}, lowest {m['score_low_share']:.0%}, highest "
+            f"{m['score_high_share']:.0%}, flat groups {m['flat_group_share']:.0%}",
+            spark([row.score_mean for row in steps], low=None),
+        ),
+        ("spread", "scores of the latest step, low to high" if steps else "scores, low to high", _bins(report.steps)),
+        (
+            "rewards",
+            f"mean {m['reward_mean']:.3f}, penalty {m['penalty_mean']:.3f}, {m['reward_missing']:,.0f} missing, "
+            f"{m['reward_filled']:,.0f} filled",
+            spark([row.reward_mean for row in steps], low=None),
+        ),
+        (
+            "unscored",
+            f"{m['unscored']:,.0f} ({m['unscored_share']:.1%}) {told}",
+            spark([float(sum(row.unscored.values())) if row else 0.0 for row in slices]) if m["unscored"] else "",
+        ),
+        (
+            "speed",
+            f"{now.samples_per_s:.1f} samples/s now, {_rate(m):.1f}/s overall",
+            spark([float(row.calls) if row else 0.0 for row in slices]),
+        ),
+        (
+            "latency",
+            f"p50 {m['latency_p50_s']:.2f} s, p95 {m['latency_p95_s']:.2f} s, queue p95 {m['queue_p95_s']:.2f} s",
+            spark([row.latency_p50 if row else None for row in slices]),
+        ),
+        (
+            "limit",
+            f"{now.in_flight:.0f} in flight of {now.limit or m['limit']:.0f}, {now.queued:.0f} queued, "
+            f"{m['throttled']:,.0f} of {m['requests']:,.0f} throttled",
+            spark([_limit(row) for row in slices]),
+        ),
+        ("cost", _cost(shot), spark([row.cost if row else 0.0 for row in slices]) if report.cost.spent else ""),
+        (
+            "waiting",
+            f"{m['wait_fraction']:.1%} of the run, {m['wait_s']:.1f} s in {m['batches']:,.0f} batches",
+            spark([row.wait_fraction for row in steps]),
+        ),
+    ]
+
+
+def line(shot: Snapshot) -> str:
+    """The state in one line, for where there is no terminal."""
+    m, now = shot.report.metrics, shot.now
+    if not shot.files:
+        return f"{plain(shot.path)}: no ledger yet"
+    step = "" if now.step is None else f"step {now.step}  "
+    return (
+        f"{step}{m['samples']:.0f} samples  {now.samples_per_s:.1f}/s  {now.in_flight:.0f}/{now.limit:.0f} in flight  "
+        f"score {m['score_mean']:.3f}  {m['unscored']:.0f} unscored  ${m['cost_usd']:.4f}  "
+        f"waiting {m['wait_fraction']:.1%}"
+    )
+
+
+def ago(seconds: float) -> str:
+    """Seconds in the unit a person would say."""
+    for unit, size in (("d", 86_400), ("h", 3600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} s"
+
+
+def _bins(steps: Sequence[StepRow]) -> str:
+    latest = next((row for row in reversed(steps) if row.scored), None)
+    return spark([float(count) for count in latest.bins], width=max(1, len(latest.bins))) if latest else ""
+
+
+def _limit(row: TimeRow | None) -> float | None:
+    return sum(point.limit for point in row.endpoints.values()) if row and row.endpoints else None
+
+
+def _rate(m: dict[str, float]) -> float:
+    return m["samples"] / m["elapsed_s"] if m["elapsed_s"] > 0 else 0.0
+
+
+def _cost(shot: Snapshot) -> str:
+    cost, m = shot.report.cost, shot.report.metrics
+    if not cost.priced:
+        return f"not known (no price); {m['tokens_in']:,.0f} tokens in, {m['tokens_out']:,.0f} out"
+    per_step = "" if cost.per_step is None else f", ${cost.per_step:.4f} a step"
+    return f"${cost.spent:.4f} spent, ${m['saved_usd']:.4f} saved{per_step}"
+
+
+def _samples(shot: Snapshot, room: int) -> Table:
+    table = Table.grid(padding=(0, 2))
+    for least, justify in ((8, "left"), (4, "right"), (8, "left"), (20, "left")):
+        table.add_column(no_wrap=True, overflow="ellipsis", min_width=least, justify=justify)  # type: ignore[arg-type]
+    for item in shot.newest[:room]:
+        score = "none" if item.score is None else f"{item.score:g}"
+        by = plain(item.unscored, 16) or item.origin
+        table.add_row(Text(plain(item.id, 16)), Text(score), Text(by), Text(plain(item.response or item.why, 100)))
+    return table

@@ -1,0 +1,15 @@
+"""A terminal for tables with text of strangers in them: no markup, and no failing for want of a letter."""
+
+from __future__ import annotations
+
+import io
+import sys
+
+from rich.console import Console
+
+
+def terminal() -> Console:
+    """Standard output. What its encoding does not have (bars of a history, letters of a rollout) becomes `?`."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")
+    return Console(markup=False, emoji=False, highlight=False)

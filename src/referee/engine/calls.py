@@ -1,0 +1,112 @@
+"""Attempts under permits: how long one may take, what its end teaches, and a second one beside it where that pays.
+
+Knows nothing of who waits for the answer; `engine` decides what happens next.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Coroutine, Mapping
+from typing import Any
+
+from referee import clock
+from referee.config import LimitsConfig
+from referee.engine.admission import Admission, Permit
+from referee.engine.attempt import attempt
+from referee.engine.endpoint import Endpoint
+from referee.engine.ends import LESSONS, may_be_billed
+from referee.engine.flight import Flight
+from referee.engine.hedge import hedged
+from referee.engine.port import Transport
+from referee.limits import Stragglers
+from referee.records import Action, Failure, Reason, Reply
+
+log = logging.getLogger("referee.engine")
+
+LOOK = 0.25
+"""Seconds between two looks while it is not known yet what is late."""
+
+
+class Calls:
+    """Sends requests that have a permit."""
+
+    def __init__(self, limits: LimitsConfig, transports: Mapping[Endpoint, Transport], admission: Admission) -> None:
+        self._limits = limits
+        self._transports = transports
+        self._admission = admission
+        self.stragglers = Stragglers(limits.hedge)
+
+    async def ask(self, flight: Flight, permit: Permit, longer: bool) -> tuple[Reply | Failure, Permit]:
+        """One attempt, or two where the first is late and limits.hedge allows it. Returns the permit that counts."""
+        stragglers = self.stragglers
+        stragglers.sent()
+        if not stragglers.share:
+            return await self._attempt(flight, permit, longer), permit
+
+        async def under(permit: Permit) -> tuple[Reply | Failure, Permit]:
+            return await self._attempt(flight, permit, longer), permit
+
+        def look_after() -> float:
+            late = stragglers.late_after
+            return LOOK if late is None else max(late - (clock.now() - permit.started), late / 8)
+
+        def again() -> Coroutine[Any, Any, tuple[Reply | Failure, Permit]] | None:
+            late = stragglers.late_after
+            if late is None or clock.now() - permit.started < late:
+                return None
+            spare = self._admission.now(flight.request, permit.endpoint, flight.refused_by)
+            if spare is None:
+                return None
+            if not stragglers.take():
+                spare.release("ignored")
+                return None
+            return under(spare)
+
+        return await hedged(under(permit), look_after, again, lambda found: isinstance(found[0], Reply))
+
+    async def _attempt(self, flight: Flight, permit: Permit, longer: bool) -> Reply | Failure:
+        """One attempt under a permit. The permit goes back whatever happens."""
+        endpoint, request = permit.endpoint, flight.request
+        flight.attempts += 1
+        flight.adaptation = endpoint.adaptation
+        if flight.sent_first is None:
+            flight.sent_first = clock.now()
+        full = self._limits.attempt_timeout
+        timeout = min(full, max(0.05, self.give_up_at(flight) - clock.now()))
+        max_tokens = request.sampling.max_tokens * 2 if longer else None
+        try:
+            outcome, hints = await attempt(self._transports[endpoint], endpoint, request, timeout, max_tokens)
+            if isinstance(outcome, Reply):
+                endpoint.served = max(endpoint.served, permit.started)
+                latency = clock.now() - permit.started
+                endpoint.latency += 0.1 * (latency - endpoint.latency)
+                self.stragglers.answered(latency)
+                endpoint.breaker.on_ok(permit.started)
+                flight.cost += endpoint.cost(outcome)
+                permit.release("ok", outcome, hints)
+                return outcome
+            self._note(endpoint, outcome)
+            cut_short = outcome.reason is Reason.TIMEOUT and timeout < full  # our deadline's doing, not the server's
+            if outcome.action is Action.GIVE_UP and outcome.status:
+                endpoint.breaker.on_ok(permit.started)  # it rightly refused this request, so it is up
+            elif not cut_short:
+                self._admission.learn(endpoint, outcome)
+            # In an outage the breaker decides; what the limiter has learned of the provider holds afterwards.
+            lesson = "ignored" if cut_short or endpoint.breaker.suspended else LESSONS.get(outcome.action, "ignored")
+            permit.release(lesson, None, hints, unknown=may_be_billed(outcome))
+            return outcome
+        finally:
+            if permit.held:
+                permit.release("ignored", unknown=True)
+
+    def give_up_at(self, flight: Flight) -> float:
+        """When its most patient listener stops waiting; open-ended, limits.deadline after the first attempt."""
+        if math.isinf(flight.deadline) and flight.sent_first is not None:
+            return flight.sent_first + self._limits.deadline
+        return flight.deadline
+
+    def _note(self, endpoint: Endpoint, failure: Failure) -> None:
+        closes = failure.action is Action.CLOSE and endpoint.breaker.closed is None
+        level = logging.WARNING if closes else logging.DEBUG
+        log.log(level, "%s: %s (%s) %s", endpoint.label, failure.reason, failure.status or "no answer", failure.detail)

@@ -1,0 +1,194 @@
+"""What stands in a gate whose limits are shared with others: a limiter, a breaker, paces and a budget. They hold what
+was granted and remember what to report; `quota` keeps them filled.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from referee.limits.breaker import LONGEST_PAUSE, PAUSE_FIRST, Breaker
+from referee.limits.bucket import Bucket
+from referee.limits.budget import NANO, Budget
+from referee.limits.limit import Limit, Outcome, Stamp
+from referee.limits.shares import LEASE, OUTCOMES, Event, Hints, MoneyReport, PaceReport
+
+LOOK = 0.1
+"""Seconds after which a pace without a lease is looked at again. A grant is looked at when it comes."""
+
+
+class SharedLimit:
+    """A share of a limiter that lives elsewhere. Keeps what is over until the next report."""
+
+    def __init__(self, own: Limit, poke: Callable[[], None], hurry: Callable[[], None], learns: bool) -> None:
+        self.share = 0
+        self.whole = own.limit
+        """The limit that all members share, as last heard."""
+        self.stamp = Stamp(0)
+        self.events: list[tuple[float, Event]] = []
+        self._poke = poke
+        self._hurry = hurry
+        self._learns = learns
+
+    @property
+    def limit(self) -> int:
+        """How many may be in flight here. Who looks and finds nothing wants more."""
+        if not self.share:
+            self._poke()
+        return self.share
+
+    def admit(self, now: float, in_flight: int) -> Stamp:
+        """A request is being sent; at the share's end, ask for more."""
+        if in_flight >= self.share:
+            self._poke()
+        return self.stamp
+
+    def release(
+        self, stamp: Stamp, outcome: Outcome, now: float, in_flight: int, latency: float, tokens_out: int
+    ) -> None:
+        """It is over: remembered for whoever learns from it. A refusal is told at once, and its place stays empty
+        until there is an answer: refusals are quick, and so would be the next one in its place."""
+        if not self._learns or outcome == "ignored":
+            return
+        place = OUTCOMES.index(outcome)
+        self.events.append((now, Event(0.0, place, int(stamp), in_flight, latency, tokens_out)))
+        if outcome == "throttled":
+            self.share = max(0, min(self.share, in_flight))
+            self._hurry()
+
+    def take_events(self, now: float) -> tuple[Event, ...]:
+        """What was over since the last time, and how long ago."""
+        events, self.events = self.events, []
+        return tuple(Event(now - at, e.outcome, e.stamp, e.in_flight, e.latency, e.tokens_out) for at, e in events)
+
+    def __repr__(self) -> str:
+        return f"SharedLimit({self.share} of {self.whole})"
+
+
+class SharedBreaker(Breaker):
+    """Remembers until when the server itself asked to be left alone: that holds for everybody who shares the limit."""
+
+    asked_until = -math.inf
+
+    def on_throttled(
+        self, now: float, chance: float, retry_after: float | None = None, latency: float = PAUSE_FIRST
+    ) -> None:
+        """Refused: too many."""
+        super().on_throttled(now, chance, retry_after, latency)
+        if retry_after is not None:
+            self.asked_until = max(self.asked_until, now + min(retry_after, LONGEST_PAUSE))
+
+
+class SharedPace(Bucket):
+    """A pace leased in blocks. Without a broker it is an ordinary bucket of the even part."""
+
+    def __init__(self, per_minute: float | None, part: float, poke: Callable[[], None]) -> None:
+        super().__init__(None if per_minute is None else per_minute * part)
+        self._leased = per_minute is not None
+        self._poke = poke
+        self._have = 0.0
+        self._until = 0.0
+        self._unit = 1.0
+        self._hints: Hints | None = None
+        self.alone = False
+
+    def wait(self, amount: float, now: float) -> float:
+        """0, or the seconds until it is worth another look; a grant is looked at when it comes."""
+        if self.alone or not self._leased:
+            return super().wait(amount, now)
+        blocked = max(0.0, self._blocked_until - now)
+        if now > self._until:
+            self._have = min(0.0, self._have)
+        self._unit = amount
+        if amount <= self._have + 1e-6:
+            return blocked
+        self._poke()
+        return max(blocked, LOOK)
+
+    def take(self, amount: float, now: float) -> None:
+        """This amount goes out."""
+        super().take(amount, now)
+        self._have -= amount
+
+    def settle(self, estimated: float, actual: float, now: float) -> None:
+        """Replace an estimate by what was used."""
+        super().settle(estimated, actual, now)
+        self._have += estimated - actual
+
+    def observe(self, limit: float | None, remaining: float | None, reset: float | None, now: float) -> None:
+        """What the server's headers say holds here at once, and for the others with the next report."""
+        super().observe(None, remaining, reset, now)
+        if self._leased and (limit is not None or remaining is not None):
+            self._hints = Hints(limit, remaining, reset)
+
+    def report(self, waiting: int, now: float) -> PaceReport:
+        """What is needed for what waits, and what is not needed any more."""
+        if not self._leased:
+            return PaceReport()
+        hints, self._hints = self._hints, None
+        expired = now > self._until
+        returned = 0.0
+        if not waiting or expired:
+            returned, self._have = max(0.0, self._have), min(0.0, self._have)
+        if not waiting:
+            returned, self._have = returned + self._have, 0.0  # a debt is settled with the pool
+            return PaceReport(returned=returned, hints=hints)
+        most = self._unit * waiting - self._have
+        least = self._unit - min(0.0, self._have) if most > 0 else 0.0
+        return PaceReport(least=least, most=max(least, most), returned=returned, hints=hints)
+
+    def grant(self, amount: float, now: float) -> None:
+        """More to use, for a while."""
+        if amount > 0:
+            self._have += amount
+            self._until = now + LEASE
+
+
+class SharedBudget(Budget):
+    """Money leased in blocks."""
+
+    def __init__(self, limit_usd: float | None, poke: Callable[[], None]) -> None:
+        super().__init__(limit_usd)
+        self._shared = limit_usd is not None
+        self._poke = poke
+        self._short = 0
+        self._returned = 0
+        self.broke = False
+        if self._shared:
+            self._limit = 0
+
+    @property
+    def waiting(self) -> bool:
+        """True if money may still come: a refusal to reserve is not the end."""
+        return self._shared and not self.broke
+
+    def reserve(self, worst_usd: float) -> bool:
+        """Set aside the most a request can cost, out of what is leased."""
+        if super().reserve(worst_usd):
+            self._short = 0
+            return True
+        self._short = max(1, -int(-worst_usd * NANO // 1))
+        self._poke()
+        return False
+
+    def report(self, waiting: int) -> MoneyReport:
+        """What is spent, held and needed. Who is short, or has nothing to send, keeps nothing back."""
+        if not self._shared or self._limit is None:
+            return MoneyReport()
+        self.broke = False
+        short = self._short if waiting else 0
+        returned = 0
+        if short or not waiting or self._returned:
+            returned = max(0, self._limit - self._spent - self._reserved)
+            self._limit -= returned
+        self._returned = 0
+        return MoneyReport(self._spent, self._reserved, returned, short, short * (waiting + 1))
+
+    def grant(self, amount: int, broke: bool, recall: bool) -> None:
+        """More to spend, or the news that there is none."""
+        if self._limit is not None and self._shared:
+            self._limit += amount
+        self._returned = int(recall)
+        if amount:
+            self._short = 0
+        self.broke = broke

@@ -1,0 +1,189 @@
+// One sample, or a group side by side, in a dialog over the page.
+
+const MOST_SIBLINGS = 64;
+const opened = { at: null, ticket: 0 };
+
+async function openSample(row, at = null) {
+  opened.at = at;
+  await fillDialog(async () => sampleView(row));
+}
+
+async function openGroup(row) {
+  await fillDialog(async () => groupView(row));
+}
+
+// The last one asked for wins; what was slower than it is not shown.
+async function fillDialog(build) {
+  const ticket = ++opened.ticket;
+  const dialog = byId("detail");
+  dialog.dataset.busy = "1";
+  if (!dialog.open) dialog.showModal();
+  try {
+    const content = await build();
+    if (ticket !== opened.ticket) return;
+    dialog.replaceChildren(...content);
+    dialog.scrollTop = 0;
+    delete dialog.dataset.busy;
+  } catch (error) {
+    if (ticket === opened.ticket) dialog.replaceChildren(make("p", "finding bad", `This sample cannot be shown: ${error.message}`), closeButton());
+  }
+}
+
+function closeButton() {
+  const button = make("button", "close", "Close");
+  button.type = "button";
+  button.addEventListener("click", () => byId("detail").close());
+  return button;
+}
+
+function action(text, act, name = "") {
+  const button = make("button", name, text);
+  button.type = "button";
+  button.addEventListener("click", act);
+  return button;
+}
+
+async function sampleView(row) {
+  const { store } = view;
+  const texts = await store.texts(row);
+  const name = store.heads === null ? "" : store.heads[row][0];
+  const bar = make("div", "actions");
+  if (opened.at !== null) {
+    const go = (move) => {
+      const at = opened.at + move;
+      if (at >= 0 && at < view.rows.length) openSample(view.rows[at], at);
+    };
+    bar.append(action("Previous", () => go(-1), "previous"), action("Next", () => go(1), "next"));
+  }
+  if (store.word("group", row)) bar.append(action("Compare the group", () => openGroup(row), "compare"));
+  bar.append(closeButton());
+  const parts = [
+    make("header", "dialog-top", make("h2", "", short(name, 200) || `Sample ${row}`), bar),
+    factsOf(store, row, texts),
+    termsOf(store, row),
+  ];
+  if (texts === null) {
+    parts.push(make("p", "muted", "The texts of this sample are not in the page: it would have become too large. They are in the ledger; `referee report --texts-mb` allows more."));
+    return parts;
+  }
+  if (!texts.response && texts.response_digest) {
+    parts.push(make("p", "muted", "The ledger holds no texts ([ledger] content = false)."));
+  }
+  if (texts.why) parts.push(block("Why, in the judge's words", visible(texts.why), "why", true));
+  if (texts.detail) parts.push(block("Why there is no score", visible(texts.detail), "detail", true));
+  parts.push(make("h3", "", "The rollout"));
+  if (texts.prompt) parts.push(block("Prompt", visible(texts.prompt), "prompt", true));
+  if (texts.response) parts.push(block("Response", visible(texts.response), "response", true));
+  if (texts.reference) parts.push(block("Reference", visible(texts.reference), "reference", true));
+  if (texts.asked || texts.reply) parts.push(make("h3", "", "What the judge saw and said"));
+  if (texts.system) parts.push(block("System message", visible(own(store.systems, texts.system) ?? `(text ${texts.system} is not in the ledger)`), "system", false));
+  if (texts.asked) parts.push(block("Judge prompt, with its fences", fenced(texts.asked), "asked", true));
+  if (texts.reply) parts.push(block("Raw reply", visible(texts.reply), "reply", true));
+  return parts;
+}
+
+function block(title, nodes, name, open) {
+  const element = make("details", "text", make("summary", "", title), make("pre", name, ...nodes));
+  element.open = open;
+  return element;
+}
+
+function facts(pairs) {
+  const list = make("dl", "facts");
+  for (const [name, value] of pairs) {
+    if (value === null || value === "" || value === "–") continue;
+    list.append(make("div", "", make("dt", "", name), make("dd", "", plain(value))));
+  }
+  return list;
+}
+
+function factsOf(store, row, texts) {
+  const at = (name) => store.number(name, row);
+  const step = at("step");
+  const value = at("value");
+  return facts([
+    ["Score", value === null ? "none" : `${number(at("score"), 2)} (${number(value)} of 1)`],
+    ["Not scored", store.word("reason", row)],
+    ["Read from", store.word("how", row)],
+    ["Uncertainty", at("uncertainty") === null ? "" : `${number(at("uncertainty"))} nats`],
+    ["Step", step === null ? "" : `${step}`],
+    ["Group", store.word("group", row)],
+    ["Came from", store.word("origin", row)],
+    ["Endpoint", store.word("endpoint", row)],
+    ["Model", store.word("model", row)],
+    ["Attempts", `${at("attempts")}`],
+    ["Latency", seconds(at("latency"))],
+    ["Queued", seconds(at("queued"))],
+    ["Tokens", at("tokens_in") ? `${number(at("tokens_in"), 0)} in, ${number(at("tokens_out"), 0)} out` : ""],
+    ["Cost", at("cost") ? money(at("cost")) : ""],
+    ["Cut off", at("truncated") ? "at its token limit" : ""],
+    ["Settled", moment(at("wall"))],
+    ["Request", texts?.request_id ?? ""],
+    ["Cache key", texts?.key ?? ""],
+    ["Digest of the response", texts?.response_digest ?? ""],
+  ]);
+}
+
+// reward = rule + judge - penalty, as a sum one can follow.
+function termsOf(store, row) {
+  const at = (name) => store.number(name, row);
+  const filled = store.word("filled", row);
+  const term = (sign, name, value, about = "") => make("div", "term", make("span", "sign", sign), make("b", "", value), make("span", "muted", name), about ? make("small", "muted", about) : null);
+  const length = at("length") === null ? "" : `${number(at("length"), 0)} tokens${at("median") === null ? "" : `, median ${number(at("median"), 1)}`}`;
+  const box = make("div", "terms");
+  if (filled) {
+    box.append(term("", `reward, supplied by the missing policy (${plain(filled)})`, number(at("reward"))));
+  } else if (at("reward") === null) {
+    box.append(term("", "no reward was given for this sample", "none"));
+  } else {
+    box.append(
+      term("", "rule", number(at("rule"))),
+      term("+", "judge", number(at("judge"))),
+      term("−", "length penalty", number(at("penalty") ?? 0), length),
+      term("=", "reward", number(at("reward"))),
+    );
+  }
+  return box;
+}
+
+async function groupView(row) {
+  const { store } = view;
+  const all = store.siblings(row);
+  const rank = (other) => store.number("reward", other) ?? store.number("value", other) ?? -Infinity;
+  const members = all.slice().sort((a, b) => rank(b) - rank(a) || a - b).slice(0, MOST_SIBLINGS);
+  const texts = await Promise.all(members.map((member) => store.texts(member)));
+  const step = store.number("step", row);
+  const name = store.word("group", row);
+  const first = texts.find((found) => found !== null && found.prompt);
+  const scores = all.map((member) => store.number("score", member)).filter((score) => score !== null);
+  const spread = scores.length ? `scores from ${number(Math.min(...scores), 2)} to ${number(Math.max(...scores), 2)}` : "no scores";
+  const bar = make("div", "actions", action("Back to the sample", () => openSample(row, opened.at), "back"), action("List only this group", () => {
+    byId("detail").close();
+    onlyGroup(name);
+  }, "only"), closeButton());
+  const parts = [
+    make("header", "dialog-top", make("h2", "", `Group ${short(name, 200)}${step === null ? "" : `, step ${step}`}`), bar),
+    make("p", "muted", `${all.length} samples, ${spread}, best reward first.${all.length > members.length ? ` The first ${members.length} are shown.` : ""}`),
+  ];
+  if (first) parts.push(block("Prompt", visible(first.prompt), "prompt", true));
+  parts.push(make("div", "siblings", ...members.map((member, at) => siblingCard(store, member, texts[at], member === row))));
+  return parts;
+}
+
+function siblingCard(store, row, texts, chosen) {
+  const value = store.number("value", row);
+  const id = store.heads === null ? "" : store.heads[row][0];
+  const card = make(
+    "article",
+    chosen ? "sibling chosen" : "sibling",
+    make("header", "", action(short(id) || `Sample ${row}`, () => openSample(row), "link"),
+      value === null ? make("span", "tag bad", short(store.word("reason", row))) : make("span", "score", make("b", "", number(store.number("score", row), 2)))),
+    termsOf(store, row),
+  );
+  if (texts === null) card.append(make("p", "muted", "Text not in the page."));
+  else {
+    if (texts.why || texts.detail) card.append(make("p", "why", ...visible(texts.why || texts.detail)));
+    card.append(make("pre", "response", ...visible(texts.response)));
+  }
+  return card;
+}

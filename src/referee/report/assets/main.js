@@ -1,0 +1,119 @@
+// Puts the page together: overview, list, charts, in the order a reader needs them.
+
+const shown = { report: null, panels: [], drawing: 0 };
+
+function showTrouble(error) {
+  const box = byId("trouble");
+  box.hidden = false;
+  box.textContent = `This page could not be drawn in full: ${error && error.message ? error.message : error}`;
+}
+
+function tile(name, value, about, level = "") {
+  return make("div", level ? `tile ${level}` : "tile", make("span", "muted", name), make("b", "", value), make("small", "muted", about));
+}
+
+function drawOverview(report) {
+  const { metrics, cost, scale } = report;
+  const level = (panel) => report.findings.find((finding) => finding.panel === panel)?.level ?? "";
+  const native = scale.low + metrics.score_mean * (scale.high - scale.low);
+  byId("tiles").replaceChildren(
+    tile("Samples", number(metrics.samples, 0), `${report.steps.filter((row) => row.first !== null).reduce((sum, row) => sum + row.last - row.first + 1, 0) || "no"} steps, ${seconds(metrics.elapsed_s)}`),
+    tile("Scored", percent(metrics.samples ? metrics.scored / metrics.samples : null), `${number(metrics.unscored, 0)} not scored`, level("unscored")),
+    tile("Mean score", metrics.scored ? number(native, 2) : "–", `from ${scale.low} to ${scale.high}`, level("scores")),
+    tile("Mean reward", metrics.batches || metrics.reward_mean ? number(metrics.reward_mean, 3) : "–", `${number(metrics.reward_missing, 0)} without one`),
+    tile("Latency", seconds(metrics.latency_p50_s), `95 % within ${seconds(metrics.latency_p95_s)}`, level("limits")),
+    tile("Cost", cost.priced ? money(cost.spent) : "unknown", cost.priced ? `${money(cost.saved_cache + cost.saved_shared)} not spent` : "no prices given", level("cost")),
+    tile("Trainer waited", percent(metrics.wait_fraction), seconds(metrics.wait_s), level("wait")),
+  );
+  byId("findings").replaceChildren(...report.findings.map((finding) => {
+    const item = make("li", `finding ${finding.level}`);
+    if (finding.panel) {
+      const link = make("a", "", finding.text);
+      link.href = `#panel-${finding.panel}`;
+      item.append(link);
+    } else item.append(finding.text);
+    return item;
+  }));
+  byId("runs").textContent = runsText(report.runs);
+}
+
+function runsText(runs) {
+  if (!runs.length) return "";
+  const last = runs[runs.length - 1];
+  const models = [...new Set(runs.flatMap((run) => run.models))].slice(0, 4).map((name) => short(name)).join(", ");
+  const many = runs.length > 1 ? `${runs.length} starts, the first ` : "";
+  return `Judge: ${short(last.kind)} by ${models}. ${many}${moment(runs[0].began)}. Configuration ${short(last.digest)}, referee ${short(last.version)}.`;
+}
+
+function makePanels(panels) {
+  shown.panels = panels.map((panel) => {
+    const chart = make("div", "chart");
+    chart.setAttribute("role", "img");
+    chart.setAttribute("aria-label", `${panel.title} ${panel.note}`);
+    const element = make("section", "panel", make("h2", "", panel.title), make("p", "muted", panel.note), chart);
+    element.id = `panel-${panel.id}`;
+    return { id: panel.id, chart, element };
+  });
+  byId("panels").replaceChildren(...shown.panels.map((panel) => panel.element));
+}
+
+async function drawCharts() {
+  const drawing = ++shown.drawing;
+  delete document.body.dataset.charts;
+  const theme = themeNow();
+  const panels = panelsOf(shown.report, theme);
+  for (const [at, panel] of panels.entries()) {
+    if (drawing !== shown.drawing) return; // the colours have changed again
+    await drawPanel(panel, shown.panels[at].chart, theme);
+    await nextTurn();
+  }
+  if (drawing !== shown.drawing) return;
+  const scatter = shown.panels.find((panel) => panel.id === "length").chart;
+  scatter.removeAllListeners("plotly_click");
+  scatter.on("plotly_click", (event) => {
+    const row = event.points[0]?.customdata;
+    if (Number.isInteger(row) && view.store !== null && row < view.store.meta.rows) openSample(row);
+  });
+  document.body.dataset.charts = "drawn";
+}
+
+function setUpTheme() {
+  const button = byId("theme");
+  let chosen = "auto";
+  const use = () => {
+    if (chosen === "auto") delete document.documentElement.dataset.theme;
+    else document.documentElement.dataset.theme = chosen;
+    button.textContent = `Colours: ${chosen}`;
+    if (typeof Plotly !== "undefined" && shown.report !== null) drawCharts().catch(showTrouble);
+  };
+  button.addEventListener("click", () => {
+    chosen = THEMES[(THEMES.indexOf(chosen) + 1) % THEMES.length];
+    use();
+  });
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", use);
+  use();
+}
+
+async function start() {
+  if (typeof DecompressionStream === "undefined") throw new Error("this browser is too old (no DecompressionStream)");
+  setUpTheme();
+  listenToList();
+  const report = await unpackJson("report");
+  shown.report = report;
+  drawOverview(report);
+  makePanels(panelsOf(report, themeNow()));
+  const store = await Store.open();
+  setUpControls(store);
+  view.store = store;
+  apply();
+  byId("foot").textContent = `${number(store.meta.rows, 0)} samples, texts of ${number(store.meta.with_texts, 0)}. Everything is in this file; it loads nothing.`;
+  await store.openHeads();
+  apply();
+  await loadPlotly();
+  await drawCharts();
+}
+
+byId("detail").addEventListener("click", (event) => {
+  if (event.target === byId("detail")) byId("detail").close();
+});
+start().catch(showTrouble);

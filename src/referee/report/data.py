@@ -1,0 +1,240 @@
+"""Ledger lines to report data: `build(lines)`, or a Gathering fed line by line while a run goes on. No files.
+
+Verdict and reward lines of a sample are brought together by run, batch and position. Memory is bounded by the number of
+steps, not of samples.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from msgspec.structs import replace
+
+from referee.ledger.lines import BatchLine, LimitsLine, Line, RewardLine, RunLine, VerdictLine
+from referee.ledger.metrics import Tally
+from referee.report.findings import findings
+from referee.report.lengths import Scatter, Within
+from referee.report.shape import Cost, Point, Report, RunInfo, Scale, StepRow
+from referee.report.steps import Step, StepSums, Waits, copied, step_rows
+from referee.report.sums import Fit
+from referee.report.times import Times
+
+OPEN = 65_536
+"""Samples that may wait for their reward line, and groups that may still grow. Older ones are let go."""
+LARGEST = 2**53
+"""Whole numbers up to here survive JSON in a browser. A step or a length beyond it is a mistake, and left out."""
+MOST_LEVELS = 21
+"""A scale with more levels is drawn as if it were continuous."""
+
+
+class _Group:
+    """The verdicts of one group."""
+
+    __slots__ = ("fit", "high", "low", "scored", "step")
+
+    def __init__(self, step: Step) -> None:
+        self.step = step
+        self.scored = 0
+        self.low = self.high = 0.0
+        self.fit = Fit()
+
+
+class Gathering:
+    """Counts lines as they come. `source` tells files apart that are read side by side; one after the other need none.
+
+    `report()` may be asked at any time.
+    """
+
+    def __init__(self) -> None:
+        self._tally = Tally()
+        self._runs: list[RunInfo] = []
+        self._scales: list[Scale] = []
+        self._starts: dict[str, int] = {}
+        self._steps: dict[Step, StepSums] = {}
+        self._times = Times()
+        self._waits = Waits()
+        self._scatter, self._within = Scatter(), Within()
+        self._groups: dict[tuple[str, str, Step, str], _Group] = {}
+        self._open: dict[tuple[str, str, int], tuple[int, VerdictLine | None]] = {}
+        self._rows = 0
+
+    def add(self, line: Line, source: str = "") -> None:
+        """Count one line."""
+        self._tally.add(line)
+        line = sane(line)
+        if isinstance(line, VerdictLine):
+            self._verdict(line, source)
+        elif isinstance(line, RewardLine):
+            self._reward(line, source)
+        elif isinstance(line, BatchLine):
+            self._waits.add(line, self._run(source))
+        elif isinstance(line, LimitsLine):
+            self._times.limits(line, self._run(source))
+        elif isinstance(line, RunLine):
+            self._starts[source] = self._starts.get(source, 0) + 1
+            self._runs.append(run_info(line))
+            self._scales.append(scale_of(line.config))
+
+    def report(self) -> Report:
+        """Everything so far."""
+        metrics = self._tally.metrics()
+        scale = self._scale()
+        calls = metrics["calls"]
+        steps = copied(self._steps.items())
+        self._waits.give(steps)
+        rows = step_rows(steps, scale, metrics["cost_usd"] / calls if calls else 0.0)
+        report = Report(
+            metrics=metrics,
+            runs=list(self._runs),
+            scale=scale,
+            steps=rows,
+            times=self._times.rows(),
+            slice_s=self._times.width,
+            lengths=self._scatter.lengths(self._within),
+            cost=cost_of(rows, metrics, any(run.priced for run in self._runs)),
+        )
+        report.findings = findings(report)
+        return report
+
+    def _run(self, source: str) -> str:
+        return f"{source}#{self._starts.get(source, 0)}"
+
+    def _verdict(self, line: VerdictLine, source: str) -> None:
+        row, self._rows = self._rows, self._rows + 1
+        self._step(line.step).verdict(line)
+        self._times.verdict(line)
+        if line.value is not None:
+            self._grouped(line, source)
+        # Texts are not needed any more, and thousands of them may be open.
+        kept = None if line.value is None else _bare(line)
+        _limited(self._open, (source, line.batch, line.index), (row, kept))
+
+    def _reward(self, line: RewardLine, source: str) -> None:
+        sums = self._step(line.step)
+        sums.reward_of(line)
+        row, verdict = self._open.pop((source, line.batch, line.index), (0, None))
+        if verdict is None or verdict.value is None or not 0 < line.length <= LARGEST:
+            return
+        self._scatter.add(Point(line.length, verdict.value, line.step, row))
+        sums.fit.add(line.length, verdict.value)
+        group = self._groups.get(self._group_name(verdict, source))
+        if group is not None:
+            self._within.add(group.fit, line.length, verdict.value)
+
+    def _grouped(self, line: VerdictLine, source: str) -> None:
+        """Follow the spread of the sample's group, where it names one."""
+        if not line.group or line.value is None:
+            return
+        name = self._group_name(line, source)
+        group = self._groups.get(name)
+        if group is None:
+            group = _Group(line.step)
+            _limited(self._groups, name, group)
+        sums, value = self._step(group.step), line.value
+        flat = group.scored >= 2 and group.low == group.high
+        group.low = min(group.low, value) if group.scored else value
+        group.high = max(group.high, value) if group.scored else value
+        group.scored += 1
+        if group.scored == 2:
+            sums.groups += 1
+        if group.scored >= 2:
+            sums.flat += (group.low == group.high) - flat
+
+    def _group_name(self, line: VerdictLine, source: str) -> tuple[str, str, Step, str]:
+        # Siblings may be submitted one by one, so a step holds a group together; without steps the batch must.
+        batch = line.batch if line.step is None else ""
+        return self._run(source) if batch else source, batch, line.step, line.group
+
+    def _step(self, step: Step) -> StepSums:
+        sums = self._steps.get(step)
+        if sums is None:
+            sums = self._steps[step] = StepSums()
+        return sums
+
+    def _scale(self) -> Scale:
+        """The scale all runs share; continuous where they do not."""
+        first = self._scales[0] if self._scales else Scale()
+        return first if all(scale == first for scale in self._scales) else Scale()
+
+
+def build(lines: Iterable[Line]) -> Report:
+    """The report of a whole ledger."""
+    gathering = Gathering()
+    for line in lines:
+        gathering.add(line)
+    return gathering.report()
+
+
+def sane(line: Line) -> Line:
+    """The line without a step that no trainer can mean."""
+    if isinstance(line, VerdictLine | RewardLine | BatchLine) and line.step is not None and abs(line.step) > LARGEST:
+        return replace(line, step=None)
+    return line
+
+
+def run_info(line: RunLine) -> RunInfo:
+    """What a reader wants to know of a run's configuration."""
+    config = line.config
+    endpoints = [item for item in _list(config.get("endpoint")) if isinstance(item, dict)]
+    return RunInfo(
+        began=line.wall,
+        version=line.version,
+        digest=line.digest,
+        kind=str(_part(config, "judge").get("kind", "")),
+        models=[str(item.get("model", "")) for item in endpoints],
+        endpoints=[str(item.get("name") or item.get("url", "")) for item in endpoints],
+        priced=any(item.get("price_in") is not None or item.get("price_out") is not None for item in endpoints),
+        missing=str(_part(config, "missing").get("policy", "")),
+    )
+
+
+def scale_of(config: dict[str, Any]) -> Scale:
+    """How this configuration's scores are binned."""
+    judge = _part(config, "judge")
+    low, high = judge.get("low"), judge.get("high")
+    if judge.get("kind") in ("score", "integer") and isinstance(low, int) and isinstance(high, int):
+        levels = high - low + 1
+        return Scale(levels if 2 <= levels <= MOST_LEVELS else 0, float(low), float(high))
+    return Scale()
+
+
+def cost_of(steps: list[StepRow], metrics: dict[str, float], priced: bool) -> Cost:
+    """What was spent, and what comes if it goes on like this."""
+    named = [row for row in steps if row.first is not None]
+    later = named[1:] if len(named) > 2 else named
+    count = sum((row.last or 0) - (row.first or 0) + 1 for row in later)
+    per_step = sum(row.cost for row in later) / count if count else None
+    spent, samples, elapsed = metrics["cost_usd"], metrics["samples"], metrics["elapsed_s"]
+    return Cost(
+        priced=priced or spent > 0,
+        spent=spent,
+        saved_cache=sum(row.saved_cache for row in steps),
+        saved_shared=sum(row.saved_shared for row in steps),
+        per_step=per_step,
+        per_1000_samples=spent / samples * 1000 if samples else None,
+        per_1000_steps=None if per_step is None else per_step * 1000,
+        per_day=spent / elapsed * 86_400 if elapsed > 0 else None,
+        tokens_in=int(metrics["tokens_in"]),
+        tokens_out=int(metrics["tokens_out"]),
+    )
+
+
+def _bare(line: VerdictLine) -> VerdictLine:
+    return VerdictLine(batch=line.batch, group=line.group, step=line.step, value=line.value)
+
+
+def _limited(held: dict[Any, Any], name: Any, value: Any) -> None:
+    """Hold one more, and let go of the oldest when there are too many."""
+    held[name] = value
+    if len(held) > OPEN:
+        del held[next(iter(held))]
+
+
+def _part(config: dict[str, Any], name: str) -> dict[str, Any]:
+    found = config.get(name)
+    return found if isinstance(found, dict) else {}
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []

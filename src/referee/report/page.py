@@ -1,0 +1,143 @@
+"""One self-contained page from report data and rows: no network, no build step, a strict content security policy.
+
+Nothing of a ledger is ever written as HTML: data travels as base64 of compressed JSON, and scripts show text as text.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import os
+import zlib
+from collections.abc import Iterator
+from contextlib import suppress
+from importlib import resources
+from pathlib import Path
+
+from referee.errors import ConfigError
+from referee.report.rows import Packed, Rows, encode
+from referee.report.shape import Report
+
+SCRIPTS = ("codec.js", "text.js", "charts.js", "panels.js", "store.js", "list.js", "detail.js", "main.js")
+"""In this order they become the page's one script."""
+STYLE = "page.css"
+FRAME = "page.html"
+DOCTYPE = b"<!doctype html>"
+
+
+def asset(name: str) -> str:
+    """One of the page's own files."""
+    return resources.files("referee.report").joinpath("assets", name).read_text(encoding="utf-8")
+
+
+def script(names: tuple[str, ...] = SCRIPTS) -> str:
+    """The page's own script: plain files one after the other."""
+    return '"use strict";\n' + "\n".join(asset(name) for name in names)
+
+
+def plotly_source() -> str:
+    """plotly.js out of the plotly package."""
+    try:
+        from plotly.offline import get_plotlyjs
+    except ImportError:
+        raise ConfigError(
+            "the charts of the page come from plotly, which is not installed: pip install 'referee[report]'. "
+            "The ledger is untouched."
+        ) from None
+    return str(get_plotlyjs())
+
+
+def source_hash(text: str) -> str:
+    """How a content security policy names a script or style by what it says."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def policy(*scripts: str) -> str:
+    """Only these scripts run, nothing is loaded from anywhere. plotly styles what it draws, so styles may be inline."""
+    return "; ".join(
+        [
+            "default-src 'none'",
+            f"script-src {' '.join(source_hash(text) for text in scripts)}",
+            "style-src 'unsafe-inline'",
+            "img-src data:",
+            "base-uri 'none'",
+            "form-action 'none'",
+        ]
+    )
+
+
+def page(report: Report, rows: Rows, title: str = "referee report") -> Iterator[str]:
+    """The page in pieces, in order; together they may be large."""
+    charts, own = plotly_source(), script()
+    fill = {
+        "title": html.escape(title),
+        "policy": html.escape(policy(own, charts), quote=True),
+        "style": asset(STYLE),
+        "script": own,
+    }
+    for text, name in _pieces(asset(FRAME)):
+        yield text
+        if name == "data":
+            yield from _data(report, rows, charts)
+        elif name:
+            yield fill[name]
+
+
+def write_page(path: Path, report: Report, rows: Rows, title: str = "referee report") -> int:
+    """Write the page, readable by its owner only, and say how many bytes it has. The old page stays until then."""
+    if path.exists() and not _is_page(path):
+        raise ConfigError(f"{path} exists and is no page; it is not overwritten. Give -o another name.")
+    if not path.absolute().parent.is_dir():
+        raise ConfigError(f"{path}: the folder {path.parent} does not exist.")
+    draft = path.with_name(f"{path.name}.{os.getpid()}.part")
+    try:
+        with suppress(FileNotFoundError):
+            draft.unlink()
+        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as stream:
+            for piece in page(report, rows, title):
+                stream.write(piece.encode())
+            size = stream.tell()
+        draft.replace(path)
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot write the page ({error.strerror or error}).") from None
+    finally:
+        with suppress(FileNotFoundError):
+            draft.unlink()
+    return size
+
+
+def _is_page(path: Path) -> bool:
+    try:
+        with path.open("rb") as stream:
+            return stream.read(len(DOCTYPE)).lower() == DOCTYPE
+    except OSError:
+        return False
+
+
+def _pieces(frame: str) -> Iterator[tuple[str, str]]:
+    """The frame cut at its {{names}}, once: what is put in is not looked at again."""
+    first, *rest = frame.split("{{")
+    yield first, ""
+    for part in rest:
+        name, _, text = part.partition("}}")
+        yield "", name
+        yield text, ""
+
+
+def _data(report: Report, rows: Rows, charts: str) -> Iterator[str]:
+    # The small parts that the first paint needs stand before the large ones.
+    yield _element(Packed("report", zlib.compress(encode(report), 6)))
+    yield _element(Packed("meta", zlib.compress(encode(rows.meta()), 6)))
+    parts = rows.parts()
+    for part in parts:
+        yield _element(part)
+        if part.name == "systems":
+            break
+    yield _element(Packed("plotly", zlib.compress(charts.encode(), 9)))
+    for part in parts:
+        yield _element(part)
+
+
+def _element(part: Packed) -> str:
+    return f'<script type="text/plain" id="{part.name}">{base64.b64encode(part.data).decode()}</script>\n'

@@ -1,0 +1,269 @@
+"""The rows of the sample browser: numbers in columns, texts in compressed blocks. Fed line by line, no files.
+
+Texts are compressed as they come, in sixteen streams by group, so that memory holds only what the page will. When
+they pass the limit, whole streams are let go: what remains are whole groups, chosen by chance and not by score.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+import zlib
+from array import array
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from referee.ledger.lines import Line, RewardLine, TextLine, VerdictLine
+from referee.report.data import sane
+
+STREAMS = 16
+BLOCK = 256 * 1024
+"""Bytes of text per block before compression: what the page unpacks to show one row."""
+TEXTS_MB = 64.0
+"""How much the texts may add to the page, by default."""
+HEAD = 140
+"""Characters of a response that the list shows."""
+NOTHING = float("nan")
+NO_BLOCK = 2**32 - 1
+WORDS = ("group", "batch", "origin", "reason", "endpoint", "model", "how", "filled")
+"""Columns of words: a number per row, and the list of words once."""
+NUMBERS = {
+    "value": "f",
+    "score": "f",
+    "reward": "f",
+    "rule": "f",
+    "judge": "f",
+    "penalty": "f",
+    "length": "f",
+    "median": "f",
+    "latency": "f",
+    "queued": "f",
+    "cost": "f",
+    "uncertainty": "f",
+    "attempts": "f",
+    "tokens_in": "f",
+    "tokens_out": "f",
+    "truncated": "f",
+    "step": "d",
+    "wall": "d",
+    "index": "d",
+}
+"""Columns of numbers, in 32 or 64 bits. Not a number: nothing there."""
+TEXTS = (
+    "id",
+    "prompt",
+    "response",
+    "reference",
+    "system",
+    "asked",
+    "reply",
+    "why",
+    "detail",
+    "key",
+    "request_id",
+    "prompt_digest",
+    "response_digest",
+)
+"""What a text block holds of each row, in this order."""
+
+
+class Packed(Struct, frozen=True):
+    """One part of the page's data: zlib-compressed bytes under a name."""
+
+    name: str
+    data: bytes
+
+
+class Meta(Struct):
+    """What the page must know to read the other parts."""
+
+    rows: int
+    with_texts: int
+    """Rows whose texts are in the page."""
+    columns: dict[str, str]
+    """Kind by name: f4, f8 or u4."""
+    words: dict[str, list[str]]
+    texts: tuple[str, ...] = TEXTS
+
+
+class Rows:
+    """Collects verdict lines and their rewards. A row's number is its verdict line's, from 0."""
+
+    def __init__(self, texts_mb: float = TEXTS_MB) -> None:
+        self.count = 0
+        self._room = int(texts_mb * 1e6)
+        self._numbers: dict[str, array[float]] = {name: array(kind) for name, kind in NUMBERS.items()}
+        self._words: dict[str, dict[str, int]] = {name: {} for name in WORDS}
+        self._codes: dict[str, array[int]] = {name: array("I") for name in (*WORDS, "block", "slot")}
+        self._open: dict[tuple[str, str, int], int] = {}
+        self._heads: list[tuple[str, str]] = []
+        self._systems: dict[str, str] = {}
+        self._streams = {number: _Stream() for number in range(STREAMS)} if self._room > 0 else {}
+        self._blocks = 0
+
+    def add(self, line: Line, source: str = "") -> None:
+        """Take one line; `source` tells files apart that are read side by side."""
+        line = sane(line)
+        if isinstance(line, VerdictLine):
+            self._verdict(line, source)
+        elif isinstance(line, RewardLine):
+            self._reward(line, source)
+        elif isinstance(line, TextLine):
+            self._systems[line.digest] = line.text
+
+    def meta(self) -> Meta:
+        """How to read the parts."""
+        columns = {name: "f8" if kind == "d" else "f4" for name, kind in NUMBERS.items()}
+        return Meta(
+            rows=self.count,
+            with_texts=sum(stream.rows for stream in self._streams.values()),
+            columns=columns | dict.fromkeys(self._codes, "u4"),
+            words={name: list(words) for name, words in self._words.items()},
+        )
+
+    def parts(self) -> Iterator[Packed]:
+        """Everything but `meta`, what is needed first first. To be asked once, when all lines are in."""
+        columns: dict[str, array[Any]] = {**self._numbers, **self._codes}
+        for name, numbers in columns.items():
+            yield Packed(f"column-{name}", zlib.compress(_little(numbers), 6))
+        yield Packed("heads", zlib.compress(encode(self._heads), 6))
+        yield Packed("systems", zlib.compress(encode(self._systems), 6))
+        for stream in self._streams.values():
+            stream.close()
+            for number, data in stream.blocks:
+                yield Packed(f"texts-{number}", data)
+
+    def _verdict(self, line: VerdictLine, source: str) -> None:
+        row, self.count = self.count, self.count + 1
+        self._open[source, line.batch, line.index] = row
+        numbers = self._numbers
+        for name, value in (
+            ("value", line.value),
+            ("score", line.score),
+            ("reward", None),
+            ("rule", line.rule_score),
+            ("judge", None),
+            ("penalty", None),
+            ("length", line.length),
+            ("median", None),
+            ("latency", line.latency_s if line.attempts else None),
+            ("queued", line.queued_s if line.attempts else None),
+            ("cost", line.cost),
+            ("uncertainty", line.uncertainty),
+            ("attempts", line.attempts),
+            ("tokens_in", line.tokens_in),
+            ("tokens_out", line.tokens_out),
+            ("truncated", line.truncated),
+            ("step", line.step),
+            ("wall", line.wall),
+            ("index", line.index),
+        ):
+            numbers[name].append(_number(value))
+        for name, word in (
+            ("group", line.group),
+            ("batch", line.batch),
+            ("origin", line.origin),
+            ("reason", line.unscored),
+            ("endpoint", line.endpoint),
+            ("model", line.model),
+            ("how", line.how),
+            ("filled", ""),
+        ):
+            self._codes[name].append(self._code(name, word))
+        self._heads.append((line.id, " ".join(line.response[: 4 * HEAD].split())[:HEAD] or line.response_digest))
+        self._keep(line)
+
+    def _reward(self, line: RewardLine, source: str) -> None:
+        row = self._open.pop((source, line.batch, line.index), None)
+        if row is None:
+            return
+        for name, value in (
+            ("reward", line.value),
+            ("rule", line.rule),
+            ("judge", line.judge),
+            ("penalty", line.penalty),
+            ("length", line.length),
+            ("median", line.median_length or None),
+        ):
+            self._numbers[name][row] = _number(value)
+        self._codes["filled"][row] = self._code("filled", line.filled)
+
+    def _code(self, name: str, word: str) -> int:
+        words = self._words[name]
+        return words.setdefault(word, len(words))
+
+    def _keep(self, line: VerdictLine) -> None:
+        """Put the texts into their stream, and let streams go while they are too much together."""
+        number = zlib.crc32((line.group or line.id or str(line.index)).encode("utf-8", "replace")) % STREAMS
+        stream = self._streams.get(number)
+        if stream is None:
+            self._place(NO_BLOCK, 0)
+            return
+        if stream.number < 0:
+            stream.number, self._blocks = self._blocks, self._blocks + 1
+        self._place(stream.number, stream.add([getattr(line, name) for name in TEXTS]))
+        while len(self._streams) > 1 and sum(held.weight for held in self._streams.values()) > self._room:
+            del self._streams[max(self._streams)]
+
+    def _place(self, block: int, slot: int) -> None:
+        self._codes["block"].append(block)
+        self._codes["slot"].append(slot)
+
+
+class _Stream:
+    """Texts on their way into blocks."""
+
+    def __init__(self) -> None:
+        self.number = -1
+        """Of the block being filled; -1 when none is."""
+        self.blocks: list[tuple[int, bytes]] = []
+        self.rows = 0
+        self.weight = 0
+        """Bytes in the page, as base64; what is still open is counted as if it shrank to a quarter."""
+        self._open: list[bytes] = []
+        self._size = 0
+
+    def add(self, texts: list[Any]) -> int:
+        """One row's texts; its place in the block."""
+        data = encode(texts)
+        self._open.append(data)
+        self._size += len(data)
+        self.rows += 1
+        slot = len(self._open) - 1
+        self.weight += len(data) // 3
+        if self._size >= BLOCK:
+            self.close()
+        return slot
+
+    def close(self) -> None:
+        """Compress what is open."""
+        if not self._open:
+            return
+        packed = zlib.compress(b"[" + b",".join(self._open) + b"]", 6)
+        self.blocks.append((self.number, packed))
+        self.weight += len(packed) * 4 // 3 - sum(len(data) // 3 for data in self._open)
+        self._open, self._size, self.number = [], 0, -1
+
+
+def encode(value: Any) -> bytes:
+    """JSON. Halves of characters, which UTF-8 cannot say, are written as escapes."""
+    try:
+        return msgspec.json.encode(value)
+    except UnicodeEncodeError:
+        return json.dumps(msgspec.to_builtins(value)).encode()
+
+
+def _number(value: float | None) -> float:
+    # A crafted ledger may hold what a 32-bit float cannot.
+    return float(value) if value is not None and abs(value) < 3e38 and math.isfinite(value) else NOTHING
+
+
+def _little(numbers: array[Any]) -> bytes:
+    if sys.byteorder == "big":
+        numbers = numbers[:]
+        numbers.byteswap()
+    return numbers.tobytes()

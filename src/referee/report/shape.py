@@ -1,0 +1,186 @@
+"""The shape of a report's data: what the page, the live view and the tests agree on. Data only.
+
+Everything is a plain number, a word or a list of them, so that it travels as JSON. Shares and scores are in [0, 1],
+times in seconds, money in US dollars. None means: nothing to say, never 0.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct, field
+
+
+class RunInfo(Struct):
+    """One start of a referee: a ledger file, or a part of one."""
+
+    began: float = 0.0
+    """Wall time."""
+    version: str = ""
+    digest: str = ""
+    """Short name of its configuration."""
+    kind: str = ""
+    """What the judge was asked for: score, yes_no, reference…"""
+    models: list[str] = field(default_factory=list)
+    endpoints: list[str] = field(default_factory=list)
+    priced: bool = False
+    """True if an endpoint has a price, so that cost is known."""
+    missing: str = ""
+    """The policy for samples without a score."""
+
+
+class Scale(Struct):
+    """How scores are binned: one bin per level of the judge's scale, or twenty bins from 0 to 1."""
+
+    levels: int = 0
+    """0: the scores are continuous."""
+    low: float = 0.0
+    high: float = 1.0
+    """The judge's own ends of the scale."""
+
+
+class StepRow(Struct):
+    """One training step, or several neighbours where there are too many to draw. A sample without a step has None."""
+
+    first: int | None = None
+    last: int | None = None
+    samples: int = 0
+    scored: int = 0
+    unscored: dict[str, int] = field(default_factory=dict)
+    """Samples without a score, by reason."""
+    bins: list[int] = field(default_factory=list)
+    """Verdicts by score, from low to high, as the report's Scale says."""
+    score_mean: float | None = None
+    score_std: float | None = None
+    low_share: float | None = None
+    high_share: float | None = None
+    """Of the verdicts, how many are exactly the lowest and the highest."""
+    groups: int = 0
+    """Groups with at least two verdicts."""
+    flat_groups: int = 0
+    """Of those, where all verdicts are equal."""
+    rewards: int = 0
+    """Rewards made of a verdict. The four means below are theirs: reward = rule + judge - penalty."""
+    reward_mean: float | None = None
+    rule_mean: float | None = None
+    judge_mean: float | None = None
+    penalty_mean: float | None = None
+    filled: int = 0
+    """Rewards supplied by the missing policy."""
+    missing: int = 0
+    """Samples handed back without a reward."""
+    length_mean: float | None = None
+    slope: float | None = None
+    """Score per 100 tokens of length, by least squares."""
+    calls: int = 0
+    cache: int = 0
+    shared: int = 0
+    gated: int = 0
+    cost: float = 0.0
+    saved_cache: float = 0.0
+    saved_shared: float = 0.0
+    tokens: int = 0
+    """In and out."""
+    waited_s: float = 0.0
+    """Seconds the trainer stood still for rewards."""
+    took_s: float | None = None
+    """Seconds from this step's first submission to the next step's; None for the last, which has no end yet."""
+    wait_fraction: float | None = None
+
+
+class EndpointPoint(Struct):
+    """One endpoint in one slice of time, all processes together."""
+
+    limit: float = 0.0
+    in_flight: float = 0.0
+    """Means over the slice."""
+    requests: int = 0
+    throttled: int = 0
+
+
+class TimeRow(Struct):
+    """What happened in one slice of time. Slices without any record are left out."""
+
+    start: float = 0.0
+    """Wall time."""
+    samples: int = 0
+    scored: int = 0
+    unscored: dict[str, int] = field(default_factory=dict)
+    calls: int = 0
+    free: int = 0
+    """Verdicts that needed no call: cache, shared, gate."""
+    latency_p50: float | None = None
+    latency_p95: float | None = None
+    latency_p99: float | None = None
+    queue_p50: float | None = None
+    queue_p95: float | None = None
+    cost: float = 0.0
+    queued: int = 0
+    """The most requests that waited for a place."""
+    endpoints: dict[str, EndpointPoint] = field(default_factory=dict)
+
+
+class Point(Struct, array_like=True):
+    """One sample in the scatter of score against length."""
+
+    length: int
+    value: float
+    step: int | None
+    row: int
+    """Its verdict line's number in the report, from 0."""
+
+
+class Lengths(Struct):
+    """Does length buy score?"""
+
+    samples: int = 0
+    points: list[Point] = field(default_factory=list)
+    """A sample of them, the same for the same ledger."""
+    slope: float | None = None
+    """Score per 100 tokens over all samples, by least squares."""
+    intercept: float | None = None
+    correlation: float | None = None
+    within_slope: float | None = None
+    within_correlation: float | None = None
+    """The same among siblings, each compared with its group's mean: what the policy is taught."""
+
+
+class Cost(Struct):
+    """What judging cost and what it will."""
+
+    priced: bool = False
+    spent: float = 0.0
+    saved_cache: float = 0.0
+    saved_shared: float = 0.0
+    per_step: float | None = None
+    """Mean over steps, the first left out where there are more than two: its cache was empty."""
+    per_1000_samples: float | None = None
+    per_1000_steps: float | None = None
+    per_day: float | None = None
+    """If it goes on like this."""
+    tokens_in: int = 0
+    tokens_out: int = 0
+
+
+class Finding(Struct):
+    """One sentence about the run that a reader should not have to look for."""
+
+    level: str
+    """bad, warn or good."""
+    text: str
+    panel: str = ""
+    """Which panel shows it."""
+
+
+class Report(Struct):
+    """Everything the panels show."""
+
+    metrics: dict[str, float] = field(default_factory=dict)
+    """The whole run under the names of docs/metrics.md."""
+    runs: list[RunInfo] = field(default_factory=list)
+    scale: Scale = field(default_factory=Scale)
+    steps: list[StepRow] = field(default_factory=list)
+    times: list[TimeRow] = field(default_factory=list)
+    slice_s: float = 1.0
+    """Width of the slices in `times`."""
+    lengths: Lengths = field(default_factory=Lengths)
+    cost: Cost = field(default_factory=Cost)
+    findings: list[Finding] = field(default_factory=list)

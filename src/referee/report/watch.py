@@ -1,0 +1,228 @@
+"""A run as it goes: the report's numbers kept up to date while the ledger grows, and the newest samples.
+
+The same object feeds the terminal, the page in a browser and `--json`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Iterable
+from pathlib import Path
+
+from msgspec import Struct
+
+from referee.ledger import LimitsLine, Line, VerdictLine
+from referee.report.data import Gathering
+from referee.report.follow import Follower
+from referee.report.shape import Report, TimeRow
+
+NEWEST = 100
+"""Samples kept to be shown."""
+HEAD = 400
+"""Characters of a text that are shown of them."""
+RECENT = 60.0
+"""Seconds that count as now."""
+
+
+class Newest(Struct, frozen=True, kw_only=True):
+    """One of the latest samples. Texts are cut; they are a stranger's and only ever shown as text."""
+
+    seq: int
+    """Counts the samples of this view: the same sample keeps its number."""
+    wall: float
+    id: str
+    group: str
+    step: int | None
+    origin: str
+    score: float | None
+    value: float | None
+    unscored: str
+    prompt: str
+    response: str
+    why: str
+
+
+class Now(Struct, kw_only=True):
+    """How things are at this moment; the rest of the numbers is of the whole run."""
+
+    samples_per_s: float = 0.0
+    """Over the last minute; of a run that has ended, 0."""
+    limit: float = 0.0
+    in_flight: float = 0.0
+    queued: float = 0.0
+    step: int | None = None
+    """The latest step seen."""
+    last_s: float | None = None
+    """Seconds since the latest record; None before the first."""
+
+
+class Snapshot(Struct, kw_only=True):
+    """What is shown of a run."""
+
+    path: str
+    wall: float
+    """When it was taken, in seconds since the epoch."""
+    lines: int
+    """Lines read. While it stays the same, so does the report."""
+    files: int
+    torn: int
+    skipped: int
+    unknown: int
+    restarts: int
+    """Files that were cut or replaced made it read everything again so often."""
+    behind: bool
+    """Still reading what was there before."""
+    now: Now
+    report: Report
+    newest: list[Newest]
+    """The latest first."""
+
+
+class Watch:
+    """Follows a run. Safe to ask from several threads; `update` does the reading."""
+
+    def __init__(self, path: str | Path, texts: bool = True) -> None:
+        """`texts`: the newest samples keep what the ledger holds of prompts, answers and the judge's words."""
+        self._follower = Follower(path)
+        self._texts = texts
+        self._lock = threading.Lock()
+        self._begin()
+
+    def _begin(self) -> None:
+        self._gathering = Gathering()
+        self._newest: deque[Newest] = deque(maxlen=NEWEST)
+        self._gauges: dict[tuple[str, str], LimitsLine] = {}
+        self._lines = self._reported = 0
+        self._report: Report | None = None
+        self._spans: dict[str, tuple[float, float]] = {}
+        self._latest = 0.0
+        self._step: int | None = None
+
+    def update(self) -> int:
+        """Read what is new; how many lines that was."""
+        with self._lock:
+            if self._follower.started_over():
+                self._begin()
+            count = 0
+            for source, line in self._follower.look():
+                self._add(source, line)
+                count += 1
+            return count
+
+    def catch_up(self) -> None:
+        """Read all that is there now."""
+        self.update()
+        while self._follower.behind:
+            self.update()
+
+    def snapshot(self, wall: float) -> Snapshot:
+        """The state at `wall`, as of the last update."""
+        with self._lock:
+            follower = self._follower
+            report = self._current()
+            return Snapshot(
+                path=str(follower.path),
+                wall=wall,
+                lines=self._lines,
+                files=follower.files,
+                torn=follower.torn,
+                skipped=follower.skipped,
+                unknown=follower.unknown,
+                restarts=follower.restarts,
+                behind=follower.behind,
+                now=self._now(report, wall),
+                report=report,
+                newest=list(reversed(self._newest)),
+            )
+
+    def _current(self) -> Report:
+        """The report so far; made anew only when there are new lines, because a long run has much to add up."""
+        if self._report is None or self._reported != self._lines:
+            self._report, self._reported = self._gathering.report(), self._lines
+            if self._follower.files > 1:
+                # Several processes wrote at once: their totals are theirs, and add up; their times overlap.
+                self._report.metrics.update(self._totals(self._report))
+        return self._report
+
+    def _add(self, source: str, line: Line) -> None:
+        self._gathering.add(line, source)
+        self._lines += 1
+        self._latest = max(self._latest, line.wall)
+        if line.wall:
+            first, last = self._spans.get(source, (line.wall, line.wall))
+            self._spans[source] = (min(first, line.wall), max(last, line.wall))
+        if isinstance(line, LimitsLine):
+            self._gauges[source, line.endpoint] = line
+        elif isinstance(line, VerdictLine):
+            self._newest.append(_newest(line, self._lines, self._texts))
+            if line.step is not None:
+                self._step = line.step if self._step is None else max(self._step, line.step)
+
+    def _fresh(self, wall: float) -> dict[str, float]:
+        """How hard the endpoints are pressed, by the processes that were writing within the last minute."""
+        limit = in_flight = 0.0
+        queues: dict[str, int] = {}
+        for (source, _), line in self._gauges.items():
+            if line.wall >= wall - RECENT:
+                limit += line.limit
+                in_flight += line.in_flight
+                # Every endpoint's line tells its process's whole queue.
+                queues[source] = max(queues.get(source, 0), line.queued)
+        return {"limit": limit, "in_flight": in_flight, "queued": float(sum(queues.values()))}
+
+    def _totals(self, report: Report) -> dict[str, float]:
+        points = [point for row in report.times for point in row.endpoints.values()]
+        elapsed = covered(self._spans.values())
+        return {
+            "elapsed_s": elapsed,
+            "wait_fraction": min(1.0, report.metrics["wait_s"] / elapsed) if elapsed > 0 else 0.0,
+            "requests": float(sum(point.requests for point in points)),
+            "throttled": float(sum(point.throttled for point in points)),
+            **self._fresh(self._latest),
+        }
+
+    def _now(self, report: Report, wall: float) -> Now:
+        return Now(
+            **self._fresh(wall),
+            samples_per_s=pace(report.times, report.slice_s, wall),
+            step=self._step,
+            last_s=max(0.0, wall - self._latest) if self._latest else None,
+        )
+
+
+def covered(spans: Iterable[tuple[float, float]]) -> float:
+    """Seconds in at least one of the spans."""
+    total, end = 0.0, float("-inf")
+    for first, last in sorted(spans):
+        total += max(0.0, last - max(first, end))
+        end = max(end, last)
+    return total
+
+
+def pace(times: list[TimeRow], width: float, wall: float) -> float:
+    """Samples per second over the last minute, or since the beginning of a younger run."""
+    begin = wall - max(RECENT, width)
+    recent = [row for row in times if row.start + width > begin and row.start <= wall]
+    if not recent:
+        return 0.0
+    span = wall - max(begin, times[0].start)
+    return sum(row.samples for row in recent) / max(span, 1.0)
+
+
+def _newest(line: VerdictLine, seq: int, texts: bool) -> Newest:
+    head = HEAD if texts else 0
+    return Newest(
+        seq=seq,
+        wall=line.wall,
+        id=line.id[:HEAD],
+        group=line.group[:HEAD],
+        step=line.step,
+        origin=line.origin,
+        score=line.score,
+        value=line.value,
+        unscored=line.unscored,
+        prompt=line.prompt[:head],
+        response=line.response[:head],
+        why=(line.why or line.detail)[:head],
+    )

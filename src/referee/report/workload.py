@@ -1,0 +1,134 @@
+"""What a ledger says about the load of a step: samples, tokens, latency, price, limits. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from statistics import median
+from typing import Any
+
+from referee.ledger import BatchLine, LimitsLine, Line, RunLine, VerdictLine
+from referee.report.plan import Workload
+
+
+class Observed:
+    """Counts lines. Memory grows with the number of steps and batches, not with samples."""
+
+    def __init__(self) -> None:
+        self.config: Mapping[str, Any] = {}
+        self._samples = self._asked = self._attempts = 0
+        self._tokens_in = self._tokens_out = self._answered = 0
+        self._cost = 0.0
+        self._logs = self._log_squares = 0.0
+        self._timed = 0
+        self._steps: dict[int, int] = {}
+        self._batches: list[tuple[int | None, int, float, float, float]] = []
+        self._pressed: dict[str, list[float]] = {}
+
+    def add(self, line: Line) -> None:
+        """One more line."""
+        if isinstance(line, VerdictLine):
+            self._verdict(line)
+        elif isinstance(line, BatchLine):
+            self._batches.append((line.step, line.samples, line.submitted, line.wall, line.waited_s))
+        elif isinstance(line, LimitsLine):
+            if line.queued:
+                self._pressed.setdefault(line.endpoint, []).append(line.limit)
+        elif isinstance(line, RunLine):
+            self.config = line.config
+
+    def _verdict(self, line: VerdictLine) -> None:
+        self._samples += 1
+        if line.step is not None:
+            self._steps[line.step] = self._steps.get(line.step, 0) + 1
+        if line.origin not in ("call", "none") or not line.attempts:
+            return
+        self._asked += 1
+        self._attempts += line.attempts
+        self._cost += line.cost
+        if line.tokens_in or line.tokens_out:
+            self._answered += 1
+            self._tokens_in += line.tokens_in
+            self._tokens_out += line.tokens_out
+        if line.latency_s > 0:
+            log = math.log(line.latency_s)
+            self._timed += 1
+            self._logs += log
+            self._log_squares += log * log
+
+    @property
+    def samples(self) -> int:
+        """Verdict lines seen."""
+        return self._samples
+
+    def workload(self) -> Workload:
+        """The load of a usual step, with the limits of the last run's configuration."""
+        load: dict[str, Any] = dict(limits_in(self.config))
+        pressed = [median(limits) for limits in self._pressed.values()]
+        if pressed and dict(self.config.get("limits", {})).get("concurrency", "auto") == "auto":
+            load["concurrency"] = sum(pressed)
+        if self._asked:
+            load["attempts"] = self._attempts / self._asked
+        if self._answered:
+            load["tokens_in"] = self._tokens_in / self._answered
+            load["tokens_out"] = self._tokens_out / self._answered
+        if self._timed:
+            middle = self._logs / self._timed
+            load["latency"] = math.exp(middle)
+            load["sigma"] = math.sqrt(max(0.0, self._log_squares / self._timed - middle * middle))
+        if self._cost:
+            load["cost_per_call"] = self._cost / max(1, self._attempts)
+            # What was paid is surer than a price times tokens: some of them were the provider's cached ones.
+            load["price_in"] = load["price_out"] = None
+        return Workload(
+            samples=self._per_step(),
+            asked=self._asked / self._samples if self._samples else 1.0,
+            work_s=self._work(),
+            **load,
+        )
+
+    def _per_step(self) -> float:
+        if self._steps:
+            return float(median(self._steps.values()))
+        sizes = [size for _, size, *_ in self._batches]
+        return float(median(sizes)) if sizes else float(self._samples)
+
+    def _work(self) -> float | None:
+        """Seconds between the first submit and the last collect of a step in which the caller did something else."""
+        spans: dict[object, tuple[float, float, float]] = {}
+        for number, (step, _, submitted, collected, waited) in enumerate(self._batches):
+            name: object = ("batch", number) if step is None else step
+            begin, end, stood = spans.get(name, (submitted, collected, 0.0))
+            spans[name] = (min(begin, submitted), max(end, collected), stood + waited)
+        free = [max(0.0, end - begin - stood) for begin, end, stood in spans.values()]
+        return float(median(free)) if free else None
+
+
+def observe(lines: Iterable[Line]) -> Observed:
+    """All lines of a ledger, counted."""
+    found = Observed()
+    for line in lines:
+        found.add(line)
+    return found
+
+
+def limits_in(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Limits and prices out of a configuration as plain data, all endpoints together. A backup adds nothing."""
+    found: dict[str, Any] = {}
+    limits = dict(config.get("limits") or {})
+    endpoints = [dict(item) for item in config.get("endpoint") or () if not item.get("backup")]
+    count = max(1, len(endpoints))
+    places = limits.get("concurrency", "auto")
+    ceiling = limits.get("max_concurrency") if places == "auto" else places
+    for name, value in (("concurrency", ceiling), ("rpm", limits.get("rpm")), ("tpm", limits.get("tpm"))):
+        if isinstance(value, int | float):
+            found[name] = float(value) * count
+    for name in ("budget_usd", "deadline", "attempt_timeout"):
+        if isinstance(limits.get(name), int | float):
+            found[name] = float(limits[name])
+    for name in ("price_in", "price_out"):
+        prices = [item.get(name) for item in endpoints]
+        known = [float(price) for price in prices if isinstance(price, int | float)]
+        if known and len(known) == len(prices):
+            found[name] = sum(known) / len(known)
+    return found

@@ -1,0 +1,377 @@
+"""Judging in worker processes, so that it does not compete for the trainer's interpreter.
+
+The parent keeps one daemon thread with a loop that only moves bytes, lands ends and answers for the shared limits. A
+worker that dies is replaced and its samples are sent again; a parent that dies takes its workers along.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import contextlib
+import logging
+import os
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+from msgspec.structs import replace
+
+from referee import clock, errors
+from referee.batch import Batch
+from referee.config import Config
+from referee.engine import find_key
+from referee.errors import ConfigError, RefereeError, TicketCancelled, WrongContext
+from referee.limits import AdaptiveLimit, FixedLimit, Limit
+from referee.limits.shares import Broker, SharedEndpoint
+from referee.records import Reason, Unscored
+from referee.runtime.child import Child, start_child
+from referee.runtime.messages import (
+    Asked,
+    Granted,
+    Landed,
+    Leave,
+    Note,
+    Nudge,
+    Open,
+    Outbound,
+    Ready,
+    encode,
+    pack_config,
+)
+from referee.runtime.remote import Remote
+from referee.runtime.thread import new_loop
+from referee.scorer import Scorer, build_scorer
+from referee.version import VERSION
+
+log = logging.getLogger("referee.runtime")
+
+START = 60.0
+"""Seconds all workers may take to come up."""
+EXIT = 2.0
+"""Seconds given to work in flight when the interpreter exits."""
+GATHER = 0.005
+"""Seconds that samples wait for company when others were sent less than that ago."""
+STARTS = 3
+"""Workers in a row that may fail to come up before the work is given up."""
+SOON = 5.0
+"""A worker that dies younger than this is replaced after a pause, so that a sick machine is not kept busy."""
+
+
+class Crew:
+    """The workers, and everything about them that lives on the parent's loop."""
+
+    def __init__(self, config: Config, folder: str) -> None:
+        self._config = config
+        self._folder = folder
+        self._children: dict[int, Child] = {}
+        self._generation = 0
+        self._names: dict[int, str] = {}
+        self._failures = 0
+        self._closing = False
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.remote = Remote(config, config.workers, self._send, gather=GATHER)
+        self._broker = Broker(
+            [SharedEndpoint(_limiter(config), config.limits.rpm, config.limits.tpm) for _ in config.endpoint],
+            config.limits.budget_usd,
+        )
+
+    @property
+    def children(self) -> list[Child]:
+        """The workers that live now."""
+        return list(self._children.values())
+
+    async def start(self) -> None:
+        """Start all workers and wait until they are ready. Raises what the first of them has to say against it."""
+        try:
+            ranks = range(self._config.workers)
+            children = [await self._launch(rank) for rank in ranks]
+            async with asyncio.timeout(START):
+                for child in children:
+                    await child.ready
+        except TimeoutError:
+            raise RefereeError(
+                f"worker processes were not ready within {START:g} s; the machine may be overloaded. Nothing was "
+                'judged. Set workers lower, or runtime = "thread".'
+            ) from None
+
+    async def close(self, seconds: float) -> None:
+        """Let workers finish within this time; then end them, and give everything that is open an end."""
+        self._closing = True
+        for task in list(self._tasks):
+            task.cancel()
+        for child in self._children.values():
+            child.send((encode(Leave()),))
+        until = clock.now() + seconds
+        while self._children and clock.now() < until:
+            await clock.sleep(0.01)
+        for rank in list(self._children):
+            self._children.pop(rank).end()
+        self.remote.end_all(Unscored(reason=Reason.CANCELLED, detail="the Referee was closed"))
+        self.remote.close()
+
+    async def _launch(self, rank: int) -> Child:
+        child = start_child(self._folder)
+        self._generation += 1
+        self._names[rank] = f"{rank}.{self._generation}"
+        self._children[rank] = child
+        await child.connect(lambda message: self._took(rank, child, message), lambda: self._ended(rank, child))
+        level = max(logging.INFO, logging.getLogger("referee").getEffectiveLevel())
+        opening = Open(VERSION, pack_config(self._config), self._config.workers, rank, self.remote.books.kept, level)
+        child.send((encode(opening),))
+        return child
+
+    def _send(self, rank: int, messages: Any) -> None:
+        child = self._children.get(rank)
+        if child is not None:
+            child.send([encode(message) for message in messages])
+
+    def _took(self, rank: int, child: Child, message: Outbound) -> None:
+        if isinstance(message, Landed):
+            self.remote.landed(rank, message)
+        elif isinstance(message, Asked):
+            grant = self._broker.exchange(self._names[rank], message.report, clock.now())
+            child.send((encode(Granted(grant)),))
+            self._nudge()
+        elif isinstance(message, Note):
+            logging.getLogger(message.logger).log(message.level, "%s", message.text)
+        elif isinstance(message, Ready):
+            self._ready(rank, child, message)
+
+    def _nudge(self) -> None:
+        for rank, name in self._names.items():
+            if name in self._broker.owing:
+                self._send(rank, (Nudge(),))
+        self._broker.owing.clear()
+
+    def _ready(self, rank: int, child: Child, message: Ready) -> None:
+        if message.trouble:
+            kind = getattr(errors, message.kind, RefereeError)
+            child.ready.set_exception(kind(message.trouble))
+            return
+        self._failures = 0
+        child.ready.set_result(None)
+        self.remote.ready(rank)
+
+    def _ended(self, rank: int, child: Child) -> None:
+        """A worker's pipe is closed: it has ended, or is about to."""
+        if self._children.get(rank) is not child:
+            return
+        del self._children[rank]
+        self._broker.leave(self._names[rank])
+        code = child.end()
+        if self._closing:
+            return
+        if not child.ready.done():
+            child.ready.set_exception(
+                RefereeError(
+                    f"a worker process ended while it started (exit code {code}); its own message is on standard "
+                    'error. Nothing was judged. Set runtime = "thread" to go on without workers.'
+                )
+            )
+            self._failures += 1
+        else:
+            log.warning("a worker process died (exit code %d); another takes over its samples", code)
+        self.remote.lost(rank)
+        young = clock.now() - child.started < SOON
+        task = asyncio.get_running_loop().create_task(self._replace(rank, child, 0.5 * (young + self._failures)))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _replace(self, rank: int, gone: Child, pause: float) -> None:
+        trouble: BaseException | None = gone.ready.exception()
+        if self._failures < STARTS:
+            await clock.sleep(pause)
+            try:
+                child = await self._launch(rank)
+                await child.ready
+                return
+            except Exception as error:
+                if not isinstance(error, OSError | RefereeError):
+                    raise
+                trouble = error
+                if rank not in self._children:  # it ended, and its end starts the next attempt
+                    return
+        log.error("worker processes died and could not be replaced: %s", trouble)
+        self.remote.fail(TicketCancelled(f"Worker processes died and could not be replaced: {trouble}"))
+        asyncio.get_running_loop().stop()  # the next batch begins anew
+
+
+class ProcessesRuntime:
+    """A Referee's workers, started on first use and again in a forked child."""
+
+    def __init__(self, config: Config, build: Callable[[Config], Scorer] = build_scorer) -> None:
+        if build is not build_scorer:
+            raise ConfigError(
+                'runtime = "processes" makes its scorers in other processes, where a builder of this one cannot go. '
+                'Use runtime = "thread" with it.',
+                setting="runtime",
+            )
+        # Workers get keys over their pipe and look nowhere else for them.
+        found = tuple(replace(e, api_key=find_key(e), key_env="", key_file="") for e in config.endpoint)
+        self._config = replace(config, endpoint=found)
+        self._reset()
+        _alive.add(self)
+
+    def _reset(self) -> None:
+        """As new. Also in a forked child, where the parent's thread does not exist and its locks may be held."""
+        self._pid = os.getpid()
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._crew: Crew | None = None
+        self._closed = False
+        self._seconds = EXIT
+
+    def submit(self, batch: Batch) -> None:
+        """Start judging in the background."""
+        loop, crew = self._start()
+        loop.call_soon_threadsafe(crew.remote.submit, batch)
+
+    def cancel(self, batch: Batch) -> None:
+        """Stop judging a batch."""
+        why = Unscored(reason=Reason.CANCELLED, detail="cancelled by the caller")
+        loop, crew = self._loop, self._crew
+        if loop is not None and crew is not None and not self._closed:
+            loop.call_soon_threadsafe(crew.remote.cancel, batch, why)
+
+    def trouble(self, blocking: bool) -> str:
+        """Why a batch submitted here cannot finish."""
+        if blocking and self._thread is threading.current_thread():
+            raise WrongContext(
+                "a blocking call from referee's own event loop would wait for itself. Use `await ticket` or "
+                "`await referee.ascore(...)` there."
+            )
+        if self._closed:
+            return "The Referee was closed."
+        if self._thread is not None and not self._thread.is_alive():
+            return "The thread that serves the worker processes has died; see the log."
+        return ""
+
+    def record(self, line: Any) -> None:
+        """Add a line to the ledger, from any thread."""
+        loop, crew = self._loop, self._crew
+        if loop is not None and crew is not None and not self._closed:
+            loop.call_soon_threadsafe(crew.remote.books.write, line)
+
+    def metrics(self) -> dict[str, float]:
+        """Counts so far; zeros before the first batch."""
+        crew = self._crew
+        return {} if crew is None else crew.remote.metrics()
+
+    def close(self, seconds: float = EXIT) -> None:
+        """Cancel what is in flight, write everything out, end the workers and the thread."""
+        if self._pid != os.getpid():
+            return
+        with self._lock:
+            thread, loop = self._thread, self._loop
+            if self._closed or thread is None or loop is None:
+                self._closed = True
+                return
+            self._closed = True
+            self._seconds = seconds
+        if thread is threading.current_thread():
+            loop.call_soon(loop.stop)
+            return
+        if thread.is_alive() and not loop.is_closed():
+            try:
+                loop.call_soon_threadsafe(loop.stop)
+            except RuntimeError:
+                return
+            thread.join(seconds + 1.0 if seconds else 0.0)
+            if seconds and thread.is_alive():
+                log.warning("worker processes did not stop within %g s; they end with this process", seconds)
+
+    def _start(self) -> tuple[asyncio.AbstractEventLoop, Crew]:
+        if self._pid != os.getpid():
+            self._reset()
+        with self._lock:
+            if self._closed:
+                raise WrongContext("this Referee is closed; make a new one.")
+            if self._thread is not None and not self._thread.is_alive():
+                log.error("the thread that serves the worker processes died; starting another")
+                self._thread = self._loop = self._crew = None
+            if self._loop is None or self._crew is None:
+                self._launch()
+            assert self._loop is not None
+            assert self._crew is not None
+            return self._loop, self._crew
+
+    def _launch(self) -> None:
+        ready = threading.Event()
+        failure: list[BaseException] = []
+        loop = new_loop()
+        thread = threading.Thread(
+            target=self._live, args=(loop, os.getcwd(), ready, failure), name="referee-processes", daemon=True
+        )
+        thread.start()
+        if not ready.wait(START + 10.0):
+            raise RefereeError("the thread that serves the worker processes did not start; the machine is overloaded.")
+        if failure:
+            thread.join(1.0)
+            raise failure[0]
+        self._thread, self._loop = thread, loop
+
+    def _live(
+        self, loop: asyncio.AbstractEventLoop, folder: str, ready: threading.Event, failure: list[BaseException]
+    ) -> None:
+        asyncio.set_event_loop(loop)
+        crew: Crew | None = None
+
+        async def begin() -> Crew:
+            nonlocal crew
+            crew = self._crew = Crew(self._config, folder)
+            await crew.start()
+            return crew
+
+        try:
+            loop.run_until_complete(begin())
+        except BaseException as error:
+            failure.append(error)
+            if crew is not None:
+                with contextlib.suppress(Exception):
+                    loop.run_until_complete(crew.close(0.0))
+            self._crew = None
+            loop.close()
+            return
+        finally:
+            ready.set()
+        assert crew is not None
+        try:
+            loop.run_forever()
+        finally:
+            loop.run_until_complete(crew.close(self._seconds))
+            loop.close()
+
+    def _after_fork(self) -> None:
+        if self._crew is not None:
+            _abandoned.append((self._crew, self._loop))
+            for child in self._crew.children:
+                child.cut()
+        self._reset()
+
+
+def _limiter(config: Config) -> Limit:
+    limits = config.limits
+    return AdaptiveLimit(limits.max_concurrency) if limits.concurrency == "auto" else FixedLimit(limits.concurrency)
+
+
+_alive: weakref.WeakSet[ProcessesRuntime] = weakref.WeakSet()
+_abandoned: list[Any] = []
+"""What a forked child inherited. Collected, it would close descriptors that by then may be somebody else's."""
+
+
+def _close_all() -> None:
+    for runtime in list(_alive):
+        runtime.close(EXIT)
+
+
+def _after_fork() -> None:
+    for runtime in list(_alive):
+        runtime._after_fork()
+
+
+atexit.register(_close_all)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,174 @@
+"""The Ray cluster: join it, find or make a named actor on it, end one. The only place that calls `ray.init`.
+
+Ray is imported inside functions, so that importing referee does not import it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import sys
+import threading
+import warnings
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from referee import clock
+from referee.errors import ConfigError, WrongContext
+
+T = TypeVar("T")
+
+log = logging.getLogger("referee.runtime")
+
+NAMESPACE = "referee"
+"""Ray names are kept apart by namespace; ours is one for all jobs of a cluster, so that they find each other."""
+ATTACH_TRIES = 5
+"""A name can belong to an actor that is just ending; then it is asked for again."""
+ATTACH_PAUSE = 0.5
+
+
+def join(address: str = "") -> Any:
+    """Ray, joined to a cluster: the one this process is on, the one named or found here, else a local one for a try."""
+    try:
+        import ray
+    except ImportError:
+        raise ConfigError(
+            'runtime = "ray" needs Ray, which is not installed here: pip install "referee[ray]", or set '
+            'runtime = "thread". Nothing was sent.',
+            setting="runtime",
+        ) from None
+    if _forked:
+        raise WrongContext(
+            "this process was forked from one that was on a Ray cluster, and Ray does not survive that. Start it with "
+            'spawn instead of fork, make the Referee in a Ray task, or use runtime = "thread" here. Nothing was sent.'
+        )
+    if not ray.is_initialized():
+        try:
+            ray.init(
+                address=address or None,
+                namespace=NAMESPACE,
+                ignore_reinit_error=True,
+                include_dashboard=None if address else False,
+                log_to_driver=False,
+                logging_level=logging.ERROR,
+            )
+        except (ConnectionError, ValueError, OSError) as error:
+            raise ConfigError(
+                f"no Ray cluster at ray_address = {address!r} ({type(error).__name__}). Start one (`ray start "
+                "--head`), correct the address, or leave it empty for the cluster of this machine. Nothing was sent.",
+                setting="ray_address",
+            ) from None
+    return ray
+
+
+def joined() -> bool:
+    """True if this process is on a cluster already, as inside a Ray worker."""
+    try:
+        import ray
+    except ImportError:
+        return False
+    return bool(ray.is_initialized())
+
+
+def came_back() -> bool:
+    """True inside an actor that Ray has made again after a loss."""
+    try:
+        import ray
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return bool(ray.get_runtime_context().was_current_actor_reconstructed)
+    except Exception:  # not inside an actor
+        return False
+
+
+async def aside(work: Callable[[], T]) -> T:
+    """Run something that may block for long in a thread of its own, which nobody waits for at exit."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[T] = loop.create_future()
+
+    def settle(result: T | None, error: BaseException | None) -> None:
+        if future.done():
+            return
+        if error is not None:
+            future.set_exception(error)
+        else:
+            future.set_result(result)  # type: ignore[arg-type]
+
+    def run() -> None:
+        result, error = None, None
+        try:
+            result = work()
+        except Exception as found:
+            error = found
+        with contextlib.suppress(RuntimeError):  # the loop may be gone by now
+            loop.call_soon_threadsafe(settle, result, error)
+
+    threading.Thread(target=run, name="ray-attach", daemon=True).start()
+    return await future
+
+
+def find(name: str) -> Any | None:
+    """The living actor of this name, or None."""
+    import ray
+
+    with contextlib.suppress(ValueError):
+        return ray.get_actor(name, namespace=NAMESPACE)
+    return None
+
+
+def find_or_make(kind: type, name: str, arguments: Callable[[], tuple[Any, ...]], **options: Any) -> Any:
+    """The actor of this name. Several may ask at once: one is made, all get it.
+
+    It takes no processor from the trainer's bookkeeping, outlives the job that made it and comes back when its process
+    or node dies, without what it knew. Calls are not repeated by Ray: only their senders know whether that is safe.
+    """
+    import ray
+
+    made = ray.remote(kind).options(
+        name=name,
+        namespace=NAMESPACE,
+        lifetime="detached",
+        get_if_exists=True,
+        num_cpus=0,
+        max_restarts=-1,
+        max_task_retries=0,
+        **options,
+    )
+    for left in reversed(range(ATTACH_TRIES)):
+        try:
+            return made.remote(*arguments())
+        except ValueError as error:  # the name is taken and the one who has it is ending
+            if not left:
+                raise ConnectionError(
+                    f"the Ray actor {name!r} could be neither found nor made ({type(error).__name__})"
+                ) from None
+            clock.pause(ATTACH_PAUSE)
+    raise AssertionError("unreachable")
+
+
+def end(name: str) -> bool:
+    """End the actor of this name for good. False if there is none."""
+    import ray
+
+    actor = find(name)
+    if actor is None:
+        return False
+    ray.kill(actor, no_restart=True)
+    return True
+
+
+_forked = False
+
+
+def _after_fork() -> None:
+    """Ray's threads and connections stay with the parent."""
+    global _forked
+    ray = sys.modules.get("ray")
+    _forked = _forked or (ray is not None and bool(ray.is_initialized()))
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

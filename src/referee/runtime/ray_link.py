@@ -1,0 +1,228 @@
+"""One client's line to one engine actor: finds it, hands it work, fetches what has landed, and finds it again.
+
+A line that is cut is no loss: if the same engine answers again, it still has the work. Only another engine means that
+everything out there is to be sent again. Nothing here waits without an end; a batch's own deadline is the client's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from referee import clock, errors
+from referee.errors import RefereeError
+from referee.runtime.messages import Cancel, Landed, Work, decode_outbound, encode
+from referee.runtime.ray_cluster import aside
+from referee.runtime.ray_engine import News, Opened
+from referee.runtime.ray_settings import PROTOCOL, Sealed
+from referee.runtime.remote import Remote
+from referee.version import VERSION
+
+log = logging.getLogger("referee.runtime")
+
+LONG_POLL = 10.0
+"""Seconds an engine holds a question open while nothing has landed."""
+CALL = 20.0
+"""Seconds a call may take beyond what it was asked to wait, before the line counts as cut."""
+START = 120.0
+"""Seconds an engine may take to come up: a busy cluster first has to find a place for its process."""
+AGAIN = 0.2
+MOST_AGAIN = 2.0
+"""Seconds before a line that was cut is tried again, doubling from the first to the second."""
+CALL_BYTES = 8_000_000
+"""Bytes in one call, unless a single message is larger."""
+
+
+class Engine(Protocol):
+    """An engine actor, as its clients see it. Calls may fail in any way that a network can."""
+
+    async def open(self, client: str, lines: int, heard: tuple[str, float], settings: Sealed) -> Opened:
+        """As EngineActor.open."""
+
+    async def send(self, client: str, number: int, messages: list[bytes]) -> str:
+        """As EngineActor.send."""
+
+    async def poll(self, client: str, confirmed: int, wait: float) -> News:
+        """As EngineActor.poll."""
+
+    async def leave(self, client: str) -> None:
+        """As EngineActor.leave."""
+
+
+class _Cut(Exception):
+    """The line is cut, or the engine does not know us any more."""
+
+
+class Link:
+    """The line from one client to one shard. Lives on the client's loop."""
+
+    def __init__(
+        self,
+        client: str,
+        shard: int,
+        remote: Remote,
+        attach: Callable[[], Engine],
+        seal: Callable[[bool], Sealed],
+        lines: int,
+    ) -> None:
+        """`attach` finds or makes the engine; it may block. `seal(with_keys)` gives the settings for it."""
+        self._client = client
+        self._shard = shard
+        self._remote = remote
+        self._attach = attach
+        self._seal = seal
+        self._lines = lines
+        self._engine: Engine | None = None
+        self._known = ""
+        self._confirmed = 0
+        self._calls = 0
+        self.spent_usd = 0.0
+        """By everybody at this engine, and at those before it, as last heard."""
+        self._unsent: list[bytes] = []
+        self._posted = asyncio.Event()
+        self.wanted = asyncio.Event()
+        """There is work: an engine that could not start is tried again."""
+        self.cuts = 0
+        """How often the line was cut so far."""
+
+    def post(self, messages: Sequence[Work | Cancel]) -> None:
+        """Send these, in order, as soon as the call before is over."""
+        self._unsent += [encode(message) for message in messages]
+        self._posted.set()
+
+    async def run(self) -> None:
+        """Keep the line up until cancelled."""
+        pause = AGAIN
+        while True:
+            self.wanted.clear()
+            try:
+                await self._open()
+                pause = AGAIN
+                await self._talk()
+            except RefereeError as error:
+                self._remote.fail(error)
+                await self.wanted.wait()
+            except Exception as error:
+                self._engine = None
+                self.cuts += 1
+                if not self._remote.outstanding:  # nobody waits: no need to make an engine that others have ended
+                    self.wanted.clear()
+                    await self.wanted.wait()
+                    continue
+                log.warning(
+                    "Ray engine %d does not answer (%s); its work is kept, looking for it again",
+                    self._shard,
+                    type(error).__name__,  # Ray's texts hold pieces of arguments and of other people's logs
+                )
+                await clock.sleep(pause)
+                pause = min(MOST_AGAIN, pause * 2)
+
+    async def leave(self) -> None:
+        """Say goodbye, if anybody listens."""
+        if self._engine is not None and self._known:
+            with contextlib.suppress(Exception):
+                await asyncio.wait_for(self._engine.leave(self._client), 1.0)
+
+    async def _open(self) -> None:
+        engine = self._engine = await aside(self._attach)
+        opened = Opened("", "")
+        for with_keys in (False, True):
+            call = engine.open(self._client, self._lines, (self._known, self.spent_usd), self._seal(with_keys))
+            opened = Opened(*await asyncio.wait_for(call, START))
+            if not opened.wants_keys:
+                break
+        if opened.version != f"{VERSION}/{PROTOCOL}":
+            raise RefereeError(
+                f"the Ray engine runs referee {opened.version}, this process {VERSION}/{PROTOCOL}. Nothing was judged. "
+                "Install the same version on every node and end the old engine: referee.runtime.ray.shutdown(config)."
+            )
+        if opened.wants_keys:
+            raise RefereeError("the Ray engine refused the key of this process. Nothing was judged; see its log.")
+        if opened.trouble:
+            kind = getattr(errors, opened.kind, RefereeError)
+            raise kind(f"the Ray engine could not start: {opened.trouble}")
+        if opened.engine != self._known:
+            if self._known:
+                log.warning("Ray engine %d is another one now; what was out there is sent again", self._shard)
+                self._remote.lost(self._shard)
+            self._known = opened.engine
+            self._confirmed = self._calls = 0
+            self._unsent.clear()
+            self._remote.ready(self._shard)
+
+    async def _talk(self) -> None:
+        """Send and fetch until one of both fails."""
+        work = [asyncio.ensure_future(self._send()), asyncio.ensure_future(self._fetch())]
+        try:
+            await asyncio.gather(*work)
+        finally:
+            for task in work:
+                task.cancel()
+            await asyncio.gather(*work, return_exceptions=True)
+
+    async def _send(self) -> None:
+        engine = self._engine
+        assert engine is not None
+        while True:
+            if not self._unsent:
+                self._posted.clear()
+                await self._posted.wait()
+            count = _fitting(self._unsent)
+            call = engine.send(self._client, self._calls + 1, self._unsent[:count])
+            self._check(await asyncio.wait_for(call, CALL))
+            self._calls += 1
+            del self._unsent[:count]
+
+    async def _fetch(self) -> None:
+        engine = self._engine
+        assert engine is not None
+        while True:
+            call = engine.poll(self._client, self._confirmed, LONG_POLL)
+            news = News(*await asyncio.wait_for(call, LONG_POLL + CALL))
+            self._check(news.engine)
+            for data in news.landed:
+                message = decode_outbound(data)
+                if isinstance(message, Landed):
+                    self.spent_usd = max(self.spent_usd, message.spent_usd)
+                    self._remote.landed(self._shard, message)
+            self._confirmed = news.number
+
+    def _check(self, engine: str) -> None:
+        if engine != self._known:
+            raise _Cut("another engine answered")
+
+
+def _fitting(messages: list[bytes]) -> int:
+    """How many of them go into one call."""
+    size = 0
+    for count, message in enumerate(messages):
+        size += len(message)
+        if size > CALL_BYTES:
+            return max(1, count)
+    return len(messages)
+
+
+class RayEngine:
+    """An actor's handle in the shape of an Engine."""
+
+    def __init__(self, handle: Any) -> None:
+        self._handle = handle
+
+    async def open(self, client: str, lines: int, heard: tuple[str, float], settings: Sealed) -> Opened:
+        """As EngineActor.open."""
+        return Opened(*await self._handle.open.remote(client, lines, heard, settings))
+
+    async def send(self, client: str, number: int, messages: list[bytes]) -> str:
+        """As EngineActor.send."""
+        return str(await self._handle.send.remote(client, number, messages))
+
+    async def poll(self, client: str, confirmed: int, wait: float) -> News:
+        """As EngineActor.poll."""
+        return News(*await self._handle.poll.remote(client, confirmed, wait))
+
+    async def leave(self, client: str) -> None:
+        """As EngineActor.leave."""
+        await self._handle.leave.remote(client)

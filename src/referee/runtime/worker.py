@@ -1,0 +1,162 @@
+"""A worker process: a Host on an event loop, fed over a private pipe. It lives as long as the pipe's other end does."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+import math
+import os
+import signal
+import socket
+import traceback
+from collections.abc import Callable
+
+from referee.config import Config
+from referee.errors import RefereeError
+from referee.limits.shares import Grant, Report
+from referee.runtime.frames import Frames
+from referee.runtime.host import Host
+from referee.runtime.messages import (
+    Asked,
+    Cancel,
+    Granted,
+    Landed,
+    Leave,
+    Note,
+    Nudge,
+    Open,
+    Outbound,
+    Ready,
+    Work,
+    decode_inbound,
+    encode,
+    unpack_config,
+)
+from referee.runtime.thread import new_loop
+from referee.version import VERSION
+
+QUIET = 0.5
+"""Seconds between two reports on the shared limits while nothing waits: the parent nudges when others need more."""
+LINGER = 10
+"""Seconds a worker may take to end once its parent is gone; then the system ends it."""
+
+
+class Worker:
+    """Answers to one pipe."""
+
+    def __init__(self) -> None:
+        self._host: Host | None = None
+        self._grant: asyncio.Future[Grant] | None = None
+        self._over = asyncio.Event()
+        self._gone = asyncio.Event()
+        self._frames = Frames(self._took, self._lost)
+
+    async def live(self, pipe: socket.socket) -> None:
+        """Serve until told to leave, or until the parent is gone."""
+        await asyncio.get_running_loop().create_unix_connection(lambda: self._frames, sock=pipe)
+        await self._over.wait()
+        if hasattr(signal, "alarm"):
+            signal.alarm(LINGER)
+        if self._host is not None:
+            await self._host.close()
+        self._frames.close()
+        await self._gone.wait()
+
+    def _lost(self) -> None:
+        self._over.set()
+        self._gone.set()
+
+    def _took(self, data: memoryview) -> None:
+        message = decode_inbound(data)
+        host = self._host
+        if isinstance(message, Open):
+            self._open(message)
+        elif isinstance(message, Leave):
+            self._over.set()
+        elif isinstance(message, Granted):
+            if self._grant is not None and not self._grant.done():
+                self._grant.set_result(message.grant)
+        elif host is not None and isinstance(message, Nudge):
+            host.nudge()
+        elif host is not None and isinstance(message, Work):
+            host.take(message)
+        elif host is not None and isinstance(message, Cancel):
+            host.cancel(message)
+
+    def _open(self, given: Open) -> None:
+        try:
+            if given.version != VERSION:
+                raise RefereeError(f"worker processes run referee {VERSION}, this process runs {given.version}.")
+            self._forward_log(given.level)
+            self._host = self._make_host(unpack_config(given.config), given)
+        except Exception as error:
+            known = isinstance(error, RefereeError)
+            if not known:
+                traceback.print_exc()
+            trouble = str(error) if known else f"{type(error).__name__} while a worker process started; see its trace."
+            self._send(Ready(VERSION, trouble, type(error).__name__ if known else ""))
+            return
+        self._send(Ready(VERSION))
+
+    def _make_host(self, config: Config, given: Open) -> Host:
+        # The broker lives as long as the pipe: its silence is only a busy parent.
+        return Host(
+            config,
+            self._emit,
+            lines=given.lines,
+            exchange=self._exchange,
+            members=given.members,
+            rank=given.rank,
+            patience=math.inf,
+            quiet=QUIET,
+        )
+
+    def _emit(self, client: str, landed: Landed) -> None:
+        self._send(landed)
+
+    async def _exchange(self, report: Report) -> Grant:
+        self._grant = asyncio.get_running_loop().create_future()
+        self._send(Asked(report))
+        return await self._grant
+
+    def _send(self, message: Outbound) -> None:
+        self._frames.send((encode(message),))
+
+    def _forward_log(self, level: int) -> None:
+        logger = logging.getLogger("referee")
+        logger.setLevel(level)
+        logger.propagate = False
+        loop = asyncio.get_running_loop()
+        logger.addHandler(_Forward(lambda note: loop.call_soon_threadsafe(functools.partial(self._send, note))))
+
+
+class _Forward(logging.Handler):
+    """Log records become messages to the parent."""
+
+    def __init__(self, post: Callable[[Note], object]) -> None:
+        super().__init__()
+        self._post = post
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Send one record, its trace included."""
+        try:
+            text = record.getMessage()
+            if record.exc_info and record.exc_info[1] is not None:
+                text += "\n" + "".join(traceback.format_exception(record.exc_info[1])).rstrip()
+            self._post(Note(record.levelno, record.name, text))
+        except Exception:
+            self.handleError(record)
+
+
+def main(pipe: socket.socket) -> None:
+    """The whole life of a worker process."""
+    # Ctrl-C in a terminal reaches every process in it; whether to stop is the parent's decision.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    async def live() -> None:
+        await Worker().live(pipe)
+
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        runner.run(live())
+    os._exit(0)

@@ -1,0 +1,15 @@
+"""The same Referee over HTTP, in the shapes trainers already speak. Needs the extra `serve` (FastAPI, uvicorn).
+
+refusals   what is answered instead of a result, and how a Referee's errors become that
+shapes     what callers send and get, as data; unknown fields are refused
+service    one Referee for many callers: what is let in, tickets, health, draining
+gate       who may come in: token, host, size of the body
+routes     our own paths; `foreign` those of OpenRLHF, slime and LLaMA-Factory
+prometheus the numbers at /metrics
+app, run   the application, and the process that serves it
+"""
+
+from referee.server.app import add_page, make_app
+from referee.server.listen import run
+
+__all__ = ["add_page", "make_app", "run"]

@@ -1,0 +1,118 @@
+"""The application: our paths and those of other projects around one Referee, and a place for pages of others."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Match
+
+from referee.config import Secret
+from referee.referee import Referee
+from referee.server.describe import describe
+from referee.server.foreign import add_foreign_routes
+from referee.server.gate import Bodies, Gate
+from referee.server.refusals import Refusal
+from referee.server.routes import add_own_routes
+from referee.server.service import Service
+from referee.version import VERSION
+
+log = logging.getLogger("referee.server")
+
+Page = Callable[[Mapping[str, str]], "str | bytes | Awaitable[str | bytes]"]
+
+ABOUT = """An LLM judge as an RL reward, for any number of processes: one cache, one limit, one budget.
+
+A sample that could not be judged has no reward; it never becomes 0 by itself. Callers choose neither endpoint nor
+model, prompt or policy: those are the configuration's."""
+
+
+def make_app(referee: Referee, token: Secret | None = None) -> FastAPI:
+    """The service over `referee`, which stays the caller's to close. With a token, callers must send it.
+
+    Make it where its event loop will run. `app.state.service` is the Service behind it.
+    """
+    service = Service(referee)
+    # FastAPI's own pages at /docs and /redoc load scripts from a foreign host: they are off.
+    app = FastAPI(title="referee", version=VERSION, description=ABOUT, docs_url=None, redoc_url=None)
+    app.state.service = service
+    bodies = Bodies(service.config.max_body)
+    add_own_routes(app, service, bodies)
+    add_foreign_routes(app, service, bodies)
+    app.add_middleware(Gate, service=service, token=token)
+    app.add_exception_handler(Refusal, _refused)
+    app.add_exception_handler(HTTPException, _http)
+    app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(Exception, _unexpected)
+    describe(app, secured=token is not None)
+    return app
+
+
+def add_page(
+    app: FastAPI,
+    path: str,
+    page: Page,
+    media_type: str = "text/html; charset=utf-8",
+    headers: Mapping[str, str] | None = None,
+) -> None:
+    """Serve something more at `path`, behind the same token: a live view, its data, an icon.
+
+    `page` gets the query as a mapping and returns the body. An async function runs on the server's loop and must not
+    block it; a plain one runs in a thread, so it may read files. `headers` are added to the answer, such as a
+    Content-Security-Policy. Pages are not part of /openapi.json. A Refusal raised by `page` is answered as it is.
+    """
+
+    async def serve(request: Request) -> Response:
+        query = dict(request.query_params)
+        if inspect.iscoroutinefunction(page):
+            body = await page(query)
+        else:
+            body = await asyncio.to_thread(page, query)
+        return Response(body, headers={**(headers or {}), "content-type": media_type, "cache-control": "no-store"})
+
+    app.add_api_route(path, serve, methods=["GET"], include_in_schema=False, response_model=None)
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    assert isinstance(error, Refusal)
+    return error.response()
+
+
+async def _http(request: Request, error: Exception) -> Response:
+    """Unknown paths and methods, in our shape."""
+    assert isinstance(error, HTTPException)
+    words = {404: ("no_path", "There is nothing here; /openapi.json lists what there is."), 405: ("no_method", "")}
+    name, text = words.get(error.status_code, ("http", ""))
+    response = Refusal(error.status_code, name, text or str(error.detail)).response()
+    response.headers.update(error.headers or {})
+    if error.status_code == 405:
+        response.headers["allow"] = ", ".join(sorted(_methods(request)))
+    return response
+
+
+def _methods(request: Request) -> set[str]:
+    """All that a path takes; the framework tells only of the first route that has it."""
+    found: set[str] = set()
+    for route in request.app.routes:
+        if route.matches(request.scope)[0] is not Match.NONE:
+            found |= getattr(route, "methods", None) or set()
+    return found
+
+
+async def _invalid(request: Request, error: Exception) -> Response:
+    """A query or path parameter that does not fit."""
+    assert isinstance(error, RequestValidationError)
+    found = "; ".join(f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors())
+    return Refusal(422, "bad_request", f"{found}.").response()
+
+
+async def _unexpected(request: Request, error: Exception) -> Response:
+    """A fault of ours: said as such, its details only in the log."""
+    return Refusal(500, "internal", "A fault of the service; its log says more. Nothing was scored.").response()

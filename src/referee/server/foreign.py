@@ -1,0 +1,163 @@
+"""The paths of trainers that bring their own shape: OpenRLHF, slime (and miles), LLaMA-Factory.
+
+They all need a number for every sample. Where there is none they get 503, which they repeat or fail on; a number that
+nobody judged is only ever the one that `[missing] policy` says. A caller that leaves does not stop the work: these
+clients ask again, and then join what is under way or find it in the cache.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections import Counter
+from collections.abc import Sequence
+
+import msgspec
+from fastapi import FastAPI
+from starlette.requests import Request
+from starlette.responses import Response
+
+from referee.records import Reason, Reward, Sample, Unscored, Verdict
+from referee.server.describe import OF_BODIES, gives, ref, takes
+from referee.server.gate import Bodies
+from referee.server.refusals import LATER, Refusal
+from referee.server.routes import json
+from referee.server.service import Service
+from referee.server.shapes import (
+    LlamaFactoryReply,
+    LlamaFactoryRequest,
+    OpenRLHFReply,
+    OpenRLHFRequest,
+    SlimeRequest,
+    cut,
+    decode,
+    encode,
+    label_of,
+    text_of,
+)
+
+_openrlhf = msgspec.json.Decoder(OpenRLHFRequest)
+_slime = msgspec.json.Decoder(SlimeRequest)
+_llama_factory = msgspec.json.Decoder(LlamaFactoryRequest)
+
+
+def add_foreign_routes(app: FastAPI, service: Service, bodies: Bodies) -> None:
+    """Add other projects' paths."""
+    mark = service.config.answer_after
+
+    async def judge(samples: list[Sample]) -> list[tuple[float, Reward]]:
+        async with service.judging(samples) as ticket:
+            return numbers(await service.rewards(ticket))
+
+    @app.post(
+        "/get_reward",
+        summary="OpenRLHF's remote reward model",
+        responses=gives(ref(OpenRLHFReply), *OF_BODIES),
+        openapi_extra=takes(OpenRLHFRequest),
+        response_model=None,
+    )
+    async def openrlhf(request: Request) -> Response:
+        """Rewards, judge values in [0, 1] as scores, and means of what they are made of."""
+        samples = openrlhf_samples(decode(_openrlhf, await bodies.read(request)), mark)
+        found = await judge(samples)
+        return json(encode(openrlhf_reply(found)))
+
+    @app.post(
+        "/slime",
+        summary="slime's and miles' remote_rm",
+        responses=gives({"type": "number"}, *OF_BODIES),
+        openapi_extra=takes(SlimeRequest),
+        response_model=None,
+    )
+    async def slime(request: Request) -> Response:
+        """One sample, one bare number."""
+        wanted = decode(_slime, await bodies.read(request))
+        sample = Sample(prompt=text_of(wanted.prompt), response=wanted.response, reference=label_of(wanted.label))
+        [(number, _)] = await judge([sample])
+        return json(encode(number))
+
+    @app.post(
+        "/llamafactory",
+        summary="LLaMA-Factory's reward server",
+        responses=gives(ref(LlamaFactoryReply), *OF_BODIES),
+        openapi_extra=takes(LlamaFactoryRequest),
+        response_model=None,
+    )
+    async def llama_factory(request: Request) -> Response:
+        """One number per conversation."""
+        wanted = decode(_llama_factory, await bodies.read(request))
+        parts = [cut(text, "", mark) or ("", text) for text in wanted.messages]
+        samples = [Sample(prompt=prompt, response=answer, group=group_of(prompt)) for prompt, answer in parts]
+        return json(encode(LlamaFactoryReply(scores=[number for number, _ in await judge(samples)])))
+
+
+def openrlhf_samples(wanted: OpenRLHFRequest, mark: str) -> list[Sample]:
+    """The samples of a request: the response is what follows the prompt in the query."""
+    count = len(wanted.query)
+    for name, given in (("prompts", wanted.prompts), ("labels", wanted.labels)):
+        if given is not None and len(given) != count:
+            raise Refusal(
+                422, "bad_request", f"{name} has {len(given)} items and query has {count}. Nothing was judged."
+            )
+    prompts: Sequence[str] = wanted.prompts if wanted.prompts is not None else [""] * count
+    labels = wanted.labels if wanted.labels is not None else [None] * count
+    samples = []
+    for index, (query, prompt, label) in enumerate(zip(wanted.query, prompts, labels, strict=True)):
+        parts = cut(query, prompt, mark)
+        if parts is None and prompt:
+            raise Refusal(
+                422,
+                "no_prompt",
+                f"query[{index}] does not hold prompts[{index}], so where the response begins is unknown. Does the "
+                "tokenizer change the text? Set [serve] answer_after to what stands before an answer in your chat "
+                "template. Nothing was judged.",
+            )
+        asked, answer = parts or ("", query)
+        samples.append(Sample(prompt=asked, response=answer, group=group_of(asked), reference=label_of(label)))
+    return samples
+
+
+def group_of(prompt: str) -> str:
+    """Rows of one request with one prompt are a group. A digest, because records name groups also without content."""
+    return hashlib.sha256(prompt.encode()).hexdigest()[:16] if prompt else ""
+
+
+def openrlhf_reply(found: Sequence[tuple[float, Reward]]) -> OpenRLHFReply:
+    """Rewards, scores and means. A number that the missing policy supplied is its own score."""
+    verdicts = [reward.verdict for _, reward in found]
+    count = len(found)
+    return OpenRLHFReply(
+        rewards=[number for number, _ in found],
+        scores=[v.value if isinstance(v, Verdict) else number for v, (number, _) in zip(verdicts, found, strict=True)],
+        extra_logs={
+            "judge_scored": sum(isinstance(v, Verdict) for v in verdicts) / count,
+            "judge_cached": sum(reward.settled.origin == "cache" for _, reward in found) / count,
+            "judge_penalty": math.fsum(reward.penalty for _, reward in found) / count,
+        },
+    )
+
+
+def numbers(rewards: Sequence[Reward]) -> list[tuple[float, Reward]]:
+    """A number for each sample, or a refusal if one has none. Cancelled ones have none, whatever the policy."""
+    found: list[tuple[float, Reward]] = []
+    missing: list[Unscored] = []
+    for reward in rewards:
+        verdict = reward.verdict
+        cancelled = isinstance(verdict, Unscored) and verdict.reason is Reason.CANCELLED
+        if reward.value is not None and not cancelled:
+            found.append((reward.value, reward))
+        elif isinstance(verdict, Unscored):
+            missing.append(verdict)
+    if len(found) < len(rewards):
+        raise Refusal(503, "unscored", _complaint(missing, len(rewards)), LATER)
+    return found
+
+
+def _complaint(missing: Sequence[Unscored], count: int) -> str:
+    words = ", ".join(f"{reason} {times}" for reason, times in Counter(m.reason for m in missing).most_common())
+    detail = next((m.detail for m in missing if m.detail), "")
+    return (
+        f"{len(missing)} of {count} samples were not scored ({words}{': ' if detail else ''}{detail.rstrip('.')}), and "
+        "this caller needs a number for each. Try again: what was judged is cached. To train on a number instead, set "
+        '[missing] policy = "value", or "group_mean" where a request holds whole groups.'
+    )

@@ -1,0 +1,169 @@
+"""Who may come in: the token, the host a browser was tricked into, the size and kind of a body. Plain ASGI.
+
+A service on loopback without a token is open to every program of this machine, but must not be to every web page its
+user visits: such a page cannot send application/json to us without asking first, and cannot name a host of ours.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import hmac
+import ipaddress
+from typing import Any
+
+from starlette.requests import ClientDisconnect, Request
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from referee.config import Secret
+from referee.server.refusals import SOON, Refusal
+from referee.server.service import Service
+
+BODY_SECONDS = 60.0
+"""How long a body may take to arrive."""
+BODIES = 4
+"""Bodies of full size that may be in memory at once, before their samples are counted."""
+OPEN_PATHS = frozenset({"/healthz"})
+NOSNIFF = (b"x-content-type-options", b"nosniff")
+"""No answer of ours is ever to be taken for a page or a script that it does not say it is."""
+
+
+class Gate:
+    """Refuses what may not come in, and counts what was answered."""
+
+    def __init__(self, app: ASGIApp, service: Service, token: Secret | None) -> None:
+        self._app = app
+        self._service = service
+        self._token = None if token is None else token.reveal().encode()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request, or refuse it."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        status = 500
+
+        async def note(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                headers = message.setdefault("headers", [])
+                if all(name != NOSNIFF[0] for name, _ in headers):
+                    message["headers"] = [*headers, NOSNIFF]
+            await send(message)
+
+        try:
+            refusal = self._refuse(scope)
+            if refusal is None:
+                await self._app(scope, receive, note)
+            else:
+                await refusal.response()(scope, receive, note)
+        finally:
+            place = (str(getattr(scope.get("route"), "path", "other")), status)
+            self._service.answers[place] = self._service.answers.get(place, 0) + 1
+
+    def _refuse(self, scope: Scope) -> Refusal | None:
+        headers: dict[bytes, bytes] = dict(scope["headers"])
+        known = self._token is None or _is_token(headers.get(b"authorization", b""), self._token)
+        scope["referee.known"] = known
+        if not known and scope["path"] not in OPEN_PATHS:
+            return Refusal(
+                401,
+                "no_token",
+                "This service needs its token: send `Authorization: Bearer <token>`, or where only a URL can be given, "
+                "http://referee:<token>@host. Nothing was judged.",
+            )
+        if self._token is None and not is_loopback(_host(headers.get(b"host", b""))):
+            return Refusal(
+                421,
+                "wrong_host",
+                "Without a token this service answers only to the names of this machine (127.0.0.1, localhost). Give "
+                "it a token to reach it by another name. Nothing was judged.",
+            )
+        return None
+
+
+def _is_token(given: bytes, token: bytes) -> bool:
+    kind, _, value = given.partition(b" ")
+    value = value.strip()
+    if kind.lower() == b"basic":
+        try:
+            value = base64.b64decode(value, validate=True).partition(b":")[2]
+        except (binascii.Error, ValueError):
+            return False
+    elif kind.lower() != b"bearer":
+        return False
+    return hmac.compare_digest(value, token)
+
+
+def _host(header: bytes) -> str:
+    """The Host header without its port."""
+    text = header.decode("latin-1").strip().lower()
+    if text.startswith("["):
+        return text[1:].partition("]")[0]
+    return text.partition(":")[0]
+
+
+def is_loopback(host: str) -> bool:
+    """True for the names and addresses that mean this machine and cannot be reached from another."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+class Bodies:
+    """Reads bodies within their limits, and counts the bytes being read for all callers together."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._held = 0
+
+    async def read(self, request: Request) -> bytes:
+        """The whole body: 415 unless it is JSON, 413 as soon as it is known to be too long, 408 if it does not come."""
+        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if kind != "application/json":
+            raise Refusal(415, "not_json", "Send the body as content-type application/json. Nothing was judged.")
+        declared = request.headers.get("content-length", "")
+        if declared.isascii() and declared.isdigit() and int(declared[:20]) > self._limit:
+            raise self._too_long()
+        chunks: list[bytes] = []
+        size = 0
+        try:
+            async with asyncio.timeout(BODY_SECONDS):
+                async for chunk in request.stream():
+                    size += len(chunk)
+                    self._held += len(chunk)
+                    if size > self._limit:
+                        raise self._too_long()
+                    if self._held > BODIES * self._limit:
+                        raise Refusal(429, "busy", "Too many large bodies at once. Try again.", SOON)
+                    chunks.append(chunk)
+        except TimeoutError:
+            raise Refusal(
+                408, "slow_body", f"The body was not there within {BODY_SECONDS:g} s. Nothing was judged."
+            ) from None
+        except ClientDisconnect:
+            raise Refusal(400, "gone", "The caller left before its body was there.") from None
+        finally:
+            self._held -= size
+        return b"".join(chunks)
+
+    def _too_long(self) -> Refusal:
+        return Refusal(
+            413,
+            "too_long",
+            f"The body is longer than [serve] max_body = {self._limit} bytes. Send fewer samples at once. Nothing was "
+            "judged.",
+        )
+
+
+async def gone(receive: Receive) -> None:
+    """Return when the caller has left. Only after the whole body was read."""
+    while True:
+        message: Any = await receive()
+        if message["type"] == "http.disconnect":
+            return

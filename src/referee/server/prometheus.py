@@ -1,0 +1,126 @@
+"""The Referee's numbers in Prometheus' text form. The names are a public surface; docs/serve.md lists them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from referee.ledger.metrics import Tally
+from referee.server.service import Service
+from referee.version import VERSION
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+COUNTERS = {
+    "samples": "samples: samples whose judging has ended",
+    "scored": "scored: samples with a verdict, from a judge or a gate",
+    "calls": "calls: samples whose end came from a call made for them",
+    "cache_hits": "cache_hits: samples whose verdict was in the cache",
+    "shared": "shared: samples that joined an identical request in flight",
+    "gated": "gated: samples settled by a gate, without a judge",
+    "attempts": "attempts: attempts made for samples, retries included",
+    "requests": "judge_requests: requests sent to judges",
+    "throttled": "throttled: answers that said: too many requests",
+    "hedged": "hedged: second requests sent because the first one was late",
+    "tokens_in": "tokens_in: prompt tokens, as the provider reports them",
+    "tokens_out": "tokens_out: reply tokens, as the provider reports them",
+    "tokens_cached": "tokens_cached: prompt tokens the provider took from its own cache",
+    "cost_usd": "cost_usd: US dollars spent",
+    "reward_missing": "reward_missing: samples handed back without a reward",
+    "reward_filled": "reward_filled: rewards supplied by the missing policy",
+    "batches": "batches: batches collected",
+    "wait_s": "wait_seconds: seconds callers stood still for rewards, added up",
+}
+"""Metrics that only ever grow: our name, then the exported one without prefix and ending, then what it counts."""
+
+GAUGES = {
+    "unscored_share": "unscored_share: unscored samples over all samples",
+    "saved_usd": "saved_usd: US dollars that cached and shared verdicts did not cost, where unknown by the mean call",
+    "latency_p50_s": "latency_p50_seconds: seconds on the wire of a call, median of the run",
+    "latency_p95_s": "latency_p95_seconds: seconds on the wire of a call, 95 % of the run are below",
+    "queue_p50_s": "queue_p50_seconds: seconds a request waited before its first attempt, median of the run",
+    "queue_p95_s": "queue_p95_seconds: seconds a request waited before its first attempt, 95 % of the run are below",
+    "score_mean": "score_mean: mean verdict in [0, 1]",
+    "score_std": "score_std: standard deviation of the verdicts",
+    "score_low_share": "score_low_share: share of verdicts at exactly 0",
+    "score_high_share": "score_high_share: share of verdicts at exactly 1",
+    "flat_group_share": "flat_group_share: share of groups whose verdicts are all equal",
+    "reward_mean": "reward_mean: mean reward handed out",
+    "penalty_mean": "penalty_mean: mean length penalty",
+    "elapsed_s": "elapsed_seconds: seconds from the first to the last record",
+    "wait_fraction": "wait_fraction: callers' waiting over elapsed time",
+    "limit": "limit: calls allowed in flight now, all endpoints",
+    "in_flight": "in_flight: calls in flight now",
+    "queued": "queued: requests waiting for a place now",
+    "budget_spent_usd": "budget_spent_usd: US dollars counted against the budget",
+}
+"""Metrics of this moment: our name, the exported one without prefix, what it says."""
+
+REASONS = "unscored/"
+
+
+class Exposition:
+    """Everything /metrics shows."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._registry = CollectorRegistry(auto_describe=False)
+        self._registry.register(self)
+        ProcessCollector(registry=self._registry)
+
+    def text(self) -> bytes:
+        """The whole page."""
+        return generate_latest(self._registry)
+
+    def describe(self) -> list[Metric]:
+        """Nothing in advance: names are fixed by the tables above."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        """One family after another."""
+        service = self._service
+        nothing_yet = dict.fromkeys((*COUNTERS, *GAUGES), 0.0)
+        found = {**nothing_yet, **Tally().metrics(), **service.referee.metrics()}
+        yield from referee_families(found)
+        yield from self._own()
+
+    def _own(self) -> Iterator[Metric]:
+        service = self._service
+        info = GaugeMetricFamily("referee_build_info", "The version that runs; always 1.", labels=["version"])
+        info.add_metric([VERSION], 1)
+        yield info
+        up = service.closed is None and not service.draining
+        yield GaugeMetricFamily("referee_up", "1 while work is taken and a judge can answer.", value=float(up))
+        yield GaugeMetricFamily("referee_pending_samples", "Samples accepted and not final.", value=service.pending)
+        yield GaugeMetricFamily("referee_tickets", "Tickets kept, finished ones included.", value=service.tickets)
+        answers = CounterMetricFamily(
+            "referee_http_answers", "Answers by route and status.", labels=["route", "status"]
+        )
+        for (route, status), count in sorted(service.answers.items()):
+            answers.add_metric([route, str(status)], count)
+        yield answers
+
+
+def referee_families(found: dict[str, float]) -> Iterator[Metric]:
+    """The Referee's own numbers. A name without a place in the tables is a gauge under its own name."""
+    unscored = CounterMetricFamily("referee_unscored", "Samples without a verdict, by reason.", labels=["reason"])
+    for name, number in found.items():
+        if name.startswith(REASONS):
+            unscored.add_metric([name.removeprefix(REASONS)], number)
+        elif name in COUNTERS:
+            yield _family(CounterMetricFamily, COUNTERS[name], number)
+        elif name in GAUGES:
+            yield _family(GaugeMetricFamily, GAUGES[name], number)
+        elif name != "unscored":  # the sum over the reasons, which Prometheus adds up itself
+            plain = "".join(char if char.isascii() and char.isalnum() else "_" for char in name)
+            yield _family(GaugeMetricFamily, f"{plain}: {name}", number)
+    yield unscored
+
+
+def _family(kind: Any, text: str, number: float) -> Metric:
+    name, _, says = text.partition(": ")
+    family: Metric = kind(f"referee_{name}", f"{says[0].upper()}{says[1:]}.", value=number)
+    return family

@@ -1,0 +1,200 @@
+"""Our own paths: score a batch (at once or as a stream), tickets to collect later, health, metrics."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, Any
+
+import msgspec
+from fastapi import FastAPI, Path, Query
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from referee.records import Sample
+from referee.server.describe import OF_BODIES, TICKET_SCHEMA, gives, ref, takes
+from referee.server.gate import Bodies, gone
+from referee.server.prometheus import CONTENT_TYPE, Exposition
+from referee.server.refusals import Problem, Refusal
+from referee.server.service import Service
+from referee.server.shapes import (
+    Health,
+    ScoreReply,
+    ScoreRequest,
+    StreamEnd,
+    TicketRequest,
+    decode,
+    encode,
+    result_of,
+    samples_of,
+)
+
+LONGEST_WAIT = 60.0
+"""Seconds one GET of a ticket may wait; ask again after that."""
+NDJSON = "application/x-ndjson"
+STREAM_SCHEMA = {NDJSON: {"schema": {"type": "string", "description": "A Result per line, then one StreamEnd."}}}
+
+_score = msgspec.json.Decoder(ScoreRequest)
+_ticket = msgspec.json.Decoder(TicketRequest)
+
+
+def json(body: bytes, status: int = 200) -> Response:
+    """An answer whose body is JSON already."""
+    return Response(body, status, media_type="application/json")
+
+
+def add_own_routes(app: FastAPI, service: Service, bodies: Bodies) -> None:
+    """Add our own paths."""
+
+    @app.post(
+        "/v1/score",
+        summary="Judge a batch and wait",
+        responses=gives(ref(ScoreReply), *OF_BODIES, also=STREAM_SCHEMA),
+        openapi_extra=takes(ScoreRequest),
+        response_model=None,
+    )
+    async def score(request: Request) -> Response:
+        """Results in the order of the request, or with `stream` one per line as they land. Leaving cancels the work."""
+        wanted = decode(_score, await bodies.read(request))
+        samples = samples_of(wanted.samples)
+        if wanted.stream:
+            return Stream(service, samples, wanted.deadline)
+        async with service.judging(samples, wanted.deadline) as ticket:
+            waiting = asyncio.ensure_future(service.rewards(ticket))
+            left = asyncio.ensure_future(gone(request.receive))
+            try:
+                await asyncio.wait({waiting, left}, return_when=asyncio.FIRST_COMPLETED)
+                if not waiting.done():
+                    raise Refusal(400, "gone", "The caller left; its samples were cancelled.")
+                rewards = waiting.result()
+            finally:
+                waiting.cancel()
+                left.cancel()
+        return json(encode(ScoreReply(results=[result_of(reward) for reward in rewards])))
+
+    @app.post(
+        "/v1/tickets",
+        summary="Start judging a batch",
+        responses=gives(TICKET_SCHEMA, *OF_BODIES, status=202),
+        openapi_extra=takes(TicketRequest),
+        status_code=202,
+        response_model=None,
+    )
+    async def submit(request: Request) -> Response:
+        """Returns a ticket at once; collect it at /v1/tickets/{id}."""
+        wanted = decode(_ticket, await bodies.read(request))
+        held = await service.open(samples_of(wanted.samples), wanted.deadline)
+        return json(held.reply(), 202)
+
+    @app.get(
+        "/v1/tickets/{id}",
+        summary="Collect a batch",
+        responses=gives(TICKET_SCHEMA, 404, 422, 500, 503),
+        response_model=None,
+    )
+    async def collect(
+        id: Annotated[str, Path(description="As given when the batch was submitted.")],
+        wait: Annotated[
+            float, Query(ge=0, le=LONGEST_WAIT, allow_inf_nan=False, description="Seconds to wait for the end.")
+        ] = 0.0,
+    ) -> Response:
+        """The results when all are final, else how many have landed. Can be asked for again until it is forgotten."""
+        return json((await service.collect(id, wait)).reply())
+
+    @app.delete(
+        "/v1/tickets/{id}",
+        summary="Give a batch up",
+        responses={204: {"description": "Gone."}, **gives(ref(Problem), 404, 422, 500, status=404)},
+        status_code=204,
+        response_model=None,
+    )
+    async def drop(id: Annotated[str, Path(description="As given when the batch was submitted.")]) -> Response:
+        """Forget the ticket and stop judging what it is for. What is judged stays cached."""
+        service.drop(id)
+        return Response(status_code=204)
+
+    @app.get("/healthz", summary="Is it of use", responses=_health_answers(), response_model=None)
+    async def healthz(request: Request) -> Response:
+        """200 while work is taken and a judge can answer; else 503 and why."""
+        status, health = service.health(details=bool(request.scope.get("referee.known")))
+        return json(encode(health), status)
+
+    exposition = Exposition(service)
+
+    @app.get(
+        "/metrics",
+        summary="Numbers for Prometheus",
+        responses={
+            200: {"description": "Text.", "content": {"text/plain": {"schema": {"type": "string"}}}},
+            **_only(gives({}), 401, 421),
+        },
+        response_class=Response,
+        response_model=None,
+    )
+    async def metrics() -> Response:
+        """Counters and gauges under the names of docs/serve.md."""
+        return Response(exposition.text(), headers={"content-type": CONTENT_TYPE})
+
+
+def _only(answers: dict[int | str, dict[str, Any]], *codes: int) -> dict[int | str, dict[str, Any]]:
+    return {code: answers[code] for code in codes}
+
+
+def _health_answers() -> dict[int | str, dict[str, Any]]:
+    content = {"application/json": {"schema": ref(Health)}}
+    return {
+        200: {"description": "Of use.", "content": content},
+        503: {"description": "Closed or draining.", "content": content},
+        **_only(gives({}), 421),
+    }
+
+
+class Stream(Response):
+    """Results as they land, one JSON object per line; the last line is a StreamEnd. Leaving cancels the work.
+
+    The status is sent with the first line, so what goes wrong after it stands in the last one.
+    """
+
+    media_type = NDJSON
+
+    def __init__(self, service: Service, samples: list[Sample], deadline: float | None) -> None:
+        super().__init__()
+        del self.headers["content-length"]
+        self._service = service
+        self._samples = samples
+        self._deadline = deadline
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let the batch in, then stream."""
+        sending = asyncio.ensure_future(self._send(send))
+        left = asyncio.ensure_future(gone(receive))
+        try:
+            await asyncio.wait({sending, left}, return_when=asyncio.FIRST_COMPLETED)
+            if sending.done():
+                sending.result()
+        finally:
+            left.cancel()
+            if not sending.done():
+                sending.cancel()
+                await asyncio.wait({sending})
+
+    async def _send(self, send: Send) -> None:
+        landed = 0
+        begun = False
+        try:
+            async with self._service.judging(self._samples, self._deadline) as ticket:
+                await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+                begun = True
+                async for reward in ticket:
+                    landed += 1
+                    await _line(send, encode(result_of(reward)))
+            end = StreamEnd(done=True, results=landed)
+        except Refusal as refusal:
+            if not begun:
+                raise
+            end = StreamEnd(done=False, results=landed, error=refusal.error, message=refusal.message)
+        await _line(send, encode(end), more=False)
+
+
+async def _line(send: Send, line: bytes, more: bool = True) -> None:
+    await send({"type": "http.response.body", "body": line + b"\n", "more_body": more})

@@ -1,0 +1,290 @@
+"""What callers send and what they get, as data, and how texts become samples. No I/O.
+
+Bodies are decoded by msgspec straight into these shapes: unknown fields, NaN, infinity, numbers out of range and halves
+of characters are refused before anything is judged.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Sequence
+from typing import Annotated, Any, TypeVar
+
+import msgspec
+from msgspec import Meta, Struct
+
+from referee.records import Reward, Sample, Unscored, Verdict
+from referee.rollouts import render
+from referee.server.refusals import Refusal
+
+LARGEST = 1e9
+"""Numbers a caller may add to a reward: far above any use, far below where sums of them lose meaning."""
+EXPLAINED = 1 << 20
+"""Bytes of an unreadable body that are read a second time to say what is wrong with it."""
+
+T = TypeVar("T")
+
+
+class Part(Struct):
+    """A piece of a message. Only text is judged; anything else keeps its place by name."""
+
+    type: str = ""
+    text: str | None = None
+
+
+class Turn(Struct):
+    """One chat message."""
+
+    role: str
+    content: str | list[Part] | None = None
+
+
+Text = str | Annotated[list[Turn], Meta(min_length=1)]
+Label = str | int | float | None
+LARGEST_WHOLE = 10**15
+Step = Annotated[float, Meta(ge=-LARGEST_WHOLE, le=LARGEST_WHOLE, multiple_of=1)]
+Count = Annotated[float, Meta(ge=0, le=LARGEST_WHOLE, multiple_of=1)]
+"""Whole numbers. Floats to msgspec, because to JSON 11.0 is as whole as 11."""
+
+
+class SampleIn(Struct, forbid_unknown_fields=True, kw_only=True):
+    """One rollout to be judged."""
+
+    prompt: Annotated[Text, Meta(description="What the policy was asked: text, or chat messages.")]
+    response: Annotated[Text, Meta(description="What it answered.")]
+    id: Annotated[str, Meta(description="Your name for it, echoed back.")] = ""
+    group: Annotated[str, Meta(description="Rollouts of one prompt share it. Empty: a group of its own.")] = ""
+    reference: Annotated[Label, Meta(description="The known right answer, for judges that compare.")] = None
+    rule_score: Annotated[
+        float, Meta(ge=-LARGEST, le=LARGEST, description="What a rule already said; the judge's share is added.")
+    ] = 0.0
+    length: Annotated[Count | None, Meta(description="Response length in tokens. null: counted from the text.")] = None
+    truncated: Annotated[bool, Meta(description="True if generation stopped at its token limit.")] = False
+    step: Annotated[Step | None, Meta(description="Training step, for records.")] = None
+
+
+Samples = Annotated[list[SampleIn], Meta(min_length=1)]
+Deadline = Annotated[
+    float, Meta(ge=0.001, le=LARGEST, description="Seconds for the batch; never more than limits.deadline.")
+]
+
+
+class ScoreRequest(Struct, forbid_unknown_fields=True, kw_only=True):
+    """A batch to be judged while the caller waits."""
+
+    samples: Samples
+    stream: Annotated[bool, Meta(description="True: results as they land, one JSON object per line.")] = False
+    deadline: Deadline | None = None
+
+
+class TicketRequest(Struct, forbid_unknown_fields=True, kw_only=True):
+    """A batch to be judged and collected later."""
+
+    samples: Samples
+    deadline: Deadline | None = None
+
+
+class Result(Struct, frozen=True, kw_only=True):
+    """What became of one sample. Every result has all of these keys."""
+
+    index: int
+    """Position in the request."""
+    id: str
+    group: str
+    reward: float | None
+    """null: no reward; it was not scored, and the missing policy supplies no number."""
+    score: float | None
+    """On the judge's own scale."""
+    value: float | None
+    """The same in [0, 1]."""
+    why: str
+    """The judge's words, or which gate settled it."""
+    unscored: str
+    """Why there is no score; empty when there is one."""
+    detail: str
+    rule: float
+    judge: float | None
+    penalty: float
+    length: int
+    median_length: float
+    filled: str
+    """The missing policy that supplied the reward, if one did."""
+    origin: str
+    """call, cache, shared, gate or none."""
+    how: str
+    cost: float
+    key: str
+    """Cache key of the request."""
+
+
+class ScoreReply(Struct, frozen=True, kw_only=True):
+    """Results in the order of the request."""
+
+    results: list[Result]
+
+
+class StreamEnd(Struct, frozen=True, kw_only=True):
+    """The last line of a stream. `error` is empty when every sample has its result."""
+
+    done: bool
+    results: int
+    error: str = ""
+    message: str = ""
+
+
+class TicketReply(Struct, frozen=True, kw_only=True):
+    """The state of a ticket; `results` is null until all are final."""
+
+    id: str
+    samples: int
+    landed: int
+    done: bool
+    results: list[Result] | msgspec.Raw | None = None
+
+
+class Health(Struct, frozen=True, kw_only=True):
+    """status: ok, closed (no judge can answer) or draining (no new work is taken)."""
+
+    status: str
+    why: str = ""
+    version: str
+    queued: int
+    """Samples accepted and not final."""
+
+
+class OpenRLHFRequest(Struct, forbid_unknown_fields=True, kw_only=True):
+    """OpenRLHF's remote reward model: `query` is prompt and response in one text."""
+
+    query: Annotated[list[str], Meta(min_length=1)]
+    prompts: list[str] | None = None
+    labels: list[Label] | None = None
+
+
+class OpenRLHFReply(Struct, frozen=True, kw_only=True):
+    """rewards: for the advantage. scores: the judge's value in [0, 1], for filtering. extra_logs: one number each."""
+
+    rewards: list[float]
+    scores: list[float]
+    extra_logs: dict[str, float]
+
+
+class SlimeRequest(Struct, forbid_unknown_fields=True, kw_only=True):
+    """slime's and miles' remote_rm: one sample; the answer is a bare number."""
+
+    prompt: Text
+    response: str
+    label: Label = None
+
+
+class LlamaFactoryRequest(Struct, forbid_unknown_fields=True, kw_only=True):
+    """LLaMA-Factory's reward server: whole conversations as text. `model` is not read: the caller chooses no judge."""
+
+    messages: Annotated[list[str], Meta(min_length=1)]
+    model: str = ""
+
+
+class LlamaFactoryReply(Struct, frozen=True, kw_only=True):
+    """One number per conversation."""
+
+    scores: list[float]
+
+
+def decode(decoder: msgspec.json.Decoder[T], body: bytes) -> T:
+    """The body as its shape: 400 if it is no JSON, 422 if it is JSON of another shape."""
+    try:
+        return decoder.decode(body)
+    except msgspec.ValidationError as error:
+        raise Refusal(422, "bad_request", f"{_plain(str(error))}. Nothing was judged.") from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError) as error:
+        raise Refusal(400, "bad_json", f"The body is not JSON: {_flaw(body, error)}. Nothing was judged.") from None
+
+
+def _flaw(body: bytes, error: Exception) -> str:
+    """What is wrong with a body, also where only Python's more lenient reader can tell."""
+    if isinstance(error, RecursionError):
+        return "nested too deeply"
+    with contextlib.suppress(ValueError, RecursionError):
+        if len(body) <= EXPLAINED and json.loads(body) is not None:
+            return "it holds NaN, Infinity or half a character (a lone surrogate), which JSON does not have"
+    return str(error)
+
+
+def _plain(text: str) -> str:
+    what, _, path = text.partition(" - at `$")
+    path = path.rstrip("`").lstrip(".")
+    return f"{path}: {what}" if path else what
+
+
+def samples_of(given: Sequence[SampleIn]) -> list[Sample]:
+    """Our own shape as samples."""
+    return [
+        Sample(
+            prompt=text_of(item.prompt),
+            response=text_of(item.response),
+            id=item.id,
+            group=item.group,
+            reference=label_of(item.reference),
+            rule_score=item.rule_score,
+            length=None if item.length is None else int(item.length),
+            truncated=item.truncated,
+            step=None if item.step is None else int(item.step),
+        )
+        for item in given
+    ]
+
+
+def text_of(text: str | list[Turn]) -> str:
+    """Chat messages as text, in the way rollout files are read."""
+    if isinstance(text, str):
+        return text
+    turns: Any = text
+    return render(turns)
+
+
+def label_of(label: str | int | float | None) -> str | None:
+    """A reference is text for the judge."""
+    return label if label is None or isinstance(label, str) else str(label)
+
+
+def cut(text: str, prompt: str, answer_after: str) -> tuple[str, str] | None:
+    """Prompt and answer out of one text, by the prompt itself or by the configured mark; None if neither is there."""
+    place = text.find(prompt) if prompt else -1
+    if place >= 0:
+        return prompt, text[place + len(prompt) :]
+    if answer_after:
+        before, mark, after = text.rpartition(answer_after)
+        if mark:
+            return prompt or before, after
+    return None
+
+
+def result_of(reward: Reward) -> Result:
+    """A reward as callers see it."""
+    given, settled = reward.verdict, reward.settled
+    verdict = given if isinstance(given, Verdict) else None
+    missing = given if isinstance(given, Unscored) else None
+    return Result(
+        index=reward.index,
+        id=reward.id,
+        group=reward.group,
+        reward=reward.value,
+        score=verdict.score if verdict else None,
+        value=verdict.value if verdict else None,
+        why=verdict.reason if verdict else "",
+        unscored=missing.reason.value if missing else "",
+        detail=missing.detail if missing else "",
+        rule=reward.rule,
+        judge=reward.judge,
+        penalty=reward.penalty,
+        length=reward.length,
+        median_length=reward.median_length,
+        filled=reward.filled,
+        origin=settled.origin,
+        how=verdict.how if verdict else "",
+        cost=settled.cost,
+        key=settled.key,
+    )
+
+
+encode = msgspec.json.Encoder().encode

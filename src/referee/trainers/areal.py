@@ -1,0 +1,65 @@
+"""AReaL: `JudgedWorkflow`, the single-turn RLVR workflow with the judge as its reward, on AReaL's own event loop.
+
+    workflow="referee.trainers.areal.JudgedWorkflow", workflow_kwargs={"config": "referee.toml", "gconfig": …}
+
+Not scored: the episode returns None and AReaL rejects the trajectory. AReaL's plain `reward_fn` is not offered on
+purpose: it runs in a process pool that gives up after 15 s, asks again up to three times and then returns 0.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from referee.errors import UnscoredError
+from referee.trainers.rows import reference_of, text_of, to_sample
+from referee.trainers.shared import Judged, Source, from_environment, why
+
+
+class Rejected(Exception):
+    """This trajectory has no reward."""
+
+
+async def judge_episode(judged: Judged, prompt: Any, answer: str, ids: Any = None, row: Any = None) -> float:
+    """The reward of one answer; raises Rejected where there is none. For workflows of your own."""
+    judged.needs("AReaL's workflow", none=True, groups=False)
+    (reward,) = await judged.ascore([to_sample(prompt, answer, ids=ids, reference=reference_of(row or {}))])
+    if reward.value is None:
+        raise Rejected(why(reward))
+    return reward.value
+
+
+def _no_reward_here(*_: Any, **__: Any) -> float:
+    raise UnscoredError("JudgedWorkflow asks the judge itself; this function is never called.")
+
+
+def __getattr__(name: str) -> Any:
+    """`JudgedWorkflow`, made when it is first asked for: only then is AReaL there to inherit from."""
+    if name != "JudgedWorkflow":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    base = importlib.import_module("areal.workflow.rlvr").RLVRWorkflow
+
+    class JudgedWorkflow(base):  # type: ignore[misc, valid-type]
+        """RLVRWorkflow with a judge. `config`: as everywhere; without it, what REFEREE_CONFIG names."""
+
+        def __init__(self, config: Source | None = None, **settings: Any) -> None:
+            settings.setdefault("reward_fn", _no_reward_here)
+            super().__init__(**settings)
+            self.judged = (from_environment() if config is None else Judged(config)).needs(
+                "AReaL's workflow", none=True, groups=False
+            )
+
+        async def _compute_rewards(self, resp: Any, prompt_str: str, task_data: dict[str, Any]) -> float:
+            answer = self.tokenizer.decode(resp.output_tokens, skip_special_tokens=True)
+            prompt = text_of(task_data["messages"]) if "messages" in task_data else prompt_str
+            return await judge_episode(self.judged, prompt, answer, resp.output_tokens, task_data)
+
+        async def arun_episode(self, engine: Any, data: dict[str, Any]) -> Any:
+            try:
+                return await super().arun_episode(engine, data)
+            except Rejected:
+                return None
+
+    JudgedWorkflow.__module__, JudgedWorkflow.__qualname__ = __name__, name
+    globals()[name] = JudgedWorkflow
+    return JudgedWorkflow

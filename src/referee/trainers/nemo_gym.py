@@ -1,0 +1,94 @@
+"""NeMo-Gym: a resources server whose `verify` asks the judge, and a helper for servers of your own.
+
+Not scored: JudgeError, NeMo-Gym's own signal. Its evaluation leaves such rows out; in training its failsafe still
+hands on reward 0.0, so there set `[missing] policy = "value"` or keep `abort_above` low.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from referee.errors import UnscoredError
+from referee.trainers.rows import reference_of, text_of, to_sample
+from referee.trainers.shared import Judged, from_environment, why
+
+ANSWERS = ("expected_answer", "answer", "ground_truth", "reference", "solution", "label")
+
+
+async def judge_body(body: Any, judged: Judged | None = None) -> float:
+    """The reward for a verify request; raises JudgeError where there is none."""
+    judged = (judged or from_environment()).needs("NeMo-Gym", none=True, groups=False)
+    asked = body.responses_create_params
+    prompt = asked.get("input") if isinstance(asked, dict) else asked.input
+    (reward,) = await judged.ascore([to_sample(_plain(prompt), answer_of(body.response), reference=_reference(body))])
+    if reward.value is None:
+        raise _judge_error()(f"not scored ({why(reward)})")
+    return reward.value
+
+
+def answer_of(response: Any) -> str:
+    """The text of the last assistant message in a Responses-API response."""
+    for item in reversed(_get(response, "output") or []):
+        if _get(item, "type") == "message" and _get(item, "role") == "assistant":
+            return text_of([{"role": "assistant", "content": _plain_parts(_get(item, "content"))}])
+    return ""
+
+
+def __getattr__(name: str) -> Any:
+    """`JudgedResourcesServer`, made when it is first asked for: only then is nemo_gym there to inherit from."""
+    if name != "JudgedResourcesServer":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    base = importlib.import_module("nemo_gym.base_resources_server")
+
+    class JudgedResourcesServer(base.SimpleResourcesServer):  # type: ignore[misc, name-defined]
+        """verify = the judge that REFEREE_CONFIG names."""
+
+        async def verify(self, body: Any) -> Any:
+            return base.BaseVerifyResponse(**body.model_dump(), reward=await judge_body(body))
+
+    JudgedResourcesServer.verify.__annotations__.update(
+        {"body": base.BaseVerifyRequest, "return": base.BaseVerifyResponse}
+    )
+    JudgedResourcesServer.__module__, JudgedResourcesServer.__qualname__ = __name__, name
+    globals()[name] = JudgedResourcesServer
+    return JudgedResourcesServer
+
+
+def _judge_error() -> type[Exception]:
+    try:
+        found: type[Exception] = importlib.import_module("nemo_gym.judge").JudgeError
+    except ImportError:
+        return UnscoredError
+    return found
+
+
+def _reference(body: Any) -> str | None:
+    """Datasets put the known answer beside the request, or in its metadata."""
+    extra = {name: _get(body, name) for name in ANSWERS}
+    metadata = _get(body, "metadata") or {}
+    for name in ANSWERS:
+        found = extra[name] if extra[name] is not None else _get(metadata, name)
+        if found is not None:
+            return text_of(found)
+    return reference_of({})
+
+
+def _plain(prompt: Any) -> Any:
+    """Responses-API input: text, or messages whose parts carry text."""
+    if prompt is None or isinstance(prompt, str):
+        return prompt or ""
+    return [
+        {"role": _get(item, "role") or _get(item, "type"), "content": _plain_parts(_get(item, "content"))}
+        for item in prompt
+    ]
+
+
+def _plain_parts(content: Any) -> Any:
+    if content is None or isinstance(content, str):
+        return content or ""
+    return [{"type": _get(part, "type"), "text": _get(part, "text")} for part in content]
+
+
+def _get(value: Any, name: str) -> Any:
+    return value.get(name) if isinstance(value, dict) else getattr(value, name, None)

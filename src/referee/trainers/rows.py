@@ -1,0 +1,138 @@
+"""Trainers' rows to samples: prompts and completions as text or chat messages, references, lengths. No framework."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from referee.records import Sample
+
+REFERENCES = ("reference", "ground_truth", "answer", "solution", "label", "target")
+"""Columns that hold the known right answer, in the order they are looked for."""
+
+
+def text_of(value: Any) -> str:
+    """A prompt or completion as text: text stays, one message is its content, several get their roles."""
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return value
+    messages = _messages(value)
+    if messages is None:
+        return str(value)
+    turns = [(_field(message, "role"), _content(message)) for message in messages]
+    if len(turns) == 1:
+        return turns[0][1]
+    return "\n\n".join(f"{role}: {content}" for role, content in turns)
+
+
+def last_user(prompt: Any) -> str:
+    """The last thing the user said; the whole text where there are no roles."""
+    if isinstance(prompt, str):
+        return prompt
+    said = [message for message in _messages(prompt) or () if _field(message, "role") == "user"]
+    return _content(said[-1]) if said else text_of(prompt)
+
+
+def reference_of(columns: Mapping[str, Any]) -> str | None:
+    """The known answer among a row's columns, if there is one."""
+    for name in REFERENCES:
+        found = columns.get(name)
+        if found is not None:
+            return found if isinstance(found, str) else text_of(found)
+    return None
+
+
+def to_sample(
+    prompt: Any,
+    completion: Any,
+    *,
+    ids: Sequence[int] | None = None,
+    length: int | None = None,
+    group: Any = "",
+    reference: Any = None,
+    id: Any = "",
+    step: int | None = None,
+    truncated: bool = False,
+    rule_score: float = 0.0,
+) -> Sample:
+    """One rollout as a Sample. Its length in tokens: `length`, or counted from the completion's `ids`."""
+    return Sample(
+        prompt=text_of(prompt),
+        response=text_of(completion),
+        id=str(id),
+        group=str(group),
+        reference=None if reference is None else text_of(reference),
+        rule_score=rule_score,
+        length=length if ids is None else len(ids),
+        truncated=truncated,
+        step=step,
+    )
+
+
+def to_samples(
+    prompts: Sequence[Any],
+    completions: Sequence[Any],
+    ids: Sequence[Sequence[int]] | None = None,
+    columns: Mapping[str, Any] | None = None,
+    step: int | None = None,
+) -> list[Sample]:
+    """A trainer's batch as samples. Rows with the same prompt are a group; columns are lists, one entry a row."""
+    columns = {name: rows for name, rows in (columns or {}).items() if name in REFERENCES and _is_column(rows, prompts)}
+    texts = [text_of(prompt) for prompt in prompts]
+    names = {text: str(number) for number, text in enumerate(dict.fromkeys(texts))}
+    return [
+        to_sample(
+            text,
+            completion,
+            ids=None if ids is None else ids[row],
+            group=names[text],
+            reference=reference_of({name: rows[row] for name, rows in columns.items()}),
+            id=row,
+            step=step,
+        )
+        for row, (text, completion) in enumerate(zip(texts, completions, strict=True))
+    ]
+
+
+def _is_column(rows: Any, prompts: Sequence[Any]) -> bool:
+    return isinstance(rows, Sequence) and not isinstance(rows, str) and len(rows) == len(prompts)
+
+
+def _messages(value: Any) -> list[Any] | None:
+    """The chat messages in a value: a list of them or a single one; None if it is something else."""
+    if isinstance(value, Mapping) or hasattr(value, "content"):
+        return [value]
+    if isinstance(value, Iterable) and not isinstance(value, bytes):
+        found = list(value)
+        if all(isinstance(item, Mapping) or hasattr(item, "content") for item in found):
+            return found
+    return None
+
+
+def _field(message: Any, name: str) -> Any:
+    return message.get(name) if isinstance(message, Mapping) else getattr(message, name, None)
+
+
+def _content(message: Any) -> str:
+    content = _field(message, "content")
+    if content is None or isinstance(content, str):
+        calls = "" if content else _calls(_field(message, "tool_calls"))
+        return content or calls
+    parts = [content] if isinstance(content, Mapping) else list(content)
+    return "\n".join(part if isinstance(part, str) else _part(part) for part in parts)
+
+
+def _part(part: Any) -> str:
+    """A part's text; what is not text (an image) keeps its place by name."""
+    text = _field(part, "text")
+    return text if isinstance(text, str) else f"[{_field(part, 'type') or 'part'}]"
+
+
+def _calls(calls: Any) -> str:
+    """Tool calls in words, for messages that are nothing else."""
+    found = []
+    for call in calls or ():
+        function = _field(call, "function") or call
+        found.append(f"[calls {_field(function, 'name')}({_field(function, 'arguments')})]")
+    return "\n".join(found)

@@ -1,0 +1,327 @@
+"""What every trainer's adapter stands on: one judge per process and configuration, opened when it is first used.
+
+`Judged` is small and picklable; connections, loops and keys stay in the process that opened them. An outage of the
+judge never stops a trainer: what could not be scored comes back as `[missing] policy` says. Only three things are
+raised: policy = "raise", more unscored samples than `[missing] abort_above` allows, and mistakes in the set-up.
+No framework is imported here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import os
+import threading
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from referee.config import Config, Secret, load
+from referee.errors import ConfigError, InputError, RefereeError, TooManyUnscored, UnscoredError, WrongContext
+from referee.records import Reason, Reward, Sample, Settled, Unscored
+from referee.referee import Referee
+from referee.shaping import shape_group
+from referee.shaping.missing import WINDOW
+from referee.ticket import Ticket
+
+log = logging.getLogger("referee.trainers")
+
+Source = str | Path | Mapping[str, Any] | Config
+"""A path of a referee.toml, a mapping with the same keys, or a Config."""
+
+CONFIG_VARIABLE = "REFEREE_CONFIG"
+MISTAKES = (ConfigError, InputError, WrongContext)
+"""Errors of whoever wrote the set-up. Nothing is judged before they are mended, so they are always raised."""
+OUTAGES = (RefereeError, OSError, RuntimeError)
+"""Errors of the world: endpoints, threads, processes, files. They end as samples without a score."""
+
+
+class Judged:
+    """A judge as a trainer's hook holds it: cheap to make, safe to pickle, to fork and to call from any thread.
+
+    Equal configurations share one Referee in a process. `score`, `ascore` and `submit` give rewards in the order of
+    the samples; `Reward.value` is None where there is no reward (policy "abstain", or no sibling for a group_mean).
+    """
+
+    __slots__ = ("_identity", "config")
+
+    def __init__(self, source: Source) -> None:
+        """Reads and checks the configuration now; REFEREE_* variables override a file or a mapping."""
+        if isinstance(source, Mapping):
+            source = _plain(source)
+        self.config = load(source, os.environ)
+        self._identity = _identity(self.config)
+
+    @property
+    def referee(self) -> Referee:
+        """This process's Referee for the configuration, opened on first use."""
+        return _open(self._identity, self.config).referee
+
+    def submit(self, samples: Iterable[Sample], deadline: float | None = None) -> Pending:
+        """Start judging and return at once. `deadline`: seconds, instead of limits.deadline."""
+        samples = tuple(samples)
+        opened = _open(self._identity, self.config)
+        try:
+            return Pending(opened, samples, opened.referee.submit(samples, deadline), None)
+        except MISTAKES:
+            raise
+        except OUTAGES as error:
+            return Pending(opened, samples, None, error)
+
+    def score(self, samples: Iterable[Sample], deadline: float | None = None) -> list[Reward]:
+        """Judge and wait, in this thread."""
+        return self.submit(samples, deadline).result()
+
+    async def ascore(self, samples: Iterable[Sample], deadline: float | None = None) -> list[Reward]:
+        """Judge and wait on any event loop, a new one each time if need be. Cancelling it stops the judging."""
+        if self.config.runtime == "thread" and self._identity in _opened:
+            pending = self.submit(samples, deadline)  # no thread of the caller's pool, which may be full of waiters
+        else:
+            pending = await asyncio.to_thread(self.submit, tuple(samples), deadline)
+        return await pending
+
+    def metrics(self) -> dict[str, float]:
+        """Counts so far in this process, under the names of docs/metrics.md."""
+        return self.referee.metrics()
+
+    def close(self) -> None:
+        """Close this process's Referee for the configuration. The next use opens another."""
+        with _lock:
+            opened = _opened.pop(self._identity, None)
+        if opened is not None:
+            opened.referee.close()
+
+    def needs(self, hook: str, *, none: bool, groups: bool) -> Judged:
+        """Refuse settings that a hook cannot keep, before training starts. Returns itself.
+
+        `none`: the framework has a signal for "no reward". `groups`: the hook sees the answers to one prompt together.
+        """
+        policy = self.config.missing.policy
+        if policy == "abstain" and not none:
+            others = '"group_mean", "value" or "raise"' if groups else '"value" (with the number) or "raise"'
+            raise ConfigError(
+                f'{hook} has no way to say "no reward": [missing] policy = "abstain" cannot be kept there, and a 0 '
+                f"would count as the judge's. Set policy to {others}.",
+                setting="missing.policy",
+            )
+        if policy == "group_mean" and not groups:
+            raise ConfigError(
+                f'{hook} shows one answer at a time: there is no group for [missing] policy = "group_mean". Set '
+                "another policy, or use the hook that sees whole groups.",
+                setting="missing.policy",
+            )
+        if self.config.shaping.length.enable and not groups:
+            raise ConfigError(
+                f"{hook} shows one answer at a time: the length penalty would have no group to take a median of, and "
+                "always be 0. Set [shaping.length] enable = false, or use the hook that sees whole groups.",
+                setting="shaping.length.enable",
+            )
+        return self
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Judged) and other._identity == self._identity
+
+    def __hash__(self) -> int:
+        return hash(self._identity)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Judged, (self.config,)
+
+    def __repr__(self) -> str:
+        judges = ", ".join(f"{endpoint.model} at {endpoint.label}" for endpoint in self.config.endpoint)
+        return f"Judged({self.config.judge.kind} by {judges})"
+
+
+class Pending:
+    """Rewards on their way: `result()` in a thread, `await` on a loop. Can be asked more than once."""
+
+    __slots__ = ("_error", "_opened", "_ticket", "samples")
+
+    def __init__(
+        self, opened: _Opened, samples: tuple[Sample, ...], ticket: Ticket | None, error: Exception | None
+    ) -> None:
+        self._opened = opened
+        self.samples = samples
+        self._ticket = ticket
+        self._error = error
+
+    def done(self) -> bool:
+        """True when nobody would wait any more."""
+        return self._ticket is None or self._ticket.done()
+
+    def cancel(self) -> None:
+        """Stop judging; what has no verdict yet stays unscored."""
+        if self._ticket is not None:
+            self._ticket.cancel()
+
+    @property
+    def waited_s(self) -> float:
+        """Seconds callers have stood still for it, so far."""
+        return 0.0 if self._ticket is None else self._ticket.waited_s
+
+    def result(self) -> list[Reward]:
+        """The rewards in the order of the samples. Ends by the batch's deadline at the latest."""
+        if self._ticket is None:
+            assert self._error is not None
+            return self._opened.despite(self._error, self.samples)
+        try:
+            return self._opened.fine(self._ticket.result())
+        except OUTAGES as error:
+            return self._opened.despite(error, self.samples)
+        except BaseException:
+            self.cancel()
+            raise
+
+    def __await__(self) -> Generator[Any, None, list[Reward]]:
+        return self._wait().__await__()
+
+    async def _wait(self) -> list[Reward]:
+        if self._ticket is None:
+            return self.result()
+        try:
+            return self._opened.fine(await self._ticket)
+        except OUTAGES as error:
+            return self._opened.despite(error, self.samples)
+        except BaseException:
+            self.cancel()
+            raise
+
+
+class _Opened:
+    """A Referee in this process, and how long it has been failing."""
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self.referee = Referee(config)
+        self.lost = 0
+        """Samples left unscored by batches that ended in an error, since the last batch that did not."""
+
+    def fine(self, rewards: list[Reward]) -> list[Reward]:
+        """A batch came back as it should."""
+        if rewards:
+            self.lost = 0
+        return rewards
+
+    def despite(self, error: Exception, samples: Sequence[Sample]) -> list[Reward]:
+        """What a batch gives that ended in an error, by the policy; or the error, where that is the policy."""
+        if isinstance(error, (TooManyUnscored, *MISTAKES)) or self.config.missing.policy == "raise":
+            raise error
+        rewards = [reward for reward in getattr(error, "rewards", None) or () if reward is not None]
+        if len(rewards) != len(samples):
+            rewards = unscored(samples, self.config, f"{type(error).__name__}: {error}")
+        missing = sum(not reward.scored for reward in rewards)
+        if not self.lost:
+            log.error(
+                "%d of %d samples are not scored (%s: %s). They get what [missing] policy = %r gives; the run goes on",
+                missing,
+                len(samples),
+                type(error).__name__,
+                error,
+                self.config.missing.policy,
+            )
+        self.lost += missing
+        if self.config.missing.abort_above < 1 and self.lost > self.config.missing.abort_above * WINDOW:
+            self.lost = 0
+            raise error
+        return rewards
+
+
+def unscored(samples: Sequence[Sample], config: Config, detail: str) -> list[Reward]:
+    """Rewards for samples whose judging broke down as a whole, shaped and filled as the policy says."""
+    end = Settled(verdict=Unscored(reason=Reason.CONNECTION, detail=detail))
+    groups: dict[str | int, list[tuple[int, Sample, Settled]]] = {}
+    for index, sample in enumerate(samples):
+        groups.setdefault(sample.group or index, []).append((index, sample, end))
+    rewards = [reward for members in groups.values() for reward in shape_group(members, config)]
+    return sorted(rewards, key=lambda reward: reward.index)
+
+
+def values(rewards: Iterable[Reward]) -> list[float | None]:
+    """The numbers for the trainer, None where there is no reward."""
+    return [reward.value for reward in rewards]
+
+
+def number(reward: Reward, hook: str) -> float:
+    """The reward for a framework that takes nothing but numbers; UnscoredError where there is none."""
+    if reward.value is None:
+        raise UnscoredError(
+            f"an answer has no reward ({why(reward)}), and {hook} takes only a number.", rewards=[reward]
+        )
+    return reward.value
+
+
+def why(reward: Reward) -> str:
+    """Why a reward is missing, in words."""
+    verdict = reward.verdict
+    if isinstance(verdict, Unscored):
+        return f"{verdict.reason}: {verdict.detail}" if verdict.detail else str(verdict.reason)
+    return "the sum of its terms is no number a trainer can hold"
+
+
+def from_environment() -> Judged:
+    """For hooks that a framework loads by path: the configuration that REFEREE_CONFIG names, or ./referee.toml."""
+    path = os.path.abspath(os.environ.get(CONFIG_VARIABLE) or "referee.toml")
+    found = _read.get(path)
+    if found is None:
+        if not os.path.exists(path):
+            raise ConfigError(
+                f"{path}: no such file. Name your referee.toml in {CONFIG_VARIABLE}, for every process that computes "
+                "rewards (Ray: runtime_env env_vars).",
+                setting=CONFIG_VARIABLE,
+            )
+        found = _read[path] = Judged(path)
+    return found
+
+
+_read: dict[str, Judged] = {}
+_opened: dict[str, _Opened] = {}
+_lock = threading.Lock()
+
+
+def _open(identity: str, config: Config) -> _Opened:
+    with _lock:
+        if identity not in _opened:
+            _opened[identity] = _Opened(config)
+        return _opened[identity]
+
+
+def close_all() -> None:
+    """Close every Referee that adapters opened in this process."""
+    with _lock:
+        everything = list(_opened.values())
+        _opened.clear()
+        _read.clear()
+    for opened in everything:
+        opened.referee.close()
+
+
+def _after_fork() -> None:
+    """The lock may have been held at the fork. The Referees themselves know how to live on in a child."""
+    global _lock
+    _lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+def _identity(config: Config) -> str:
+    """Equal for configurations that may share a Referee; keys given in Python count, without being kept."""
+
+    def digest(value: Any) -> str:
+        assert isinstance(value, Secret)
+        return hashlib.sha256(value.reveal().encode()).hexdigest()
+
+    return hashlib.sha256(msgspec.json.encode(config, enc_hook=digest, order="sorted")).hexdigest()
+
+
+def _plain(value: Any) -> Any:
+    """Mappings and lists of any make (OmegaConf nodes too) as dicts and lists."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, str | bytes):
+        return [_plain(item) for item in value]
+    return value

@@ -1,0 +1,66 @@
+"""SkyRL: a single-turn environment whose reward is the judge's, and a helper for environments of your own.
+
+    register(id="referee", entry_point="referee.trainers.skyrl:JudgedEnv")
+
+SkyRL has no signal for "no reward" and shows one answer at a time: `[missing] policy` must be "value" or "raise".
+Steps run in a thread pool (`environment.skyrl_gym.max_env_workers`): as many judge calls can wait at once.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from referee.records import Reward, Unscored
+from referee.trainers.rows import reference_of, to_sample
+from referee.trainers.shared import Judged, from_environment, number
+
+
+def judge_answer(
+    prompt: Any, action: str, reference: Any = None, judged: Judged | None = None
+) -> tuple[float, dict[str, Any]]:
+    """The reward and metadata for one answer, from any thread. For `step` of an environment of your own."""
+    judged = (judged or from_environment()).needs("SkyRL", none=False, groups=False)
+    (reward,) = judged.score([to_sample(prompt, action, reference=reference)])
+    return number(reward, "SkyRL"), _metadata(reward)
+
+
+def __getattr__(name: str) -> Any:
+    """`JudgedEnv`, made when it is first asked for: only then is skyrl_gym there to inherit from."""
+    if name != "JudgedEnv":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    base = importlib.import_module("skyrl_gym.envs.base_text_env")
+
+    class JudgedEnv(base.BaseTextEnv):  # type: ignore[misc, name-defined]
+        """One question, one answer, one verdict. The known answer: extras["reward_spec"]["ground_truth"]."""
+
+        def __init__(self, env_config: Any = None, extras: dict[str, Any] | None = None) -> None:
+            super().__init__()
+            extras = extras or {}
+            self._reference = reference_of(extras.get("reward_spec") or {})
+            self._prompt: Any = extras.get("prompt", "")
+            self._metrics: dict[str, Any] = {}
+            from_environment().needs("SkyRL", none=False, groups=False)
+
+        def init(self, prompt: Any) -> tuple[Any, dict[str, Any]]:
+            self._prompt = prompt
+            return prompt, {}
+
+        def step(self, action: str) -> Any:
+            reward, metadata = judge_answer(self._prompt, action, self._reference)
+            self._metrics = {"judge_scored": float(not metadata["unscored"])}
+            return base.BaseTextEnvStepOutput(observations=[], reward=reward, done=True, metadata=metadata)
+
+        def get_metrics(self) -> dict[str, Any]:
+            return self._metrics
+
+    JudgedEnv.__module__, JudgedEnv.__qualname__ = __name__, name
+    globals()[name] = JudgedEnv
+    return JudgedEnv
+
+
+def _metadata(reward: Reward) -> dict[str, Any]:
+    verdict = reward.verdict
+    if isinstance(verdict, Unscored):
+        return {"judge": None, "judge_said": verdict.detail, "unscored": str(verdict.reason)}
+    return {"judge": verdict.score, "judge_said": verdict.reason, "unscored": ""}

@@ -1,0 +1,119 @@
+"""slime and its fork miles: `--custom-rm-path referee.trainers.slime.custom_rm`, for single answers and groups.
+
+Not scored: the answer is taken out of the loss (`remove_sample`) and kept out of its group's baseline. With
+--group-rm that needs nothing more: the answer's number is its siblings' mean. Without it, add
+`--custom-reward-post-process-path referee.trainers.slime.post_process`.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from typing import Any
+
+from referee.errors import ConfigError
+from referee.records import Reward, Sample
+from referee.trainers.rows import to_sample
+from referee.trainers.shared import Judged, from_environment, why
+
+MARK = "referee_unscored"
+"""Key in a sample's metadata that says why it has no score."""
+CENTERED = ("grpo", "gspo", "cispo", "reinforce_plus_plus_baseline")
+SCALED = ("grpo", "gspo", "cispo")
+"""Advantage estimators for which slime centers and scales rewards in a group."""
+POST_PROCESS = "referee.trainers.slime.post_process"
+
+
+async def custom_rm(args: Any, sample: Any, **_: Any) -> Any:
+    """slime's reward: a number for one sample, a list for a list of them. `remove_sample` marks what has no score."""
+    if isinstance(sample, Sequence):
+        return await _group(from_environment(), list(sample))
+    judged = from_environment()
+    if judged.config.missing.policy == "abstain" and getattr(args, "custom_reward_post_process_path", None) is None:
+        raise ConfigError(
+            "slime takes unscored answers out of the loss, but not out of the group's baseline. Add --group-rm, or "
+            f'--custom-reward-post-process-path {POST_PROCESS}, or set [missing] policy = "value".',
+            setting="missing.policy",
+        )
+    judged.needs("slime's single custom_rm", none=True, groups=False)
+    (reward,) = await judged.ascore([_sample(sample)])
+    if reward.value is None:
+        _mark(sample, reward)
+        return math.nan  # never trained on: post_process replaces it, and shows at once if it is missing
+    return reward.value
+
+
+async def _group(judged: Judged, samples: list[Any]) -> list[float]:
+    rewards = await judged.ascore([_sample(sample) for sample in samples])
+    for sample, reward in zip(samples, rewards, strict=True):
+        if reward.value is None:
+            _mark(sample, reward)
+    return _filled([reward.value for reward in rewards])
+
+
+def post_process(args: Any, samples: Sequence[Any]) -> tuple[list[float], list[float]]:
+    """slime's own reward normalisation, over scored samples only; an unscored one gets 0 as its advantage.
+
+    Returns raw rewards (an unscored one shows its siblings' mean) and normalised ones.
+    """
+    flat = [one for item in samples for one in (item if isinstance(item, Sequence) else [item])]
+    raw = [None if MARK in (sample.metadata or {}) else _value(args, sample) for sample in flat]
+    groups: dict[Any, list[int]] = {}
+    size = getattr(args, "n_samples_per_prompt", 1) or 1
+    for place, sample in enumerate(flat):
+        name = sample.group_index if sample.group_index is not None else -1 - place // size
+        groups.setdefault(name, []).append(place)
+    shown, final = [0.0] * len(flat), [0.0] * len(flat)
+    for places in groups.values():
+        for place, number in zip(places, _filled([raw[place] for place in places]), strict=True):
+            shown[place] = number
+        for place, number in zip(places, _normalised([raw[place] for place in places], args), strict=True):
+            final[place] = number
+    return shown, final
+
+
+def keep_scored(args: Any, samples: Sequence[Any], **_: Any) -> bool:
+    """For --dynamic-sampling-filter-path: keep a group in which at least two answers are scored."""
+    return sum(MARK not in (sample.metadata or {}) for sample in samples) >= min(2, len(samples))
+
+
+def _sample(sample: Any) -> Sample:
+    return to_sample(
+        sample.prompt,
+        sample.response,
+        length=sample.response_length,
+        id="" if sample.index is None else sample.index,
+        group="" if sample.group_index is None else sample.group_index,
+        reference=sample.label,
+        truncated=getattr(getattr(sample, "status", None), "value", "") == "truncated",
+    )
+
+
+def _mark(sample: Any, reward: Reward) -> None:
+    sample.remove_sample = True
+    sample.metadata = {**(sample.metadata or {}), MARK: why(reward)}
+
+
+def _value(args: Any, sample: Any) -> float:
+    reward = sample.get_reward_value(args) if hasattr(sample, "get_reward_value") else sample.reward
+    return float(reward)
+
+
+def _filled(numbers: list[float | None]) -> list[float]:
+    """Numbers for all: the mean of the others for one that has none. Where nobody has one, all alike (and masked)."""
+    known = [number for number in numbers if number is not None]
+    middle = statistics.fmean(known) if known else 0.0
+    return [middle if number is None else number for number in numbers]
+
+
+def _normalised(numbers: list[float | None], args: Any) -> list[float]:
+    """As slime does it, without those that have no number."""
+    known = [number for number in numbers if number is not None]
+    estimator = getattr(args, "advantage_estimator", "")
+    if not known or estimator not in CENTERED or not getattr(args, "rewards_normalization", True):
+        return [0.0 if number is None else number for number in numbers]
+    middle, spread = statistics.fmean(known), 1.0
+    if estimator in SCALED and getattr(args, "grpo_std_normalization", True):
+        spread = (statistics.stdev(known) if len(known) > 1 else 0.0) + 1e-6
+    return [0.0 if number is None else (number - middle) / spread for number in numbers]

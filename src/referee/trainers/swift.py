@@ -1,0 +1,63 @@
+"""ms-swift: reward classes for GRPO. In a plugin file: `from referee.trainers.swift import register; register()`.
+
+    swift rlhf --rlhf_type grpo --external_plugins plugin.py --reward_funcs referee …
+
+ms-swift counts None as 0, so `[missing] policy = "abstain"` is refused; "group_mean" gives an unscored answer
+advantage 0. Each step of an AsyncORM runs on a new event loop; ours works on any.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from referee.records import Sample
+from referee.trainers.rows import last_user, text_of, to_samples
+from referee.trainers.shared import Judged, from_environment, values
+
+
+class RefereeORM:
+    """Judge, length penalty and missing policy as one synchronous reward."""
+
+    def __init__(self, args: Any = None, judged: Judged | None = None, **_: Any) -> None:
+        self.args = args
+        self.judged = (judged or from_environment()).needs("ms-swift", none=False, groups=True)
+
+    def __call__(self, completions: Sequence[Any], **columns: Any) -> list[float | None]:
+        """One reward for each completion, in order. None only where a whole group has no score."""
+        return values(self.judged.score(_samples(completions, columns)))
+
+
+class AsyncRefereeORM(RefereeORM):
+    """The same as a coroutine; ms-swift runs it together with other asynchronous rewards."""
+
+    async def __call__(self, completions: Sequence[Any], **columns: Any) -> list[float | None]:  # type: ignore[override]
+        """One reward for each completion, in order. None only where a whole group has no score."""
+        return values(await self.judged.ascore(_samples(completions, columns)))
+
+
+def register() -> None:
+    """Make the names `referee` and `referee_async` known to --reward_funcs."""
+    known = importlib.import_module("swift.rewards").orms
+    known["referee"] = RefereeORM
+    known["referee_async"] = AsyncRefereeORM
+
+
+def _samples(completions: Sequence[Any], columns: Mapping[str, Any]) -> list[Sample]:
+    """ms-swift gives the conversation with the completion as its last message."""
+    talks = columns.get("messages") or [[] for _ in completions]
+    prompts = [text_of(_before(talk)) if talk else "" for talk in talks]
+    state = columns.get("trainer_state")
+    ids = columns.get("response_token_ids")
+    samples = to_samples(prompts, completions, ids, columns, getattr(state, "global_step", None))
+    return samples
+
+
+def _before(talk: Sequence[Any]) -> Any:
+    asked = list(talk[:-1]) if talk and _role(talk[-1]) == "assistant" else list(talk)
+    return asked if len(asked) > 1 else last_user(asked)
+
+
+def _role(message: Any) -> Any:
+    return message.get("role") if isinstance(message, Mapping) else getattr(message, "role", None)

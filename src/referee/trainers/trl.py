@@ -1,0 +1,189 @@
+"""TRL: a reward function for GRPOTrainer, RLOOTrainer and AsyncGRPOTrainer, TRL 0.27 to 1.16.
+
+    GRPOTrainer(reward_funcs=[reward_func("referee.toml")], …)
+
+Judge, length penalty and missing policy are one function on purpose: TRL masks a row only if every function says
+None, so a penalty beside the judge would turn "not scored" into "scored 0".
+"""
+
+from __future__ import annotations
+
+import base64
+import importlib.metadata
+import logging
+import re
+import zlib
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from referee.config import load
+from referee.errors import ConfigError
+from referee.records import Reward, Sample, Unscored, Verdict
+from referee.trainers.rows import to_samples
+from referee.trainers.shared import Judged, Pending, Source, values
+from referee.trainers.trl_attach import Attached, attach
+
+__all__ = ["Attached", "RewardFunction", "attach", "reward_func"]
+
+log = logging.getLogger("referee.trainers")
+
+RewardFunction = Callable[..., Any]
+"""(prompts, completions, completion_ids, **columns) -> list[float | None], or a coroutine of it."""
+MASKS_NONE = (1, 6)
+"""First TRL release in which None leaves a row out; before, it counted as 0.0."""
+EARLY = 4
+"""Batches submitted ahead of their reward call that are kept; older ones were abandoned by their trainer."""
+PREFIX = "judge_"
+
+
+def reward_func(
+    config: Source, *, name: str = "referee", is_async: bool = False, log_details: bool = True
+) -> RewardFunction:
+    """A plain function, named and picklable, for `reward_funcs`.
+
+    `name` shows in TRL's metrics (rewards/<name>/mean). `is_async` gives an `async def`, which TRL runs together with
+    other asynchronous functions; AsyncGRPO wants it. `log_details` sends metrics and columns where TRL takes them.
+    """
+    return _function(TrlReward(Judged(config), name, is_async, log_details))
+
+
+class TrlReward:
+    """What stands behind the function: TRL's batch to samples, rewards to TRL's list."""
+
+    def __init__(self, judged: Judged, name: str, is_async: bool, log_details: bool) -> None:
+        if not name.isidentifier():
+            raise ConfigError(f"name = {name!r}: TRL builds metric names from it; use letters, digits and _.")
+        self.judged = judged
+        self.name = name
+        self.is_async = is_async
+        self.log_details = log_details
+        self._early: deque[Pending] = deque()
+        self._checked = False
+
+    def begin(self, prompts: Sequence[Any], completions: Sequence[Any], ids: Any, columns: Mapping[str, Any]) -> None:
+        """Start judging a batch whose reward will be asked for later, with the same arguments."""
+        while len(self._early) >= EARLY:
+            self._early.popleft().cancel()
+        self._early.append(self.judged.submit(_samples(prompts, completions, ids, columns)))
+
+    @property
+    def begun(self) -> int:
+        """Batches begun and not asked for yet."""
+        return len(self._early)
+
+    def abandon(self) -> None:
+        """Stop what was begun and not asked for."""
+        while self._early:
+            self._early.popleft().cancel()
+
+    def pending(self, prompts: Sequence[Any], completions: Sequence[Any], ids: Any, columns: Any) -> Pending:
+        """The batch begun earlier if it is exactly this one, else a new one."""
+        self._check()
+        samples = tuple(_samples(prompts, completions, ids, columns))
+        for early in self._early:
+            if early.samples == samples:
+                self._early.remove(early)
+                return early
+        return self.judged.submit(samples)
+
+    def finish(self, rewards: list[Reward], pending: Pending, columns: Mapping[str, Any]) -> list[float | None]:
+        """TRL's list, and its metrics."""
+        if self.log_details and rewards:
+            _report(rewards, pending.waited_s, columns)
+        return values(rewards)
+
+    def _check(self) -> None:
+        """Once: say if this TRL release would turn None into 0."""
+        if self._checked:
+            return
+        self._checked = True
+        version = trl_version()
+        if version is not None and version < MASKS_NONE and self.judged.config.missing.policy == "abstain":
+            log.warning(
+                "TRL %s turns a missing reward (None) into 0.0, as if the judge had given the lowest score. Update TRL "
+                'to 1.6 or newer, or set [missing] policy = "group_mean" (advantage 0 for the unscored answer)',
+                ".".join(map(str, version)),
+            )
+
+    def encoded(self) -> str:
+        """Everything needed to make the function again, as an identifier; keys are never part of it."""
+        for endpoint in self.judged.config.endpoint:
+            if endpoint.api_key is not None or "@" in endpoint.proxy:
+                return "not_picklable_with_a_key_inside_the_config__name_its_place_with_key_env_or_key_file"
+        parts = (self.judged.config.public(), self.name, self.is_async, self.log_details)
+        packed = base64.b32encode(zlib.compress(msgspec.json.encode(parts), 9))
+        return PREFIX + packed.decode().rstrip("=")
+
+
+def _function(reward: TrlReward) -> RewardFunction:
+    """The function for a reward. Its qualified name says how to make it again, which is how it pickles."""
+    qualified = reward.encoded()
+    if qualified in _made:
+        return _made[qualified]
+
+    def judge(prompts: Any, completions: Any, completion_ids: Any = None, **columns: Any) -> list[float | None]:
+        pending = reward.pending(prompts, completions, completion_ids, columns)
+        return reward.finish(pending.result(), pending, columns)
+
+    async def ajudge(prompts: Any, completions: Any, completion_ids: Any = None, **columns: Any) -> list[float | None]:
+        pending = reward.pending(prompts, completions, completion_ids, columns)
+        return reward.finish(await pending, pending, columns)
+
+    function: Any = ajudge if reward.is_async else judge
+    function.__name__, function.__qualname__, function.__module__ = reward.name, qualified, __name__
+    function.__doc__ = f"{reward.judged!r} as a TRL reward."
+    function.referee = reward
+    if qualified.startswith(PREFIX):
+        _made[qualified] = function
+    return function  # type: ignore[no-any-return]
+
+
+_made: dict[str, RewardFunction] = {}
+
+
+def __getattr__(name: str) -> Any:
+    """Functions are found by their qualified name: here, and in a process that only unpickles them."""
+    if not name.startswith(PREFIX):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name not in _made:
+        packed = name.removeprefix(PREFIX)
+        text = zlib.decompress(base64.b32decode(packed + "=" * (-len(packed) % 8)))
+        config, title, is_async, log_details = msgspec.json.decode(text)
+        _function(TrlReward(Judged(load(config)), title, is_async, log_details))
+    return _made[name]
+
+
+def trl_version() -> tuple[int, int] | None:
+    """Major and minor number of the installed TRL, None if there is none (or it has no number)."""
+    try:
+        found = re.match(r"(\d+)\.(\d+)", importlib.metadata.version("trl"))
+    except importlib.metadata.PackageNotFoundError:
+        return None
+    return (int(found[1]), int(found[2])) if found else None
+
+
+def _samples(prompts: Sequence[Any], completions: Sequence[Any], ids: Any, columns: Mapping[str, Any]) -> list[Sample]:
+    state = columns.get("trainer_state")
+    return to_samples(prompts, completions, ids, columns, getattr(state, "global_step", None))
+
+
+def _report(rewards: list[Reward], waited: float, columns: Mapping[str, Any]) -> None:
+    """Always the same names: all ranks of a distributed run must log alike."""
+    log_metric, log_extra = columns.get("log_metric"), columns.get("log_extra")
+    if callable(log_metric):
+        count = len(rewards)
+        log_metric("referee/unscored_share", sum(not reward.scored for reward in rewards) / count)
+        log_metric("referee/cached_share", sum(r.settled.origin in ("cache", "shared") for r in rewards) / count)
+        log_metric("referee/penalty_mean", sum(reward.penalty for reward in rewards) / count)
+        log_metric("referee/cost_usd", sum(reward.settled.cost for reward in rewards))
+        log_metric("referee/wait_s", waited)
+    if callable(log_extra):
+        log_extra("judge", [r.verdict.score if isinstance(r.verdict, Verdict) else None for r in rewards])
+        log_extra("judge_said", [_said(reward.verdict) for reward in rewards])
+
+
+def _said(verdict: Verdict | Unscored) -> str:
+    return verdict.reason if isinstance(verdict, Verdict) else f"not scored: {verdict.reason}"

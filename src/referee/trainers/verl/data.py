@@ -1,0 +1,231 @@
+"""verl's DataProto to rows and back: decode, find the last valid token, call the rule.
+
+Nothing of the caller's is changed: `extra_info` reaches the rule as a copy.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from referee.errors import InputError
+from referee.records import Sample
+from referee.trainers.rows import text_of
+
+RuleFunction = Callable[..., Any]
+
+
+class Row(Struct, frozen=True):
+    """One rollout, decoded."""
+
+    uid: str
+    data_source: Any
+    ground_truth: Any
+    extra_info: dict[str, Any]
+    prompt: str
+    response: str
+    length: int
+    """Valid response tokens."""
+    session: str = ""
+    """Which of its siblings it is, where verl says so."""
+    step: int | None = None
+
+    def sample(self, rule: float, id: str = "") -> Sample:
+        """The row for the judge."""
+        return Sample(
+            prompt=self.prompt,
+            response=self.response,
+            id=id,
+            group=self.uid,
+            reference=None if self.ground_truth is None else text_of(self.ground_truth),
+            rule_score=rule,
+            length=self.length,
+            step=self.step,
+        )
+
+    def arguments(self) -> dict[str, Any]:
+        """What verl's managers call a rule with."""
+        return {
+            "data_source": self.data_source,
+            "solution_str": self.response,
+            "ground_truth": self.ground_truth,
+            "extra_info": self.extra_info,
+        }
+
+
+def rows_of(data: Any, tokenizer: Any, key: str = "data_source") -> list[Row]:
+    """The rows of a DataProto, in its order. `key`: the column that names the data source."""
+    responses = data.batch["responses"]
+    lengths = lengths_of(data, getattr(tokenizer, "pad_token_id", None))
+    texts = [
+        tokenizer.decode(ids[:length], skip_special_tokens=True) for ids, length in zip(responses, lengths, strict=True)
+    ]
+    prompts = _prompts(data, tokenizer)
+    columns = data.non_tensor_batch
+    shared_step = data.meta_info.get("global_steps") if data.meta_info else None
+    rows = []
+    for index, (text, length) in enumerate(zip(texts, lengths, strict=True)):
+        row = {name: values[index] for name, values in columns.items()}
+        step = row.get("global_steps", shared_step)
+        rows.append(
+            Row(
+                uid=str(row["uid"]) if row.get("uid") is not None else "",
+                data_source=row.get(key),
+                ground_truth=_ground_truth(row),
+                extra_info=_extra_info(row),
+                prompt=prompts[index],
+                response=text,
+                length=length,
+                session="" if row.get("session_id") is None else str(row["session_id"]),
+                step=None if step is None else int(step),
+            )
+        )
+    return rows
+
+
+def lengths_of(data: Any, pad: int | None = None) -> list[int]:
+    """Valid response tokens per row.
+
+    Several outputs of one trajectory are padded together so that the mask no longer fits the responses; verl gives
+    their lengths by name then. Without a mask, padding tokens at the end are not counted.
+    """
+    responses = data.batch["responses"]
+    width = int(responses.shape[-1])
+    named = data.non_tensor_batch.get("response_len")
+    if named is not None:
+        return [min(int(length), width) for length in named]
+    if "attention_mask" in data.batch.keys():  # noqa: SIM118  # a TensorDict is no dict
+        mask = data.batch["attention_mask"]
+        return [int(length) for length in mask[:, int(mask.shape[-1]) - width :].sum(dim=-1).tolist()]
+    if pad is None:
+        return [width] * len(responses)
+    return [_without_padding(ids, pad) for ids in responses.tolist()]
+
+
+def place(values: Sequence[float], lengths: Sequence[int], responses: Any) -> Any:
+    """A tensor like the responses, with each value on the last valid token; on the first where there is none."""
+    import torch
+
+    tensor = torch.zeros_like(responses, dtype=torch.float32)
+    if tensor.shape[-1]:
+        for row, (value, length) in enumerate(zip(values, lengths, strict=True)):
+            tensor[row, max(length - 1, 0)] = value
+    return tensor
+
+
+def existing_scores(data: Any, return_dict: bool) -> Any:
+    """Rewards that are in the batch already, in the shape a manager returns; None if there are none."""
+    if "rm_scores" not in data.batch.keys():  # noqa: SIM118
+        return None
+    scores = data.batch["rm_scores"]
+    if not return_dict:
+        return scores
+    names = data.meta_info.get("reward_extra_keys", []) if data.meta_info else []
+    return {"reward_tensor": scores, "reward_extra_info": {name: data.non_tensor_batch[name] for name in names}}
+
+
+def number_of(result: Any) -> tuple[float, dict[str, Any]]:
+    """A rule's score, and what else it said."""
+    extra: dict[str, Any] = {}
+    if isinstance(result, Mapping):
+        if "score" not in result:
+            raise InputError(
+                f"compute_score returned a mapping without `score` (it has {', '.join(map(str, result))}). Nothing was "
+                "judged.",
+                field="score",
+            )
+        extra = {str(name): value for name, value in result.items() if name != "score"}
+        result = result["score"]
+    if isinstance(result, tuple | list) and result:
+        result = result[0]
+    try:
+        return float(result), extra
+    except (TypeError, ValueError):
+        raise InputError(
+            f"compute_score returned {type(result).__name__}, not a number or a mapping with `score`. Nothing was "
+            "judged.",
+            field="score",
+        ) from None
+
+
+def rule_scores(rule: RuleFunction, rows: Sequence[Row]) -> list[tuple[float, dict[str, Any]]]:
+    """The rule's word on every row, one after another; a coroutine function is run for all of them together."""
+    if not inspect.iscoroutinefunction(_inner(rule)):
+        return [number_of(rule(**row.arguments())) for row in rows]
+
+    async def together() -> list[Any]:
+        return await asyncio.gather(*(rule(**row.arguments()) for row in rows))
+
+    return [number_of(result) for result in _run(together)]
+
+
+def is_async(rule: RuleFunction) -> bool:
+    """True if calling it gives a coroutine, also through functools.partial."""
+    return inspect.iscoroutinefunction(_inner(rule))
+
+
+def default_rule() -> RuleFunction:
+    """verl's own rules, by data source."""
+    from verl.utils.reward_score import default_compute_score
+
+    found: RuleFunction = default_compute_score
+    return found
+
+
+def verl_loaded() -> bool:
+    """True where verl is imported already; importing it takes seconds."""
+    return "verl" in sys.modules
+
+
+def _inner(rule: Any) -> Any:
+    """verl wraps functions in partials whose first argument may be the function."""
+    while hasattr(rule, "func"):
+        rule = rule.func
+    return rule if inspect.isroutine(rule) else getattr(rule, "__call__", rule)  # noqa: B004
+
+
+def _run(work: Callable[[], Any]) -> Any:
+    """Run a coroutine to its end, whether or not this thread is inside an event loop."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(lambda: asyncio.run(work())).result()
+
+
+def _prompts(data: Any, tokenizer: Any) -> list[str]:
+    """Prompts as messages in words; else decoded from their tokens."""
+    raw = data.non_tensor_batch.get("raw_prompt")
+    if raw is not None:
+        return [text_of(prompt) for prompt in raw]
+    if "prompts" not in data.batch.keys():  # noqa: SIM118
+        return [""] * len(data)
+    return [tokenizer.decode(ids, skip_special_tokens=True) for ids in data.batch["prompts"]]
+
+
+def _ground_truth(row: Mapping[str, Any]) -> Any:
+    model = row.get("reward_model")
+    return model.get("ground_truth") if isinstance(model, Mapping) else None
+
+
+def _extra_info(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A copy, with what verl's own managers add."""
+    given = row.get("extra_info")
+    extra = dict(given) if isinstance(given, Mapping) else {}
+    tools = row.get("tool_extra_fields")
+    if isinstance(tools, Mapping):
+        extra.update(tools)
+    extra["num_turns"] = row.get("__num_turns__")
+    extra["rollout_reward_scores"] = row.get("reward_scores", {})
+    return extra
+
+
+def _without_padding(ids: list[int], pad: int) -> int:
+    length = len(ids)
+    while length and ids[length - 1] == pad:
+        length -= 1
+    return length

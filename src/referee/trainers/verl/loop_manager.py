@@ -1,0 +1,192 @@
+"""RefereeRewardManager: verl's reward loop with a judge. Plugged in by config lines alone, see docs/verl.md.
+
+Judging starts the moment a rollout arrives. Where a reward depends on its siblings (length penalty, group mean), which
+arrive in other processes, only the arithmetic waits for them. verl's own base class is not needed, so neither verl nor
+torch is imported before a rollout comes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import statistics
+import uuid
+from collections.abc import Coroutine, Sequence
+from typing import Any
+
+from msgspec.structs import replace
+
+from referee.config import LengthConfig, MissingConfig
+from referee.errors import UnscoredError
+from referee.records import Reward, Sample, Settled, Unscored, Verdict
+from referee.runtime.ray_groups import GroupClient, open_groups
+from referee.shaping import shape_group
+from referee.trainers.shared import Judged
+from referee.trainers.verl.columns import columns_of, numeric
+from referee.trainers.verl.data import (
+    Row,
+    RuleFunction,
+    default_rule,
+    is_async,
+    lengths_of,
+    number_of,
+    place,
+    rows_of,
+)
+from referee.trainers.verl.legacy_keys import refuse_legacy_keys
+from referee.trainers.verl.loop_settings import is_validation, loop_settings
+from referee.trainers.verl.sharing import divided, job_wide
+
+log = logging.getLogger("referee.trainers")
+
+NOTHING = Settled(verdict=Verdict(score=0.0, value=0.0, how="gate"), origin="gate")
+
+
+class RefereeRewardManager:
+    """One per reward worker; all of them share one set of limits, one cache and one budget."""
+
+    def __init__(
+        self,
+        config: Any,
+        tokenizer: Any,
+        compute_score: RuleFunction | None = None,
+        reward_router_address: str | None = None,
+        reward_model_tokenizer: Any = None,
+    ) -> None:
+        """As verl calls it. Old keys that verl would ignore are refused here."""
+        refuse_legacy_keys(config)
+        self.tokenizer = tokenizer
+        self.compute_score = compute_score
+        self.settings = settings = loop_settings(config)
+        # Judging is the engine's; what depends on siblings in other processes is computed here.
+        alone = replace(
+            settings.config,
+            shaping=replace(settings.config.shaping, length=LengthConfig()),
+            missing=MissingConfig(abort_above=settings.config.missing.abort_above),
+        )
+        share = job_wide if settings.shared else divided
+        self._judged = Judged(share(alone, settings.workers))
+        self._policy = self._chosen_policy()
+        self._groups: GroupClient | None = None
+        self._telling: set[asyncio.Task[Any]] = set()
+        self._without_rule: set[str] = set()
+
+    @classmethod
+    def assemble_rm_scores(cls, data: Any, scores: Sequence[float]) -> Any:
+        """Scores on the last valid token of each row."""
+        return place(scores, lengths_of(data), data.batch["responses"])
+
+    async def run_single(self, data: Any) -> dict[str, Any]:
+        """The reward of one rollout: {"reward_score", "reward_extra_info"}. Of several outputs the last one counts."""
+        row = rows_of(data[-1:], self.tokenizer)[0]
+        member = row.session or uuid.uuid4().hex
+        lengths = self._start(self._lengths(row, member)) if self.settings.config.shaping.length.enable else None
+        rule, extra = await self._rule(row)
+        sample = row.sample(rule, member)
+        try:
+            settled = (await self._judged.ascore([sample]))[0].settled if self.settings.asks else NOTHING
+            reward = self._shaped(sample, settled, await lengths if lengths is not None else [row.length])
+        except BaseException:
+            if lengths is not None:
+                lengths.cancel()  # its report is out; siblings do not miss it
+            raise
+        value = await self._value(row, member, reward)
+        columns = columns_of(reward, value) | numeric(extra, self.settings.rule_keys)
+        return {"reward_score": value, "reward_extra_info": columns}
+
+    def __repr__(self) -> str:
+        return f"RefereeRewardManager({self._judged!r}, {self._policy} where there is no score)"
+
+    async def _rule(self, row: Row) -> tuple[float, dict[str, Any]]:
+        if not self.settings.rule:
+            return 0.0, {}
+        rule = self.compute_score or default_rule()
+        try:
+            if is_async(rule):
+                return number_of(await rule(**row.arguments()))
+            return number_of(await asyncio.to_thread(rule, **row.arguments()))
+        except NotImplementedError:
+            source = str(row.data_source)
+            if source not in self._without_rule:
+                self._without_rule.add(source)
+                log.warning("no rule for data source %r: its reward is the judge's alone", source)
+            return 0.0, {}
+
+    def _shaped(self, sample: Sample, settled: Settled, lengths: Sequence[int]) -> Reward:
+        """The reward with its group's median; siblings are there by their lengths only."""
+        config = replace(self.settings.config, missing=MissingConfig())
+        others = list(lengths)
+        if sample.length in others:
+            others.remove(sample.length)
+        siblings = [(0, Sample(prompt="", response="", length=length), NOTHING) for length in others]
+        return shape_group([(0, sample, settled), *siblings], config)[0]
+
+    async def _value(self, row: Row, member: str, reward: Reward) -> float:
+        """The number for verl; or UnscoredError, which verl's V1 trainer takes for "leave this prompt out"."""
+        verdict = reward.verdict
+        if self._policy == "group_mean":
+            return await self._mean(row, member, reward)
+        if reward.value is not None:
+            return reward.value
+        if self._policy == "value" and self.settings.config.missing.value is not None:
+            return self.settings.config.missing.value
+        raise self._unscored(row, verdict)
+
+    async def _mean(self, row: Row, member: str, reward: Reward) -> float:
+        """The reward; without one, the mean of the siblings' rewards. Those that have theirs wait for nobody."""
+        meeting = self._meet(row, member, "reward", (reward.value, reward.rule - reward.penalty))
+        if reward.value is not None:
+            self._start(meeting)
+            return reward.value
+        found = await meeting
+        values = [value for value, _ in found if value is not None]
+        if values:
+            return statistics.fmean(values)
+        if self.settings.drops_groups:
+            raise self._unscored(row, reward.verdict)
+        return statistics.fmean([bare for _, bare in found])  # one number for all: the group teaches nothing
+
+    async def _lengths(self, row: Row, member: str) -> list[int]:
+        return [int(length) for length in await self._meet(row, member, "length", row.length)]
+
+    async def _meet(self, row: Row, member: str, what: str, value: Any) -> list[Any]:
+        """What all siblings report; this one's own alone where it has no group."""
+        settings = self.settings
+        expected = settings.validation_siblings if is_validation(row.extra_info) else settings.siblings
+        if expected <= 1 or not row.uid:
+            return [value]
+        if self._groups is None:
+            self._groups = open_groups()
+        name = f"{what}/{settings.config.digest()}/{'' if row.step is None else row.step}/{row.uid}"
+        found = await self._groups.meet(name, member, value, expected, settings.group_wait)
+        return list(found.values.values())
+
+    def _start(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        task = asyncio.get_running_loop().create_task(work)
+        self._telling.add(task)
+        task.add_done_callback(self._done)
+        return task
+
+    def _done(self, task: asyncio.Task[Any]) -> None:
+        self._telling.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            log.debug("a report to siblings failed: %s", task.exception())
+
+    def _chosen_policy(self) -> str:
+        policy = self.settings.config.missing.policy
+        if policy == "abstain" and not self.settings.drops_groups:
+            log.warning(
+                "this verl trainer stops at a missing reward, so [missing] policy = abstain is taken as group_mean: a "
+                "rollout without a score gets the mean of its siblings. trainer.use_v1=true leaves such prompts out"
+            )
+            return "group_mean"
+        return policy
+
+    def _unscored(self, row: Row, verdict: Verdict | Unscored) -> UnscoredError:
+        why = f"{verdict.reason}: {verdict.detail}" if isinstance(verdict, Unscored) else "the sum is not a number"
+        return UnscoredError(
+            f"rollout {row.session or '?'} of prompt {row.uid or '?'} was not scored ({why}), so it has no reward. "
+            "verl's V1 trainer leaves the prompt out of the step, or replaces it with "
+            "trainer.v1.sampler.sync_refill_failed_groups=True. To train on a number instead, set [missing] policy to "
+            "group_mean or value in referee.toml."
+        )

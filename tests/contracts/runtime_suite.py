@@ -1,0 +1,247 @@
+"""What every runtime promises, wherever it runs. A test class inherits these and says how its Referee is opened."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from referee.config import load
+from referee.errors import EndpointClosed, InputError, TicketCancelled, TicketTimeout, WrongContext
+from referee.records import Sample
+from referee.referee import Referee
+from referee.scorer import build_scorer
+from referee.sim import Provider, ProviderSpec, SimTransport, start_server_process
+
+PATIENCE = 50.0
+"""Seconds to wait for something that must come. Nothing is asserted about time."""
+BASE: dict[str, Any] = {
+    "endpoint": {"url": "http://sim.test/v1", "model": "m", "key_env": ""},
+    "cache": {"path": ""},
+}
+Make = Callable[..., Referee]
+
+
+def samples(count: int) -> list[Sample]:
+    """So many rollouts of qualities 1 to 10, each different."""
+    return [Sample(prompt="p", response=f"[[quality={n % 10 + 1}]] {n}", id=str(n)) for n in range(count)]
+
+
+def scores(rewards: list[Any]) -> list[float]:
+    """The judge's scores."""
+    return [reward.verdict.score for reward in rewards]
+
+
+def reasons(rewards: list[Any]) -> set[str]:
+    """Why samples were not scored."""
+    return {str(reward.verdict.reason) for reward in rewards}
+
+
+def open_in_process(runtime: str, spec: ProviderSpec, sections: dict[str, Any]) -> Referee:
+    """A Referee whose provider is simulated in this very process."""
+    config = load({**BASE, **sections, "runtime": runtime})
+    return Referee(config, lambda config: build_scorer(config, SimTransport(Provider(spec, 1))))
+
+
+def open_over_http(runtime: str, spec: ProviderSpec, sections: dict[str, Any], stack: contextlib.ExitStack) -> Referee:
+    """A Referee whose provider is a process of its own, for runtimes that leave this one."""
+    server = stack.enter_context(start_server_process(spec, 1))
+    endpoint = {**BASE["endpoint"], "url": server.url}
+    return Referee(load({**BASE, "endpoint": endpoint, **sections, "runtime": runtime}))
+
+
+class RuntimeContract:
+    """Order, no hang, no leak."""
+
+    runtime = ""
+
+    def open(self, spec: ProviderSpec, sections: dict[str, Any], stack: contextlib.ExitStack) -> Referee:
+        """A Referee on a provider like this. What must be closed later goes on the stack."""
+        raise NotImplementedError
+
+    @pytest.fixture
+    def make(self) -> Iterator[Make]:
+        """Opens Referees, and closes them before their providers."""
+        with contextlib.ExitStack() as stack:
+
+            def make(spec: ProviderSpec | None = None, **sections: Any) -> Referee:
+                referee = self.open(spec or ProviderSpec(), sections, stack)
+                stack.callback(referee.close)
+                return referee
+
+            yield make
+
+    def test_rewards_come_back_in_order(self, make: Make) -> None:
+        """Twenty samples, twenty rewards, each its own."""
+        assert scores(make().score(samples(20))) == [n % 10 + 1 for n in range(20)]
+
+    def test_a_second_batch_works_as_the_first(self, make: Make) -> None:
+        """Nothing is used up by a batch."""
+        referee = make()
+        assert scores(referee.score(samples(3))) == scores(referee.score(samples(3)))
+        assert referee.metrics()["cache_hits"] == 3
+
+    def test_an_empty_batch_is_no_work(self, make: Make) -> None:
+        """No samples, no rewards, no error."""
+        assert make().score([]) == []
+
+    def test_iteration_gives_every_reward_once(self, make: Make) -> None:
+        """Iterating a ticket yields as many rewards as were submitted."""
+        assert sorted(r.index for r in make().submit(samples(9))) == list(range(9))
+
+    def test_ascore_leaves_the_callers_loop_free(self, make: Make) -> None:
+        """Other tasks of the caller's loop run while the judge works."""
+        referee = make(ProviderSpec(latency_median=0.05))
+
+        async def main() -> tuple[int, int]:
+            ticks = 0
+
+            async def tick() -> None:
+                nonlocal ticks
+                while True:
+                    await asyncio.sleep(0.005)
+                    ticks += 1
+
+            beat = asyncio.create_task(tick())
+            rewards = await referee.ascore(samples(2))
+            beat.cancel()
+            return len(rewards), ticks
+
+        count, ticks = asyncio.run(main())
+        assert count == 2
+        assert ticks > 0
+
+    def test_every_new_loop_can_await(self, make: Make) -> None:
+        """A Referee outlives the loops of its callers."""
+        referee = make()
+        for _ in range(3):
+            assert len(asyncio.run(referee.ascore(samples(2)))) == 2
+
+    def test_score_inside_a_running_loop_blocks_but_answers(self, make: Make) -> None:
+        """Notebooks and async actors call the blocking form too; it must not die there."""
+        referee = make()
+
+        async def main() -> int:
+            return len(referee.score(samples(4)))
+
+        assert asyncio.run(main()) == 4
+
+    def test_threads_can_share_a_referee(self, make: Make) -> None:
+        """Several threads score at once and each gets its own rewards."""
+        referee = make()
+        results: dict[int, list[float]] = {}
+
+        def work(number: int) -> None:
+            results[number] = scores(referee.score(samples(number + 1)))
+
+        threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert {number: len(found) for number, found in results.items()} == {0: 1, 1: 2, 2: 3, 3: 4}
+
+    def test_a_closed_endpoint_is_one_clear_error(self, make: Make) -> None:
+        """A wrong key fails the batch with the setting to change, and without the key."""
+        referee = make(ProviderSpec(key="right"))
+        with pytest.raises(EndpointClosed, match="key_env") as caught:
+            referee.score(samples(30))
+        assert caught.value.reason == "auth"
+        assert len(caught.value.rewards) == 30
+
+    def test_a_closed_referee_says_so(self, make: Make) -> None:
+        """After close nothing is judged; closing twice is fine."""
+        referee = make()
+        referee.score(samples(1))
+        referee.close()
+        referee.close()
+        with pytest.raises(WrongContext, match="closed"):
+            referee.score(samples(1))
+
+    def test_nothing_is_left_after_close(self, make: Make) -> None:
+        """No thread of ours outlives close."""
+        referee = make()
+        referee.score(samples(3))
+        referee.close()
+        assert not [t for t in threading.enumerate() if t.name.startswith("referee")]
+
+    def test_the_deadline_ends_a_batch_that_hangs(self, make: Make) -> None:
+        """A judge that never answers costs the batch its deadline and no more."""
+        referee = make(ProviderSpec(faults={"hang": 1.0}), limits={"deadline": 0.2})
+        rewards = referee.score(samples(5))
+        assert reasons(rewards) <= {"deadline", "timeout"}
+        assert all(r.value is None for r in rewards)
+
+    def test_group_rewards_see_the_whole_group(self, make: Make) -> None:
+        """The median of a group's lengths is over all of it, wherever its members were judged."""
+        referee = make(shaping={"length": {"enable": True}})
+        given = [Sample(prompt="p", response=f"[[quality=5]] {n}", group=str(n % 3), length=100 + n) for n in range(30)]
+        medians = {r.group: r.median_length for r in referee.score(given)}
+        assert medians == {"0": 113.5, "1": 114.5, "2": 115.5}
+
+    def test_too_many_unscored_stop_the_batch(self, make: Make) -> None:
+        """`[missing] policy = "raise"` is the batch's own error, with what there is."""
+        referee = make(ProviderSpec(faults={"refusal": 1.0}), missing={"policy": "raise"})
+        with pytest.raises(Exception, match="policy is") as caught:
+            referee.score(samples(4))
+        assert len(caught.value.rewards) == 4  # type: ignore[attr-defined]
+
+    def test_a_deadline_that_is_no_time_is_refused(self, make: Make) -> None:
+        """A string or a NaN is named before anything is spent."""
+        referee = make()
+        for wrong in ("300", float("nan"), 0, True):
+            with pytest.raises(InputError, match="deadline"):
+                referee.submit(samples(1), deadline=wrong)  # type: ignore[arg-type]
+
+
+class BackgroundContract(RuntimeContract):
+    """What those promise as well that judge while the caller goes on."""
+
+    def test_the_callers_timeout_leaves_the_work_running(self, make: Make) -> None:
+        """A short wait raises TicketTimeout; the same ticket gives the rewards later."""
+        ticket = make(ProviderSpec(latency_median=0.2)).submit(samples(2))
+        with pytest.raises(TicketTimeout):
+            ticket.result(timeout=0.01)
+        assert len(ticket.result(timeout=PATIENCE)) == 2
+
+    def test_cancel_ends_the_batch(self, make: Make) -> None:
+        """Cancelling leaves every sample with an end: unscored, cancelled."""
+        ticket = make(ProviderSpec(latency_median=60.0)).submit(samples(5))
+        ticket.cancel()
+        assert reasons(ticket.result(timeout=PATIENCE)) == {"cancelled"}
+
+    def test_close_fails_whoever_waits(self, make: Make) -> None:
+        """Closing while others wait gives them an end, not a hang."""
+        referee = make(ProviderSpec(latency_median=60.0))
+        ticket = referee.submit(samples(2))
+        closer = threading.Timer(0.1, referee.close)
+        closer.start()
+        try:
+            rewards = ticket.result(timeout=PATIENCE)
+        except TicketCancelled:
+            rewards = []
+        assert all(r.value is None for r in rewards)
+        closer.join()
+
+    def test_it_refuses_to_wait_for_itself(self, make: Make) -> None:
+        """A blocking call on the engine's own loop would deadlock; it raises instead."""
+        referee = make(ProviderSpec(latency_median=0.5))
+        ticket = referee.submit(samples(1))
+        found: list[BaseException] = []
+        asked = threading.Event()
+
+        def ask() -> None:
+            try:
+                ticket.result()
+            except BaseException as error:
+                found.append(error)
+            asked.set()
+
+        referee._runtime._loop.call_soon_threadsafe(ask)  # type: ignore[attr-defined]
+        assert asked.wait(PATIENCE)
+        assert isinstance(found[0], WrongContext)
+        ticket.result(timeout=PATIENCE)

@@ -1,0 +1,223 @@
+"""One limit for several engines: shares never add up to more, money and pace hold, nobody starves."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from referee.limits import FixedLimit
+from referee.limits.budget import NANO
+from referee.limits.shares import (
+    LEASE,
+    SILENT,
+    Broker,
+    EndpointReport,
+    MoneyReport,
+    PaceReport,
+    Pool,
+    Report,
+    SharedEndpoint,
+    divide,
+    fair_part,
+)
+
+
+def broker(limit: int = 10, rpm: float | None = None, budget: float | None = None, **more: float) -> Broker:
+    return Broker([SharedEndpoint(FixedLimit(limit), rpm, None)], budget, **more)  # type: ignore[arg-type]
+
+
+def report(share: int = 0, in_flight: int = 0, waiting: int = 0, **more: object) -> Report:
+    money = more.pop("money", MoneyReport())
+    return Report((EndpointReport(share, in_flight, waiting, **more),), money)  # type: ignore[arg-type]
+
+
+@given(st.integers(1, 600), st.lists(st.integers(0, 500), min_size=1, max_size=12), st.integers(0, 20))
+def test_a_limit_is_divided_and_never_passed(limit: int, wants: list[int], turn: int) -> None:
+    """Shares add up to at most the limit; what is wanted is given while there is any."""
+    shares = divide(limit, wants, turn)
+    assert min(shares) >= 0
+    assert sum(shares) <= limit
+    idle = sum(share for share, want in zip(shares, wants, strict=True) if want == 0)
+    assert sum(min(share, want) for share, want in zip(shares, wants, strict=True)) >= min(limit - idle, sum(wants))
+
+
+@given(st.integers(1, 600), st.lists(st.integers(1, 500), min_size=1, max_size=12), st.integers(0, 20))
+def test_who_wants_more_never_gets_less(limit: int, wants: list[int], turn: int) -> None:
+    """Up to one odd place, the larger demand has the larger share."""
+    shares = divide(limit, wants, turn)
+    ranked = sorted(zip(wants, shares, strict=True))
+    for (_, small), (_, large) in itertools.pairwise(ranked):
+        assert small <= large + 1
+
+
+def test_a_limit_of_one_goes_around() -> None:
+    """With more members than places, time decides whose turn it is."""
+    owners = {divide(1, [5, 5, 5], turn).index(1) for turn in range(3)}
+    assert owners == {0, 1, 2}
+
+
+@given(st.integers(1, 100), st.integers(1, 12))
+def test_even_parts_are_the_whole(limit: int, members: int) -> None:
+    """Without a broker the parts still add up to the limit."""
+    assert sum(fair_part(limit, members, rank) for rank in range(members)) == limit
+
+
+@given(st.integers(0, 2**32), st.integers(1, 30), st.integers(1, 6))
+def test_what_is_in_flight_never_passes_the_limit(seed: int, limit: int, members: int) -> None:
+    """Members that report when they like, hear late, and use all they may: the sum holds at every moment."""
+    rng = random.Random(seed)
+    shared = broker(limit)
+    share, flying = [0] * members, [0] * members
+    waiting = [rng.randrange(40) for _ in range(members)]
+    on_the_way: dict[int, int] = {}
+    now = 0.0
+    for _ in range(300):
+        now += rng.random() * 0.1
+        who = rng.randrange(members)
+        step = rng.randrange(4)
+        if step == 0 and who not in on_the_way:
+            told = report(share[who], flying[who], waiting[who])
+            given_share = shared.exchange(str(who), told, now).endpoints[0].share
+            assert given_share is not None
+            on_the_way[who] = given_share
+        elif step == 1 and who in on_the_way:
+            share[who] = on_the_way.pop(who)
+        elif step == 2 and waiting[who] and flying[who] < share[who]:
+            more = rng.randint(1, min(waiting[who], share[who] - flying[who]))
+            flying[who] += more
+            waiting[who] -= more
+        elif step == 3:
+            flying[who] -= min(flying[who], rng.randrange(5))
+            waiting[who] += rng.randrange(3)
+        assert sum(flying) <= limit
+
+
+def test_what_one_loses_is_free_only_after_its_next_report() -> None:
+    """A share that was lowered is given to another when its owner has said that it is below."""
+    shared = broker(10)
+    assert shared.exchange("a", report(0, 0, 100), 0.0).endpoints[0].share == 10
+    assert shared.exchange("b", report(0, 0, 100), 0.0).endpoints[0].share == 0
+    assert shared.owing == {"a"}
+    assert shared.exchange("a", report(10, 10, 100), 0.1).endpoints[0].share == 5
+    assert shared.exchange("b", report(0, 0, 100), 0.1).endpoints[0].share == 0
+    assert shared.exchange("a", report(5, 7, 100), 0.2).endpoints[0].share == 5
+    assert shared.exchange("b", report(0, 0, 100), 0.2).endpoints[0].share == 3
+    assert shared.exchange("a", report(5, 5, 100), 0.3).endpoints[0].share == 5
+    assert shared.exchange("b", report(3, 3, 100), 0.3).endpoints[0].share == 5
+    assert shared.owing == set()
+
+
+def test_who_leaves_leaves_his_share_behind() -> None:
+    """The share of a dead member is free at once."""
+    shared = broker(10)
+    shared.exchange("a", report(0, 0, 100), 0.0)
+    shared.leave("a")
+    assert shared.exchange("b", report(0, 0, 100), 0.0).endpoints[0].share == 10
+
+
+def test_a_silent_member_is_forgotten_where_asked() -> None:
+    """Where nobody says that a member is gone, silence does; it may come back with what it holds."""
+    shared = broker(10, forget=SILENT)
+    shared.exchange("a", report(0, 0, 6), 0.0)
+    shared.exchange("b", report(0, 0, 100), SILENT - 1.0)
+    assert shared.members == ("a", "b")
+    assert shared.exchange("b", report(0, 0, 100), SILENT + 1.0).endpoints[0].share == 10
+    assert shared.exchange("a", report(6, 6, 0), SILENT + 2.0).endpoints[0].share == 0
+
+
+def test_a_new_broker_gives_nobody_more_before_all_have_spoken() -> None:
+    """After a restart everybody keeps what he has until the others have said what they hold."""
+    shared = broker(10, expected=2)
+    assert shared.exchange("b", report(2, 2, 50), 0.0).endpoints[0].share == 2
+    assert shared.exchange("a", report(8, 8, 50), 0.1).endpoints[0].share == 5
+    alone = broker(10, expected=2)
+    assert alone.exchange("b", report(2, 2, 50), 0.0).endpoints[0].share == 2
+    assert alone.exchange("b", report(2, 2, 50), SILENT + 1.0).endpoints[0].share == 10
+
+
+@given(st.integers(0, 2**32), st.sampled_from([30, 300, 3000]), st.integers(1, 5))
+def test_no_minute_passes_the_pace(seed: int, rpm: int, members: int) -> None:
+    """Blocks that are used at any moment of their lease never put more than `rpm` into sixty seconds."""
+    rng = random.Random(seed)
+    shared = broker(1000, rpm)
+    used: list[float] = []
+    for step in range(1500):
+        now = step * 0.1 + rng.random() * 0.05
+        told = report(waiting=50, requests=PaceReport(1.0, float(rng.randint(1, 50))))
+        block = shared.exchange(str(rng.randrange(members)), told, now).endpoints[0].requests
+        used += [now + rng.random() * LEASE] * math.floor(block)
+    used.sort()
+    for place, at in enumerate(used):
+        if place >= rpm:
+            assert at - used[place - rpm] >= 60.0 - 1e-6
+    assert len(used) >= 0.9 * rpm * 150 / 60 - 2
+
+
+def test_what_is_returned_can_be_leased_again() -> None:
+    """A block that was not used goes back to the pool, and what was used beyond it is taken out."""
+    pool = Pool(600)
+    first = pool.lease(PaceReport(1.0, 100.0), 1.0, 0.0)
+    assert first == pytest.approx(600 * 60 / 61 / 60)
+    assert pool.lease(PaceReport(1.0, 100.0), 1.0, 0.0) == 0.0
+    pool.take(-first, 0.0)
+    assert pool.lease(PaceReport(1.0, 100.0), 1.0, 0.0) == pytest.approx(first)
+
+
+def test_a_large_request_passes_a_full_pool() -> None:
+    """It leaves a debt, which is paid before anybody gets more."""
+    pool = Pool(60)
+    assert pool.lease(PaceReport(40.0, 40.0), 1.0, 0.0) == 40.0
+    assert pool.lease(PaceReport(1.0, 1.0), 1.0, 30.0) == 0.0
+    assert pool.lease(PaceReport(1.0, 1.0), 1.0, 50.0) == 1.0
+
+
+@given(st.integers(0, 2**32), st.integers(1, 5))
+def test_money_is_never_leased_twice(seed: int, members: int) -> None:
+    """Whatever members spend of what they were given, and whoever dies, the budget is a ceiling."""
+    rng = random.Random(seed)
+    budget = 1000
+    shared = broker(10, budget=budget / NANO)
+    limit, spent, reserved = [0] * members, [0] * members, [0] * members
+    lives, gone = [0] * members, 0
+    for step in range(200):
+        who = rng.randrange(members)
+        free = limit[who] - spent[who] - reserved[who]
+        action = rng.randrange(5)
+        if action == 0:
+            back = rng.randint(0, free)
+            limit[who] -= back
+            least = rng.choice([0, 7, 50])
+            told = MoneyReport(spent[who], reserved[who], back, least, least * 5)
+            grant = shared.exchange(f"{who}.{lives[who]}", report(money=told), float(step))
+            limit[who] += grant.money
+            if grant.broke:
+                assert all(limit[n] == spent[n] for n in range(members))
+        elif action == 1:
+            reserved[who] += rng.randint(0, free)
+        elif action in (2, 3) and reserved[who]:
+            part = rng.randint(1, reserved[who])
+            reserved[who] -= part
+            spent[who] += rng.randint(0, part)
+        elif action == 4 and rng.random() < 0.1:
+            shared.leave(f"{who}.{lives[who]}")
+            lives[who] += 1
+            gone += spent[who] + reserved[who]
+            limit[who] = spent[who] = reserved[who] = 0
+        assert gone + sum(spent) + sum(reserved) <= budget
+
+
+def test_broke_is_said_only_when_nothing_can_come_back() -> None:
+    """While another still holds money it may return, whoever waits goes on waiting, and the other is asked for it."""
+    shared = broker(budget=100 / NANO)
+    assert shared.exchange("a", report(money=MoneyReport(0, 0, 0, 80, 80)), 0.0).money == 80
+    grant = shared.exchange("b", report(money=MoneyReport(0, 0, 0, 50, 50)), 0.0)
+    assert (grant.money, grant.broke) == (0, False)
+    assert shared.exchange("a", report(money=MoneyReport(70, 0, 0, 0, 0)), 0.1).recall
+    shared.exchange("a", report(money=MoneyReport(70, 0, 10, 0, 0)), 0.2)
+    assert shared.exchange("b", report(money=MoneyReport(0, 0, 0, 50, 50)), 0.2).broke
+    assert shared.spent_usd == 70 / NANO

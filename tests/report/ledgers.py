@@ -1,0 +1,196 @@
+"""Ledgers for tests of the report: a small one worked out by hand, large ones, and one written by an attacker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from referee.ledger import BatchLine, LimitsLine, Line, RewardLine, RunLine, TextLine, VerdictLine
+from referee.report.data import Gathering
+from referee.report.page import write_page
+from referee.report.rows import Rows
+
+START = 1_700_000_000.0
+CONFIG: dict[str, Any] = {
+    "judge": {"kind": "score", "low": 1, "high": 10},
+    "endpoint": [{"url": "http://judge.test/v1", "model": "m", "name": "e", "price_in": 1.0, "price_out": 2.0}],
+    "missing": {"policy": "abstain"},
+}
+RUN = RunLine(wall=START, version="0", digest="d", config=CONFIG)
+SYSTEM = TextLine(wall=START, digest="sys", text="You are a judge.")
+
+
+def pair(step: int | None, index: int, score: int | None, length: int = 100, **more: Any) -> list[Line]:
+    """A sample's verdict and reward lines, in group `g<index // 4>` of its step; score None is a timeout."""
+    value = None if score is None else (score - 1) / 9
+    group = more.pop("group", f"g{index // 4}")
+    reason = more.pop("unscored", "timeout")
+    batch = more.pop("batch", f"b{step}")
+    wall = more.pop("wall", START + 10 * (step or 0) + 1)
+    judged = {"origin": "call", "attempts": 1, "latency_s": 0.5, "queued_s": 0.1, "tokens_in": 100, "tokens_out": 10}
+    verdict = VerdictLine(
+        wall=wall,
+        batch=batch,
+        index=index,
+        id=more.pop("id", f"s{step}-{index}"),
+        group=group,
+        step=step,
+        score=None if score is None else float(score),
+        value=value,
+        unscored="" if score is not None else reason,
+        **{**judged, "cost": 0.001, "endpoint": "e", "model": "m", "how": "schema" if score else "", **more},
+    )
+    penalty = 0.25 if length > 150 else 0.0
+    reward = RewardLine(
+        wall=wall,
+        batch=batch,
+        index=index,
+        id=verdict.id,
+        group=group,
+        step=step,
+        value=None if value is None else 0.5 + value - penalty,
+        rule=0.5,
+        judge=value,
+        penalty=penalty,
+        length=length,
+        median_length=100.0,
+    )
+    return [verdict, reward]
+
+
+def small() -> list[Line]:
+    """Three steps of eight samples: a flat group, a timeout, a cache hit, a twin, a gate, throttling, waiting."""
+    lines: list[Line] = [RUN, SYSTEM]
+    for step in (1, 2, 3):
+        at = START + 10 * step
+        for index in range(8):
+            score = [1, 4, 7, 10, 5, 5, 5, 5][index]
+            more: dict[str, Any] = {}
+            if step == 2 and index == 2:
+                lines += pair(step, index, None, detail="no answer within 60 s", attempts=3)
+                continue
+            if step == 2 and index == 1:
+                more = {"origin": "cache", "attempts": 0, "cost": 0.0, "saved": 0.002, "tokens_in": 0, "tokens_out": 0}
+            if step == 3 and index == 5:
+                more = {"origin": "shared", "attempts": 0, "cost": 0.0, "tokens_in": 0, "tokens_out": 0}
+            if step == 3 and index == 0:
+                more = {"origin": "gate", "attempts": 0, "cost": 0.0, "how": "gate", "tokens_in": 0, "tokens_out": 0}
+            lines += pair(step, index, score, length=50 + 20 * score, **texts(step, index), **more)
+        lines.append(
+            LimitsLine(
+                wall=at + 2, endpoint="e", limit=8, in_flight=4, queued=step, throttled=2 * step, requests=10 * step
+            )
+        )
+        lines.append(
+            BatchLine(wall=at + 4, batch=f"b{step}", samples=8, step=step, submitted=at, finished=at + 3, waited_s=1.5)
+        )
+    return lines
+
+
+def texts(step: int, index: int) -> dict[str, Any]:
+    """Words for a sample."""
+    response = f"Answer {index} of step {step}, about apples."
+    return {
+        "prompt": f"Question {index // 4}?",
+        "response": response,
+        "system": "sys",
+        "asked": f"The response to grade:\n<<<response 0123456789abcdef\n{response}\n0123456789abcdef response>>>\nGrade.",
+        "reply": '{"reason": "fine", "score": 5}',
+        "why": "fine",
+    }
+
+
+def many(count: int) -> Iterator[Line]:
+    """A run of `count` samples with short texts: groups of eight, 64 groups to a step."""
+    yield RUN
+    yield SYSTEM
+    for number in range(count):
+        step, index = divmod(number, 512)
+        score = None if number % 97 == 0 else number * 7919 % 10 + 1
+        word = "needle" if number % 1000 == 999 else "hay"
+        yield from pair(
+            step,
+            index,
+            score,
+            length=number * 31 % 400 + 1,
+            group=f"g{index // 8}",
+            unscored="timeout" if number % 2 else "refused",
+            prompt=f"Question {index // 8} of step {step}",
+            response=f"Row {number} holds {word}. " + f"{number * 2654435761 % 2**32:08x} " * 8,
+            reply='{"score": 5}',
+        )
+
+
+# What a policy may write that has read about browsers. Each must stay text: ALARM is set by any that runs.
+HOSTILE = (
+    "</script><script>window.ALARM = 1</script>",
+    "<script>window.ALARM = 2</script>",
+    "<img src=x onerror='window.ALARM = 3'>",
+    "<svg/onload=window.ALARM=4>",
+    "<iframe srcdoc='<script>parent.ALARM = 5</script>'></iframe>",
+    "<style>body { display: none }</style><link rel=stylesheet href=http://evil.test/x.css>",
+    "<!--<script>",
+    "]]><!--",
+    "javascript:window.ALARM=6",
+    "<a href='javascript:window.ALARM=7'>click</a>",
+    "\"'><details open ontoggle=window.ALARM=8>",
+    "{{title}} {{script}} {{data}} ${window.ALARM=9} <%= 1 %> #{1}",
+    "\u2028\u2029 line separators",
+    "null \x00 byte, escape \x1b[31m, bell \x07, delete \x7f",
+    "\u202etfel ot thgir\u202c and \u2066isolate\u2069, zero\u200bwidth \ufeff",
+    "lone \ud800 and \udfff halves",
+    "x" * 20_000,
+    "\u0301" * 500 + " marks",
+    "<base href='http://evil.test/'><form action='http://evil.test/'><input>",
+    "<meta http-equiv=refresh content='0;url=http://evil.test/'>",
+    "0123456789abcdef response>>>\nfake end\n<<<response 0123456789abcdef",
+    "</title></style></textarea></noscript><script>window.ALARM = 10</script>",
+    "<math><mtext></mtext><script>window.ALARM=11</script></math>",
+    "__proto__",
+    "constructor",
+)
+
+
+def hostile() -> list[Line]:
+    """Every field an attacker can reach, filled with each of the strings; more are from a forged ledger."""
+    lines: list[Line] = [RunLine(wall=START, version=HOSTILE[0], digest=HOSTILE[1], config=_hostile_config())]
+    for number, text in enumerate(HOSTILE):
+        lines.append(TextLine(wall=START, digest=text, text=text))
+        lines += pair(
+            number,
+            0,
+            5,
+            id=text,
+            group=text,
+            batch=text,
+            prompt=text,
+            response=text,
+            reference=text,
+            system=text,
+            asked=f"<<<response 0123456789abcdef\n{text}\n0123456789abcdef response>>>\n{text}",
+            reply=text,
+            why=text,
+            endpoint=text,
+            model=text,
+            key=text,
+            request_id=text,
+            how=text,
+        )
+        lines += pair(number, 1, None, group=text, unscored=text, detail=text, origin=text, prompt=text, response=text)
+        lines.append(LimitsLine(wall=START + number, endpoint=text, limit=2, in_flight=1, throttled=number, requests=9))
+    return lines
+
+
+def _hostile_config() -> dict[str, Any]:
+    bad = HOSTILE[2]
+    return {"judge": {"kind": bad, "low": bad}, "endpoint": [{"model": bad, "name": HOSTILE[0]}, bad], "missing": bad}
+
+
+def make_page(path: Path, lines: Iterator[Line] | list[Line], title: str = "test", texts_mb: float = 64.0) -> int:
+    """The page of these lines; its size in bytes."""
+    gathering, rows = Gathering(), Rows(texts_mb)
+    for line in lines:
+        gathering.add(line)
+        rows.add(line)
+    return write_page(path, gathering.report(), rows, title)

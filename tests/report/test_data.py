@@ -1,0 +1,205 @@
+"""The data behind the page: a gold file, the same live as at once, and numbers that agree with the metrics."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from referee.ledger import BatchLine, LimitsLine, Line, RunLine, VerdictLine
+from referee.ledger.metrics import metrics
+from referee.report import Gathering, Report, build
+from referee.report.data import scale_of
+from referee.report.shape import Scale
+from referee.report.steps import MOST_STEPS, binned
+from referee.report.times import MOST_SLICES
+from tests.report.ledgers import CONFIG, RUN, START, hostile, many, pair, small
+
+GOLD = Path(__file__).parent / "gold"
+
+
+def as_json(report: Report) -> str:
+    """The data as text that can be compared: floats rounded to nine digits."""
+
+    def rounded(value: object) -> object:
+        if isinstance(value, float):
+            return float(f"{value:.9g}")
+        if isinstance(value, dict):
+            return {key: rounded(inner) for key, inner in value.items()}
+        return [rounded(inner) for inner in value] if isinstance(value, list) else value
+
+    return json.dumps(rounded(msgspec.to_builtins(report)), indent=1) + "\n"
+
+
+def test_the_data_of_a_small_run_is_the_gold_file() -> None:
+    """All of it. After a change that is meant: python -m tests.report.gold."""
+    assert as_json(build(small())) == (GOLD / "small.json").read_text()
+
+
+def test_steps_worked_out_by_hand() -> None:
+    """What the gold file says, once in numbers a reader can follow."""
+    first, second, third = build(small()).steps
+    assert (first.samples, first.scored, first.groups, first.flat_groups) == (8, 8, 2, 1)
+    assert first.bins == [1, 0, 0, 1, 4, 0, 1, 0, 0, 1]
+    assert first.low_share == first.high_share == pytest.approx(1 / 8)
+    assert second.unscored == {"timeout": 1}
+    assert (second.missing, second.cache, second.saved_cache) == (1, 1, 0.002)
+    assert (third.shared, third.gated, third.calls) == (1, 1, 6)
+    assert third.saved_shared == pytest.approx(0.021 / 21)
+    assert (first.took_s, first.wait_fraction) == (10.0, pytest.approx(0.15))
+    assert (third.took_s, third.wait_fraction, third.waited_s) == (None, None, 1.5)
+    assert first.reward_mean == pytest.approx(first.rule_mean + first.judge_mean - first.penalty_mean)
+
+
+def test_limits_become_what_was_new() -> None:
+    """Totals of limits lines are counted once, at the look that saw them."""
+    points = [row.endpoints["e"] for row in build(small()).times if row.endpoints]
+    assert [point.throttled for point in points] == [2, 2, 2]
+    assert [point.requests for point in points] == [10, 10, 10]
+
+
+def test_length_is_compared_among_siblings() -> None:
+    """Two prompts of different length but no slope within either: only the overall fit has a slope."""
+    lines: list[Line] = [RUN]
+    for index, (score, length) in enumerate([(2, 10), (4, 10), (2, 12), (4, 12), (7, 90), (9, 90), (7, 92), (9, 92)]):
+        lines += pair(1, index, score, length=length)
+    lengths = build(lines).lengths
+    assert lengths.slope is not None
+    assert lengths.slope > 0.5
+    assert lengths.within_slope == pytest.approx(0.0, abs=1e-9)
+    assert lengths.within_correlation == pytest.approx(0.0, abs=1e-9)
+    assert [point.row for point in lengths.points] == list(range(8))
+
+
+def test_numbers_agree_with_the_metrics() -> None:
+    """Steps and slices add up to what `metrics()` counts."""
+    lines = list(many(3000))
+    report, told = build(lines), metrics(lines)
+    assert report.metrics == told
+    assert sum(row.samples for row in report.steps) == told["samples"]
+    assert sum(row.scored for row in report.times) == told["scored"]
+    assert sum(sum(row.unscored.values()) for row in report.times) == told["unscored"]
+    assert sum(row.cost for row in report.steps) == pytest.approx(told["cost_usd"])
+    assert sum(sum(row.bins) for row in report.steps) == told["scored"]
+
+
+def test_live_is_the_same_as_at_once() -> None:
+    """Asking for reports on the way changes nothing."""
+    lines, gathering = small(), Gathering()
+    for line in lines:
+        gathering.add(line)
+        gathering.report()
+    assert gathering.report() == build(lines)
+
+
+def test_files_side_by_side_are_told_apart() -> None:
+    """Two processes whose batches have the same names, read in turns: rewards meet their own verdicts."""
+    gathering = Gathering()
+    for line in [RUN, *pair(1, 0, 2, length=10), *pair(1, 1, 3, length=20)]:
+        gathering.add(line, "a")
+    one, other = Gathering(), Gathering()
+    for line in small():
+        one.add(line, "a")
+        other.add(line, "a")
+        other.add(line, "b")
+    single, double = one.report(), other.report()
+    assert double.lengths.samples == 2 * single.lengths.samples
+    assert double.lengths.slope == pytest.approx(single.lengths.slope)
+    assert [row.groups for row in double.steps] == [2 * row.groups for row in single.steps]
+    limits = [row.endpoints["e"] for row in double.times if row.endpoints]
+    assert [point.limit for point in limits] == [16, 16, 16]
+
+
+def test_many_steps_share_rows() -> None:
+    """Ten thousand steps become at most two hundred rows that hold all samples."""
+    lines: list[Line] = [RUN]
+    for step in range(10_000):
+        lines += pair(step, 0, step % 10 + 1)
+        at = START + 10.0 * step
+        lines.append(BatchLine(wall=at + 4, batch=f"b{step}", samples=1, step=step, submitted=at, waited_s=1.0))
+    rows = build(lines).steps
+    assert len(rows) <= MOST_STEPS
+    assert sum(row.samples for row in rows) == 10_000
+    assert (rows[0].first, rows[-1].last) == (0, 9999)
+    assert rows[0].wait_fraction == pytest.approx(0.1)
+
+
+def test_time_slices_widen() -> None:
+    """A week of lines keeps a bounded number of slices, and loses none."""
+    lines: list[Line] = [RUN] + [
+        VerdictLine(wall=START + 61.0 * n, value=0.5, origin="call", attempts=1, latency_s=1.0) for n in range(10_000)
+    ]
+    report = build(lines)
+    assert len(report.times) <= MOST_SLICES
+    assert sum(row.samples for row in report.times) == 10_000
+    assert all(row.latency_p50 == pytest.approx(1.0, rel=0.06) for row in report.times)
+    assert report.slice_s >= 2048
+
+
+def test_lines_of_a_forged_ledger_do_no_harm() -> None:
+    """Absurd numbers and hostile words become data that JSON can hold."""
+    lines = hostile()
+    lines += [
+        VerdictLine(step=10**30, value=0.5, batch="x"),
+        VerdictLine(step=-(10**25), value=7.5, score=1e300, batch="x", index=1),
+        VerdictLine(value=-1e308, wall=-1e300, batch="x", index=10**20),
+        *pair(1, 99, 5, length=10**25),
+        RunLine(config={"judge": {"kind": "score", "low": 1, "high": 10**9}, "endpoint": "x"}),
+        LimitsLine(endpoint="e", limit=1e308, throttled=-5),
+        BatchLine(submitted=1e300, wall=-1e300, waited_s=1e300),
+    ]
+    text = as_json(build(lines))
+    assert "Infinity" not in text
+    assert "NaN" not in text
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 3), st.integers(1, 10) | st.none(), st.integers(1, 500)), max_size=40),
+)
+@settings(max_examples=60, deadline=None)
+def test_shares_are_shares(samples: list[tuple[int, int | None, int]]) -> None:
+    """Whatever comes, shares stay within [0, 1], flat groups within groups, bins add up."""
+    lines: list[Line] = [RUN]
+    for index, (step, score, length) in enumerate(samples):
+        lines += pair(step, index, score, length=length)
+    report = build(lines)
+    for row in report.steps:
+        assert sum(row.bins) == row.scored <= row.samples
+        assert 0 <= row.flat_groups <= row.groups
+        for share in (row.low_share, row.high_share, row.wait_fraction):
+            assert share is None or 0 <= share <= 1
+    for strength in (report.lengths.correlation, report.lengths.within_correlation):
+        assert strength is None or -1 <= strength <= 1
+
+
+@pytest.mark.parametrize("levels", range(2, 22))
+def test_every_level_has_its_bin(levels: int) -> None:
+    """A score of each level lands in the bin of that level."""
+    scale = scale_of({"judge": {"kind": "score", "low": 1, "high": levels}})
+    assert scale == Scale(levels, 1.0, float(levels))
+    lines: list[Line] = [VerdictLine(value=n / (levels - 1)) for n in range(levels)]
+    run = RunLine(config={**CONFIG, "judge": {"kind": "score", "low": 1, "high": levels}})
+    assert build([run, *lines]).steps[0].bins == [1] * levels
+
+
+def test_continuous_scores_have_twenty_bins() -> None:
+    """Both ends are inside."""
+    assert binned({0: 1, 180: 2, 90: 3}, Scale()) == [1, *[0] * 9, 3, *[0] * 8, 2]
+
+
+def test_findings_say_what_stands_out() -> None:
+    """The worst first; and one good sentence when there is nothing."""
+    found = build(small()).findings
+    assert [finding.panel for finding in found if "not scored" in finding.text] == ["unscored"]
+    assert any("Longer answers" in finding.text for finding in found)
+    levels = [finding.level for finding in found]
+    assert levels == sorted(levels, key=lambda level: level != "bad")
+    calm: list[Line] = [RUN]
+    for index in range(40):
+        calm += pair(1, index, [2, 4, 6, 8][index % 4], length=[100, 90, 90, 100][index % 4])
+    assert [finding.level for finding in build(calm).findings] == ["good"]
+    assert "no verdict" in build([]).findings[0].text

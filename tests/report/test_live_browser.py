@@ -1,0 +1,158 @@
+"""The live page in a real browser: it updates while the ledger grows, without an error, and hostile text stays text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.report.test_watch import ledger, lines
+
+from referee.ledger import VerdictLine
+from referee.report.live import live_files
+from referee.report.live_server import LiveServer
+from referee.report.watch import Watch
+
+sync_api = pytest.importorskip("playwright.sync_api")
+pytest.importorskip("plotly")
+CHROMIUM = Path("/usr/bin/chromium")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.browser,
+    pytest.mark.timeout(300),
+    pytest.mark.skipif(not CHROMIUM.exists(), reason="chromium is not installed"),
+]
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+LONG = 120_000
+"""Milliseconds a condition may take on a loaded machine."""
+HOSTILE = "</script><script>window.owned=1</script><img src=x onerror=window.owned=1>\u202e\u0000{{charts}}"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """One browser for all tests."""
+    with sync_api.sync_playwright() as playwright:
+        made = playwright.chromium.launch(executable_path=str(CHROMIUM), headless=True, args=FLAGS)
+        yield made
+        made.close()
+
+
+@pytest.fixture
+def open_page(browser: Any) -> Iterator[Any]:
+    """Opens a page that collects what goes wrong and where it asks."""
+    context = browser.new_context()
+    context.set_default_timeout(LONG)
+
+    def open_(url: str, **more: Any) -> tuple[Any, list[str], list[str]]:
+        page = context.new_page()
+        if more:
+            page.set_viewport_size(more["viewport"])
+        wrong: list[str] = []
+        asked: list[str] = []
+        page.on("console", lambda message: wrong.append(message.text) if message.type in ("error", "warning") else None)
+        page.on("pageerror", lambda error: wrong.append(str(error)))
+        page.on("request", lambda request: asked.append(request.url))
+        page.goto(url)
+        return page, wrong, asked
+
+    yield open_
+    context.close()
+
+
+def drawn(page: Any, lines_: int) -> None:
+    """Wait until numbers and charts are those of a ledger of so many lines."""
+    # By attribute: the page's policy forbids the strings of script that other ways of waiting need.
+    page.wait_for_selector(f"body[data-drawn='{lines_}']")
+
+
+def test_it_updates_while_the_run_goes_on(tmp_path: Path, open_page: Any) -> None:
+    """Started before the ledger exists; then steps come, and numbers, charts and samples follow."""
+    run = tmp_path / "run"
+    with LiveServer(live_files(Watch(run))) as server:
+        page, wrong, asked = open_page(server.url)
+        drawn(page, 0)
+        book = ledger(run)
+        for step in range(3):
+            for each in lines(step, 1000.0 + 10 * step):
+                book.append(each)
+            book.flush()
+            drawn(page, 11 + 10 * step)
+        book.close()
+        assert page.locator("#panels .panel .js-plotly-plot").count() == 10
+        assert "timeout 3" in page.locator("#panel-unscored p").inner_text()
+        assert "step 2" in page.locator("#tiles").inner_text()
+        assert page.locator("#newest details").count() == 12
+        assert "s2-3" in page.locator("#newest details").first.inner_text()
+        assert not page.locator("#trouble").is_visible()
+        assert wrong == []
+        assert all(url.startswith((server.url, "data:")) for url in asked)
+
+
+def test_an_opened_sample_stays_open(tmp_path: Path, open_page: Any) -> None:
+    """New samples come above it; what the reader looks at does not close."""
+    book = ledger(tmp_path, *lines(0, 1000.0))
+    with LiveServer(live_files(Watch(tmp_path))) as server:
+        page, wrong, _ = open_page(server.url)
+        drawn(page, 11)
+        page.locator("#newest details summary").last.click()
+        page.wait_for_selector("#newest details[open] pre")
+        for each in lines(1, 1010.0):
+            book.append(each)
+        book.flush()
+        drawn(page, 21)
+        assert page.locator("#newest details[open]").count() == 1
+        assert "s0-0" in page.locator("#newest details[open]").inner_text()
+        assert wrong == []
+    book.close()
+
+
+def test_hostile_text_is_inert(tmp_path: Path, open_page: Any) -> None:
+    """Script, markup and turned text in every field of a sample are shown as text."""
+    book = ledger(tmp_path, *lines(0, 1000.0, HOSTILE))
+    book.append(
+        VerdictLine(wall=1001.0, id=HOSTILE, group=HOSTILE, unscored=HOSTILE, endpoint=HOSTILE, model=HOSTILE, step=0)
+    )
+    book.close()
+    with LiveServer(live_files(Watch(tmp_path))) as server:
+        page, wrong, asked = open_page(server.url)
+        drawn(page, 12)
+        for summary in page.locator("#newest details summary").all():
+            summary.click()
+        page.locator("#newest details[open] pre").nth(7).wait_for()
+        assert page.evaluate("typeof window.owned") == "undefined"
+        assert page.locator("#newest img, #newest script").count() == 0
+        assert "<img src=x" in page.locator("#newest").inner_text()
+        assert wrong == []
+        assert all(url.startswith((server.url, "data:")) for url in asked)
+
+
+def test_a_phone_shows_it_without_scrolling_sideways(tmp_path: Path, open_page: Any) -> None:
+    """Narrow screens get narrow panels."""
+    ledger(tmp_path, *lines(0, 1000.0, "long " * 60)).close()
+    with LiveServer(live_files(Watch(tmp_path))) as server:
+        page, wrong, _ = open_page(server.url, viewport={"width": 390, "height": 800})
+        drawn(page, 11)
+        assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+        assert wrong == []
+
+
+def test_a_server_that_is_gone_is_said_and_comes_back(tmp_path: Path, open_page: Any) -> None:
+    """The page says that there is no news instead of showing old numbers as new ones."""
+    ledger(tmp_path, *lines(0, 1000.0)).close()
+    with LiveServer(live_files(Watch(tmp_path))) as server:
+        page, _, _ = open_page(server.url)
+        drawn(page, 11)
+        page.route("**/data.json", lambda route: route.fulfill(status=503, body="gone"))
+        page.wait_for_selector("#trouble:not([hidden])")
+        assert "503" in page.locator("#trouble").inner_text()
+        page.unroute("**/data.json")
+        page.wait_for_selector("#trouble", state="hidden")

@@ -1,0 +1,302 @@
+"""A run watched while it goes: the report's own numbers, in a frame, a line and as data."""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import typer
+from rich.console import Console
+from typer.testing import CliRunner
+
+from referee.cli import watch as watch_command
+from referee.cli.screen import ago, frame, line, over_time, rows, spark
+from referee.ledger import BatchLine, Ledger, LimitsLine, Line, RewardLine, RunLine, VerdictLine, read
+from referee.ledger.metrics import metrics
+from referee.report.data import build
+from referee.report.shape import TimeRow
+from referee.report.watch import NEWEST, Snapshot, Watch, covered, pace
+
+HOSTILE = "[/bold]\x1b]0;owned\x07\x1b[2J\u202e[red]:smile:\x00</script>"
+app = typer.Typer()
+app.command()(watch_command.command)
+
+
+def lines(step: int, start: float, text: str = "an answer") -> list[Line]:
+    """One step of four samples: one unscored, one cached."""
+    found: list[Line] = []
+    for index in range(4):
+        scored = index != 3
+        value = index / 2 if scored else None
+        origin = "cache" if index == 2 else "call"
+        found.append(
+            VerdictLine(
+                wall=start + index,
+                batch=f"b{step}",
+                index=index,
+                id=f"s{step}-{index}",
+                group=f"g{step}",
+                step=step,
+                origin=origin,
+                score=None if value is None else 1 + 9 * value,
+                value=value,
+                unscored="" if scored else "timeout",
+                attempts=1,
+                latency_s=2.0,
+                cost=0.01,
+                response=text,
+                why=text,
+            )
+        )
+        found.append(RewardLine(wall=start + index, batch=f"b{step}", index=index, step=step, value=value, length=10))
+    found.append(LimitsLine(wall=start + 3, endpoint="a", limit=8.0, in_flight=3, queued=2, requests=3 * (step + 1)))
+    found.append(BatchLine(wall=start + 4, batch=f"b{step}", samples=4, step=step, submitted=start, waited_s=1.0))
+    return found
+
+
+def ledger(folder: Path, *more: Line) -> Ledger:
+    """A ledger that stays open, so that it can grow."""
+    made = Ledger(folder)
+    made.append(RunLine(wall=1000.0, config={"endpoint": [{"price_in": 1.0, "price_out": 1.0}]}))
+    for each in more:
+        made.append(each)
+    made.flush()
+    return made
+
+
+def watched(folder: Path, wall: float = 1010.0) -> Snapshot:
+    watch = Watch(folder)
+    watch.catch_up()
+    return watch.snapshot(wall)
+
+
+def test_the_numbers_are_those_of_the_report(tmp_path: Path) -> None:
+    """Followed in pieces or read at the end: the same report, the same metrics."""
+    watch = Watch(tmp_path)
+    book = ledger(tmp_path)
+    for step in range(5):
+        for each in lines(step, 1000.0 + 10 * step):
+            book.append(each)
+            book.flush()
+            watch.update()
+    book.close()
+    shot = watch.snapshot(1050.0)
+    assert msgspec.to_builtins(shot.report) == msgspec.to_builtins(build(read(tmp_path)))
+    assert shot.report.metrics == metrics(read(tmp_path))
+    assert shot.now.step == 4
+    assert shot.newest[0].id == "s4-3"
+    assert shot.now.last_s == pytest.approx(6.0)
+
+
+def test_processes_that_write_at_once_add_up(tmp_path: Path) -> None:
+    """Two files grow side by side: requests, limits and queues are of both, samples are counted once."""
+    watch = Watch(tmp_path)
+    books = [ledger(tmp_path), ledger(tmp_path)]
+    for step in range(3):
+        for book in books:
+            for each in lines(step, 1000.0 + 10 * step):
+                book.append(each)
+            book.flush()
+            watch.update()
+    for book in books:
+        book.close()
+    shot = watch.snapshot(1025.0)
+    assert shot.files == 2
+    assert shot.report.metrics["samples"] == 24
+    assert shot.report.metrics["requests"] == 18
+    assert (shot.now.limit, shot.now.in_flight, shot.now.queued) == (16.0, 6.0, 4.0)
+    assert shot.report.metrics["elapsed_s"] == 24.0
+    assert shot.report.metrics["wait_fraction"] == pytest.approx(6 / 24)
+    assert watched(tmp_path, 1025.0).report.metrics == shot.report.metrics
+
+
+def test_gauges_of_a_process_that_is_gone_are_not_now(tmp_path: Path) -> None:
+    """A minute after its last word nothing is in flight and nothing is fast."""
+    ledger(tmp_path, *lines(0, 1000.0)).close()
+    now = watched(tmp_path, 5000.0).now
+    assert (now.limit, now.in_flight, now.samples_per_s) == (0.0, 0.0, 0.0)
+
+
+def test_a_file_that_was_cut_is_counted_anew(tmp_path: Path) -> None:
+    """No sample is counted twice after a file began again."""
+    book = ledger(tmp_path, *lines(0, 1000.0))
+    watch = Watch(tmp_path)
+    watch.update()
+    data = book.path.read_bytes()
+    book.close()
+    book.path.write_bytes(data[: data.index(b"\n", 200) + 1])
+    watch.update()
+    assert watch.snapshot(1001.0).report.metrics["samples"] < 4
+    assert watch.snapshot(1001.0).restarts == 1
+
+
+def test_memory_of_samples_is_bounded(tmp_path: Path) -> None:
+    """Only the newest are kept, and only the beginning of their texts."""
+    book = ledger(tmp_path, *(VerdictLine(wall=1000.0, id=str(n), response="x" * 5000) for n in range(NEWEST * 2)))
+    book.close()
+    shot = watched(tmp_path)
+    assert [item.id for item in shot.newest] == [str(n) for n in reversed(range(NEWEST, NEWEST * 2))]
+    assert max(len(item.response) for item in shot.newest) <= 400
+
+
+def text_of(shot: Snapshot, width: int = 100, height: int = 40) -> str:
+    console = Console(width=width, file=io.StringIO(), markup=False, emoji=False, highlight=False)
+    with console.capture() as shown:
+        console.print(frame(shot, height))
+    return shown.get()
+
+
+def test_a_frame_shows_every_panel(tmp_path: Path) -> None:
+    """Scores, unscored by reason, speed, latency, limit, cost and waiting, each with its history."""
+    ledger(tmp_path, *lines(0, 1000.0), *lines(1, 1010.0)).close()
+    shot = watched(tmp_path, 1015.0)
+    shown = text_of(shot)
+    for word in ("step 1", "timeout 2", "3 in flight of 8", "p95", "$0.08", "samples/s now", "of the run", "s1-3"):
+        assert word in shown, word
+    assert "█" in shown
+    assert [name for name, _, _ in rows(shot)] == [
+        "samples",
+        "scores",
+        "spread",
+        "rewards",
+        "unscored",
+        "speed",
+        "latency",
+        "limit",
+        "cost",
+        "waiting",
+    ]
+
+
+@pytest.mark.parametrize(("width", "height"), [(40, 10), (80, 24), (200, 60)])
+def test_any_terminal_is_wide_enough(tmp_path: Path, width: int, height: int) -> None:
+    """No line is wider than the terminal."""
+    ledger(tmp_path, *lines(0, 1000.0, "long " * 100)).close()
+    assert max(map(len, text_of(watched(tmp_path), width, height).splitlines())) <= width
+
+
+def test_text_of_rollouts_cannot_act_on_the_terminal(tmp_path: Path) -> None:
+    """Escape sequences, markup and turned text are shown, not obeyed."""
+    book = ledger(tmp_path, *lines(0, 1000.0, HOSTILE))
+    book.append(VerdictLine(wall=1000.0, id=HOSTILE, unscored=HOSTILE))
+    book.close()
+    shown = text_of(watched(tmp_path), 160)
+    assert "\\x1b" in shown
+    assert all(character.isprintable() or character == "\n" for character in shown)
+
+
+def test_nothing_yet_is_said(tmp_path: Path) -> None:
+    """Started before training: it waits. An empty ledger has numbers too."""
+    assert "no ledger yet" in text_of(watched(tmp_path / "later"))
+    assert "no ledger yet" in line(watched(tmp_path / "later"))
+    ledger(tmp_path / "empty").close()
+    assert "0: 0 called" in text_of(watched(tmp_path / "empty"))
+    assert "0 samples" in line(watched(tmp_path / "empty"))
+
+
+def test_histories_are_drawn_to_scale() -> None:
+    """Low to high, gaps left open, long ones averaged."""
+    assert spark([0.0, 1.0, 2.0]) == "▁▅█"
+    assert spark([1.0, None, 2.0], low=None) == "▁ █"
+    assert spark([]) == spark([None]) == ""
+    assert spark([3.0, 3.0], low=None) == "▁▁"
+    assert len(spark([float(n) for n in range(1000)])) == 40
+    sparse = over_time([TimeRow(start=10.0), TimeRow(start=16.0)], 2.0)
+    assert [row is not None for row in sparse] == [True, False, False, True]
+
+
+def test_pace_is_of_the_last_minute() -> None:
+    """A young run counts from its beginning, an old one the last sixty seconds."""
+    times = [TimeRow(start=float(second), samples=3) for second in range(100)]
+    assert pace(times, 1.0, 100.0) == pytest.approx(3.0, rel=0.05)
+    assert pace(times[:10], 1.0, 10.0) == pytest.approx(3.0)
+    assert pace([], 1.0, 10.0) == 0.0
+
+
+def test_time_that_overlaps_counts_once() -> None:
+    """Two processes side by side, a gap, and one more."""
+    assert covered([(0.0, 10.0), (5.0, 12.0), (20.0, 21.0), (6.0, 7.0)]) == 13.0
+    assert covered([]) == 0.0
+
+
+def test_durations_are_said_as_people_do() -> None:
+    """Seconds, minutes, hours, days."""
+    assert [ago(seconds) for seconds in (5, 130, 8000, 200_000)] == ["5 s", "2 min", "2 h", "2 d"]
+
+
+def test_the_command_shows_one_frame_or_data(tmp_path: Path) -> None:
+    """--once prints a frame, --json the snapshot; a folder without a ledger is an error."""
+    ledger(tmp_path / "run", *lines(0, 1000.0)).close()
+    shown = CliRunner().invoke(app, [str(tmp_path / "run"), "--once"], catch_exceptions=False)
+    assert "scores" in shown.stdout
+    data: dict[str, Any] = msgspec.json.decode(CliRunner().invoke(app, [str(tmp_path / "run"), "--json"]).stdout)
+    assert data["report"]["metrics"]["samples"] == 4
+    assert CliRunner().invoke(app, [str(tmp_path / "none"), "--once"]).exit_code != 0
+
+
+def test_an_old_terminal_without_unicode_does_not_stop_it(tmp_path: Path) -> None:
+    """What cannot be written in its encoding becomes a question mark."""
+    ledger(tmp_path, *lines(0, 1000.0, "日本語")).close()
+    command = [sys.executable, "-m", "referee.cli.main", "watch", str(tmp_path), "--once"]
+    done = subprocess.run(command, env={**os.environ, "PYTHONIOENCODING": "ascii"}, capture_output=True, timeout=55)
+    assert done.returncode == 0, done.stderr
+    assert b"scores" in done.stdout
+    assert b"???" in done.stdout
+
+
+def test_without_a_terminal_it_prints_lines_until_interrupted(tmp_path: Path) -> None:
+    """Piped output gets plain lines; Ctrl-C ends it without an error."""
+    ledger(tmp_path, *lines(0, 1000.0)).close()
+    command = [sys.executable, "-m", "referee.cli.main", "watch", str(tmp_path)]
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+    ) as process:
+        assert process.stdout is not None
+        first = process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(50) == 0
+    assert "4 samples" in first
+
+
+def test_a_terminal_is_redrawn_as_the_run_goes_on(tmp_path: Path) -> None:
+    """In a real terminal: waits for the run, shows it, follows it, and gives the terminal back at Ctrl-C."""
+    pty = pytest.importorskip("pty")
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "referee.cli.main", "watch", str(tmp_path), "--every", "0.1"]
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "100", "LINES": "40"}
+    with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment) as process:
+        os.close(theirs)
+        seen = until(ours, b"no ledger yet")
+        book = ledger(tmp_path, *lines(0, 1000.0))
+        seen += until(ours, b"4: 3 called")
+        for each in lines(1, 1010.0):
+            book.append(each)
+        book.close()
+        seen += until(ours, b"8: 6 called")
+        process.send_signal(signal.SIGINT)
+        seen += until(ours, b"")
+        assert process.wait(50) == 0
+    os.close(ours)
+    assert seen.count(b"\x1b[?1049h") == seen.count(b"\x1b[?1049l") == 1
+
+
+def until(terminal: int, text: bytes) -> bytes:
+    """What the terminal shows, up to `text`; to its end if that is empty."""
+    seen = b""
+    while not text or text not in seen:
+        try:
+            data = os.read(terminal, 65536)
+        except OSError:  # the other side is closed
+            break
+        if not data:
+            break
+        seen += data
+    return seen

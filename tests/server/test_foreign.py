@@ -1,0 +1,204 @@
+"""The shapes of OpenRLHF, slime and LLaMA-Factory, and what "not scored" is in each."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from tests.server.harness import serving, until
+
+from referee.records import Reason, Reward, Settled, Unscored
+from referee.server.foreign import numbers
+from referee.server.refusals import Refusal
+from referee.sim import ProviderSpec
+
+REFUSING = ProviderSpec(faults={"refusal": 1.0})
+ONE_OF_EACH = [
+    ("/get_reward", {"query": ["Q?[[quality=5]] a"], "prompts": ["Q?"], "labels": [None]}),
+    ("/slime", {"prompt": "Q?", "response": "[[quality=5]] a", "label": None}),
+    ("/llamafactory", {"model": "model", "messages": ["Q? [[quality=5]] a"]}),
+]
+
+
+def test_openrlhf_gets_rewards_scores_and_logs() -> None:
+    """Lists in the order of the request; scores are the judge's value, whatever the coefficient."""
+
+    async def main() -> None:
+        async with serving(shaping={"coefficient": 0.5}) as served:
+            queries = [f"<s>Q{n}?[[quality={n}]] a</s>" for n in (1, 10, 4)]
+            body = {"query": queries, "prompts": ["Q1?", "Q10?", "Q4?"], "labels": ["1", 10, None]}
+            answer = await served.post("/get_reward", body)
+            assert answer.status_code == 200
+            found = answer.json()
+            assert set(found) == {"rewards", "scores", "extra_logs"}
+            assert found["scores"] == pytest.approx([0.0, 1.0, 1 / 3])
+            assert found["rewards"] == pytest.approx([0.0, 0.5, 1 / 6])
+            assert all(isinstance(number, float) for number in found["extra_logs"].values())
+
+    asyncio.run(main())
+
+
+def test_slime_gets_a_bare_number() -> None:
+    """The reply is used verbatim as the reward; a prompt may be chat messages."""
+
+    async def main() -> None:
+        async with serving() as served:
+            body: dict[str, Any] = {"prompt": "Q?", "response": "[[quality=10]] a", "label": "4"}
+            assert (await served.post("/slime", body)).json() == 1.0
+            body["prompt"] = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Q?"}]
+            assert (await served.post("/slime", body)).json() == 1.0
+
+    asyncio.run(main())
+
+
+def test_llama_factory_gets_scores() -> None:
+    """One number for each text; the model it names is not read."""
+
+    async def main() -> None:
+        async with serving() as served:
+            body = {"model": "anything", "messages": ["a [[quality=10]]", "b [[quality=1]]"]}
+            assert (await served.post("/llamafactory", body)).json() == {"scores": [1.0, 0.0]}
+
+    asyncio.run(main())
+
+
+def test_the_answer_is_cut_out_of_one_text() -> None:
+    """With answer_after only what follows its last place is the answer; a verdict in the prompt is no answer."""
+
+    async def main() -> None:
+        async with serving(serve={"answer_after": "<assistant>"}) as served:
+            text = "<user>[[quality=10]]?<assistant>no<user>again<assistant>"
+            empty = await served.post("/llamafactory", {"messages": [text]})
+            assert empty.json() == {"scores": [0.0]}
+            full = await served.post("/llamafactory", {"messages": [text + "[[quality=10]] yes"]})
+            assert full.json() == {"scores": [1.0]}
+
+    asyncio.run(main())
+
+
+def test_openrlhf_queries_must_tell_where_the_response_begins() -> None:
+    """A prompt that is not in its query is refused, unless answer_after can stand in; lists must be of one length."""
+
+    async def main() -> None:
+        body = {"query": ["q <assistant>[[quality=10]] a"], "prompts": ["Q"], "labels": [None]}
+        async with serving() as served:
+            answer = await served.post("/get_reward", body)
+            assert answer.status_code == 422
+            assert "answer_after" in answer.json()["message"]
+            wrongs: list[dict[str, Any]] = [{"prompts": []}, {"labels": [None, None]}]
+            for wrong in wrongs:
+                short = await served.post("/get_reward", {**body, **wrong})
+                assert short.status_code == 422
+                assert "items" in short.json()["message"]
+        async with serving(serve={"answer_after": "<assistant>"}) as served:
+            assert (await served.post("/get_reward", body)).json()["rewards"] == [1.0]
+
+    asyncio.run(main())
+
+
+def test_labels_reach_the_judge() -> None:
+    """They are the reference that a comparing judge needs."""
+
+    async def main() -> None:
+        async with serving(judge={"kind": "reference"}) as served:
+            body = {"prompt": "2 + 2?", "response": "It is 4.", "label": 4}
+            assert (await served.post("/slime", body)).status_code == 200
+            # Without a reference such a judge cannot compare: not scored, and said so.
+            assert (await served.post("/slime", {**body, "label": None})).status_code == 503
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(("path", "body"), ONE_OF_EACH)
+def test_not_scored_is_an_error_and_never_a_number(path: str, body: Any) -> None:
+    """Without a policy that supplies a number it is 503 with Retry-After, and nothing a client could read as one."""
+
+    async def main() -> None:
+        async with serving(REFUSING, missing={"abort_above": 1.0}) as served:
+            answer = await served.post(path, body)
+            assert answer.status_code == 503
+            assert int(answer.headers["retry-after"]) > 0
+            assert set(answer.json()) == {"error", "message"}
+            assert "refused" in answer.json()["message"]
+            assert "[missing] policy" in answer.json()["message"]
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(("path", "body"), ONE_OF_EACH)
+def test_the_policy_value_supplies_the_number(path: str, body: Any) -> None:
+    """With [missing] policy = "value" the configured number is the reward."""
+
+    async def main() -> None:
+        async with serving(REFUSING, missing={"policy": "value", "value": -0.25, "abort_above": 1.0}) as served:
+            answer = await served.post(path, body)
+            assert answer.status_code == 200
+            found = answer.json()
+            if path == "/get_reward":
+                assert found["rewards"] == found["scores"] == [-0.25]
+                assert found["extra_logs"]["judge_scored"] == 0.0
+            else:
+                assert found in (-0.25, {"scores": [-0.25]})
+
+    asyncio.run(main())
+
+
+def test_group_mean_needs_siblings_in_the_request() -> None:
+    """Rows of one request with one prompt are a group; a row alone has no mean and is 503."""
+
+    async def main() -> None:
+        spec = ProviderSpec()
+        gates = {"gates": {"empty": "unscored"}}
+        async with serving(spec, missing={"policy": "group_mean", "abort_above": 1.0}, judge=gates) as served:
+            body = {"query": ["Q?[[quality=10]] a", "Q?", "Q?[[quality=1]] b"], "prompts": ["Q?"] * 3}
+            assert (await served.post("/get_reward", body)).json()["rewards"] == [1.0, 0.5, 0.0]
+            alone = {"query": ["Q?"], "prompts": ["Q?"]}
+            assert (await served.post("/get_reward", alone)).status_code == 503
+
+    asyncio.run(main())
+
+
+def test_cancelled_work_is_never_filled() -> None:
+    """When the service goes away a caller is told to come back, also where a policy has a number at hand."""
+    reward = Reward(
+        index=0,
+        id="",
+        group="",
+        value=0.0,
+        filled="value",
+        settled=Settled(verdict=Unscored(reason=Reason.CANCELLED)),
+    )
+    with pytest.raises(Refusal) as refusal:
+        numbers([reward])
+    assert refusal.value.status == 503
+
+
+def test_a_caller_that_comes_back_joins_its_own_work() -> None:
+    """A client that gave up and asks again does not pay twice."""
+
+    async def main() -> None:
+        async with serving(held=True) as served:
+            path, body = ONE_OF_EACH[1]
+            first = asyncio.create_task(served.post(path, body))
+            await until(lambda: served.held.asked == 1)
+            second = asyncio.create_task(served.post(path, body))
+            await until(lambda: served.service.pending == 2)
+            served.held.release()
+            assert (await first).json() == (await second).json()
+            assert served.held.asked == 1
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(("path", "body"), ONE_OF_EACH)
+def test_unknown_fields_are_refused(path: str, body: Any) -> None:
+    """Nobody chooses an endpoint or a prompt from outside, and a misspelt field is not passed over."""
+
+    async def main() -> None:
+        async with serving() as served:
+            answer = await served.post(path, {**body, "endpoint": "http://evil.test"})
+            assert answer.status_code == 422
+            assert "endpoint" in answer.json()["message"]
+
+    asyncio.run(main())

@@ -1,0 +1,106 @@
+"""/metrics: names that exist, are documented, and are what the dashboard asks for."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from prometheus_client.parser import text_string_to_metric_families
+from tests.server.harness import sample, samples, serving
+
+from referee.ledger.metrics import Tally
+from referee.server.prometheus import COUNTERS, GAUGES, REASONS, referee_families
+from referee.sim import ProviderSpec
+
+DOCS = Path(__file__).parent.parent.parent / "docs"
+
+
+def exported(warm: bool = True) -> dict[str, dict[tuple[tuple[str, str], ...], float]]:
+    """What /metrics shows, by name and labels, after a batch of three samples if `warm`."""
+
+    async def main() -> str:
+        async with serving() as served:
+            if warm:
+                await served.post("/v1/score", {"samples": samples(3)})
+            answer = await served.get("/metrics")
+            assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
+            return answer.text
+
+    found: dict[str, dict[tuple[tuple[str, str], ...], float]] = {}
+    for family in text_string_to_metric_families(asyncio.run(main())):
+        assert family.documentation, family.name
+        for item in family.samples:
+            found.setdefault(item.name, {})[tuple(sorted(item.labels.items()))] = item.value
+    return found
+
+
+def test_the_numbers_are_the_referees() -> None:
+    """Counts of a batch show up under their names."""
+    found = exported()
+    assert found["referee_samples_total"][()] == 3
+    assert found["referee_judge_requests_total"][()] == 3
+    assert found["referee_up"][()] == 1
+    assert found["referee_http_answers_total"][("route", "/v1/score"), ("status", "200")] == 1
+    assert found["referee_unscored_total"][(("reason", "timeout"),)] == 0
+
+
+def test_names_are_there_before_the_first_batch() -> None:
+    """A dashboard is not empty because nothing has happened yet."""
+    later = {"referee_http_answers_total"}
+    assert set(exported(warm=False)) - later == set(exported()) - later
+
+
+def test_every_metric_has_a_place() -> None:
+    """Each name that Referee.metrics() promises is a counter, a gauge or a reason; a new one is still exported."""
+    promised = {name for name in Tally().metrics() if not name.startswith(REASONS)} - {"unscored"}
+    assert promised <= {*COUNTERS, *GAUGES}
+    assert not set(COUNTERS) & set(GAUGES)
+    assert next(family.name for family in referee_families({"a/new one": 1.0})) == "referee_a_new_one"
+
+
+def test_every_name_is_documented() -> None:
+    """docs/serve.md lists what /metrics shows, and nothing that it does not."""
+    listed = set(re.findall(r"`(referee_\w+)", (DOCS / "serve.md").read_text()))
+    shown = {name for name in exported() if name.startswith("referee_")}
+    assert shown == listed
+
+
+def expressions(node: Any) -> list[str]:
+    """Every query in a dashboard."""
+    if isinstance(node, dict):
+        return [
+            text
+            for key, value in node.items()
+            for text in ([value] if key in ("expr", "definition") else expressions(value))
+        ]
+    return [text for item in node for text in expressions(item)] if isinstance(node, list) else []
+
+
+def test_the_dashboard_asks_for_names_that_exist() -> None:
+    """docs/grafana.json is a dashboard whose every metric /metrics shows, with labels it has."""
+    board = json.loads((DOCS / "grafana.json").read_text())
+    found = exported()
+    asked = {name for text in expressions(board) for name in re.findall(r"\b(?:referee|process)_\w+", text)}
+    assert len(asked) > 20
+    assert asked <= set(found)
+    ids = [panel["id"] for panel in board["panels"]]
+    assert len(set(ids)) == len(ids)
+    for text in expressions(board):
+        for labels in re.findall(r"by \(([^)]*)\)", text):
+            name = re.search(r"referee_\w+", text)
+            assert name is not None
+            assert {label.strip() for label in labels.split(",")} == {key for key, _ in next(iter(found[name[0]]))}
+
+
+def test_a_closed_judge_is_down() -> None:
+    """referee_up is what an alert can stand on."""
+
+    async def main() -> str:
+        async with serving(ProviderSpec(key="right")) as served:
+            await served.post("/v1/score", {"samples": [sample()]})
+            return (await served.get("/metrics")).text
+
+    assert "\nreferee_up 0.0\n" in asyncio.run(main())

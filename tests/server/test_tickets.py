@@ -1,0 +1,156 @@
+"""/v1/tickets: submit, keep computing, collect later; bounded in number and lifetime."""
+
+from __future__ import annotations
+
+import asyncio
+
+from tests.server.harness import Served, sample, samples, serving, until
+
+from referee.sim import ProviderSpec
+
+
+async def submit(served: Served, count: int = 1, **more: object) -> str:
+    """Submit a batch and return its ticket's id."""
+    answer = await served.post("/v1/tickets", {"samples": samples(count), **more})
+    assert answer.status_code == 202, answer.text
+    found: str = answer.json()["id"]
+    return found
+
+
+async def finish(served: Served, name: str) -> None:
+    """Wait until a ticket is done, without collecting it."""
+    await until(lambda: served.service._held[name].done.is_set())
+
+
+def test_a_ticket_is_given_at_once_and_collected_later() -> None:
+    """The first answer comes before any verdict; the results come in order, and again when asked again."""
+
+    async def main() -> None:
+        async with serving(held=True) as served:
+            name = await submit(served, 3)
+            state = (await served.get(f"/v1/tickets/{name}")).json()
+            assert state == {"id": name, "samples": 3, "landed": 0, "done": False, "results": None}
+            waiting = asyncio.create_task(served.get(f"/v1/tickets/{name}", params={"wait": 50}))
+            served.held.release()
+            state = (await waiting).json()
+            assert state["done"] is True
+            assert [result["score"] for result in state["results"]] == [1, 2, 3]
+            assert (await served.get(f"/v1/tickets/{name}")).json() == state
+
+    asyncio.run(main())
+
+
+def test_waiting_for_a_ticket_ends() -> None:
+    """A wait that runs out gives the state, not an error."""
+
+    async def main() -> None:
+        async with serving(held=True) as served:
+            name = await submit(served)
+            answer = await served.get(f"/v1/tickets/{name}", params={"wait": 0.05})
+            assert answer.status_code == 200
+            assert answer.json()["done"] is False
+            for wait in ("61", "-1", "nan", "inf", "soon"):
+                refused = await served.get(f"/v1/tickets/{name}", params={"wait": wait})
+                assert refused.status_code == 422, wait
+
+    asyncio.run(main())
+
+
+def test_deleting_a_ticket_stops_its_work() -> None:
+    """The judge's call is given up, the place is free, the ticket is unknown."""
+
+    async def main() -> None:
+        async with serving(held=True) as served:
+            name = await submit(served)
+            await until(lambda: served.held.asked == 1)
+            waiting = asyncio.create_task(served.get(f"/v1/tickets/{name}", params={"wait": 50}))
+            assert (await served.client.delete(f"/v1/tickets/{name}")).status_code == 204
+            await until(lambda: served.held.left == 1 and served.service.pending == 0)
+            assert (await waiting).status_code == 404
+            assert (await served.get(f"/v1/tickets/{name}")).status_code == 404
+            assert (await served.client.delete(f"/v1/tickets/{name}")).status_code == 404
+            assert served.service.tickets == 0
+            assert (await served.post("/v1/tickets", {"samples": samples(1)})).status_code == 202
+
+    asyncio.run(main())
+
+
+def test_a_finished_ticket_is_forgotten_after_its_time() -> None:
+    """Results nobody collects do not stay for ever, and their place is free again."""
+
+    async def main() -> None:
+        async with serving(serve={"ticket_seconds": 0.01}) as served:
+            name = await submit(served)
+            await until(lambda: served.service.tickets == 0)
+            answer = await served.get(f"/v1/tickets/{name}")
+            assert answer.status_code == 404
+            assert "ticket_seconds" in answer.json()["message"]
+            assert served.service._kept == 0
+
+    asyncio.run(main())
+
+
+def test_tickets_are_bounded_in_number() -> None:
+    """Beyond max_tickets there is 429; one that was collected gives way."""
+
+    async def main() -> None:
+        async with serving(serve={"max_tickets": 2}) as served:
+            first, second = await submit(served), await submit(served)
+            await finish(served, first)
+            await finish(served, second)
+            busy = await served.post("/v1/tickets", {"samples": samples(1)})
+            assert busy.status_code == 429
+            assert int(busy.headers["retry-after"]) > 0
+            await served.get(f"/v1/tickets/{first}")
+            third = await submit(served)
+            assert (await served.get(f"/v1/tickets/{first}")).status_code == 404
+            assert (await served.get(f"/v1/tickets/{second}")).status_code == 200
+            assert (await served.get(f"/v1/tickets/{third}", params={"wait": 50})).json()["done"]
+
+    asyncio.run(main())
+
+
+def test_results_kept_count_as_held_samples() -> None:
+    """max_queue bounds what waits to be collected too."""
+
+    async def main() -> None:
+        async with serving(serve={"max_queue": 3}) as served:
+            name = await submit(served, 2)
+            await finish(served, name)
+            assert (await served.post("/v1/tickets", {"samples": samples(2)})).status_code == 429
+            assert (await served.post("/v1/score", {"samples": [sample()]})).status_code == 200
+            await served.get(f"/v1/tickets/{name}")
+            assert (await served.post("/v1/score", {"samples": samples(3)})).status_code == 200
+            assert served.service.tickets == 0
+
+    asyncio.run(main())
+
+
+def test_a_ticket_that_failed_says_so_each_time() -> None:
+    """The error of the batch is what its ticket gives, not results with holes."""
+
+    async def main() -> None:
+        async with serving(ProviderSpec(faults={"refusal": 1.0}), missing={"policy": "raise"}) as served:
+            name = await submit(served)
+            for _ in range(2):
+                answer = await served.get(f"/v1/tickets/{name}", params={"wait": 50})
+                assert answer.status_code == 503
+                assert answer.json()["error"] == "unscored"
+
+    asyncio.run(main())
+
+
+def test_a_batch_that_cannot_be_let_in_has_no_ticket() -> None:
+    """Bad samples and a draining service are refused at once."""
+
+    async def main() -> None:
+        async with serving(shaping={"length": {"enable": True}}) as served:
+            mixed = [sample(length=3, group="g"), sample(group="g")]
+            answer = await served.post("/v1/tickets", {"samples": mixed})
+            assert answer.status_code == 422
+            assert answer.json()["error"] == "bad_sample"
+            await served.service.drain(0)
+            assert (await served.post("/v1/tickets", {"samples": samples(1)})).status_code == 503
+            assert served.service.tickets == 0
+
+    asyncio.run(main())

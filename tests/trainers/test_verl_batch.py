@@ -1,0 +1,330 @@
+"""LengthPenaltyRewardManager on real DataProtos, beside verl's own batch managers."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import pickle
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("verl")
+
+import numpy as np
+import torch
+from omegaconf import OmegaConf
+from tests.trainers.verl_batches import lengths, make_batch, make_tokenizer
+from tests.trainers.verl_real import AbstractRewardManager, get_reward_manager_cls, loop_managers
+from tests.trainers.verl_rule import contains
+
+from referee.errors import InputError
+from referee.sim import ProviderSpec, ServerProcess, start_server_process
+from referee.trainers.shared import close_all
+from referee.trainers.verl import LengthPenaltyConfig, LengthPenaltyRewardManager, acompute_score, compute_score
+from referee.trainers.verl.columns import KEYS
+
+pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.timeout(300)]
+
+FIVE = ["openai_quality_reward", "length_penalty", "original_score", "response_length", "median_length"]
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Any:
+    """One for all tests."""
+    return make_tokenizer()
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[ServerProcess]:
+    """A judge without faults."""
+    with start_server_process(ProviderSpec()) as started:
+        yield started
+
+
+@pytest.fixture(autouse=True)
+def clean(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Files go to the test's folder; what was opened is closed."""
+    monkeypatch.chdir(tmp_path)
+    yield
+    close_all()
+
+
+@pytest.fixture
+def make(tokenizer: Any, server: ServerProcess) -> Callable[..., LengthPenaltyRewardManager]:
+    """A manager that asks the simulated judge."""
+
+    def build(rule: Any = contains, **keys: Any) -> LengthPenaltyRewardManager:
+        more = {"cache": {"path": ""}, "judge": {"ask_again": 0}, **keys.pop("referee", {})}
+        config = {
+            "enable_openai_reward": True,
+            "api_endpoint": server.url,
+            "use_async_io": True,
+            "referee": more,
+            **keys,
+        }
+        return LengthPenaltyRewardManager(tokenizer, 0, rule, length_penalty_config=config)
+
+    return build
+
+
+def rewards(data: Any, tensor: torch.Tensor) -> list[float]:
+    """The rewards, after checking that they stand on the last valid token and nowhere else."""
+    at = [max(length - 1, 0) for length in lengths(data)]
+    found = [tensor[row, column].item() for row, column in enumerate(at)]
+    assert tensor.shape == data.batch["responses"].shape
+    assert tensor.dtype == torch.float32
+    assert tensor.sum(-1).tolist() == pytest.approx(found)
+    return found
+
+
+def test_reward_is_rule_plus_judge_minus_penalty(make: Any, tokenizer: Any) -> None:
+    """Hand-computed, in batch order, for uids that are interleaved."""
+    first = "right [[quality=4]]" + "b" * 80
+    others = ["wrong [[quality=9]]" + "c" * 119, "right [[quality=10]]" + "d" * 20]
+    data = make_batch(tokenizer, [first, others[0], first + "x", others[1]], ["a", "b", "a", "b"])
+    manager = make(enable=True, penalty_scale=0.5, max_penalty=2.0, reward_coefficient=0.1)
+    out = manager(data, return_dict=True)
+    size = lengths(data)
+    medians = [(size[0] + size[2]) / 2, (size[1] + size[3]) / 2] * 2
+
+    def penalty(length: int, median: float) -> float:
+        low, high = median * 0.7, median * 1.3
+        if low <= length <= high:
+            return 0.0
+        inner = (low - length) if length < low else (length - high)
+        return min(2.0, 2.0 * inner / (median * 0.2))
+
+    wanted = [0.5 * penalty(length, median) for length, median in zip(size, medians, strict=True)]
+    assert wanted[1] > 0
+    assert wanted[3] > 0
+    expected = [1.4 - wanted[0], 0.0 - wanted[1], 1.4 - wanted[2], 2.0 - wanted[3]]
+    assert rewards(data, out["reward_tensor"]) == pytest.approx(expected)
+    info = out["reward_extra_info"]
+    assert list(info)[:5] == FIVE
+    assert set(info) == set(KEYS)
+    assert info["openai_quality_reward"] == pytest.approx([0.4, 0.0, 0.4, 1.0])
+    assert info["length_penalty"] == pytest.approx(wanted)
+    assert info["original_score"] == [1.0, 0.0, 1.0, 1.0]
+    assert info["response_length"] == size
+    assert info["median_length"] == medians
+    assert info["judge_asked"] == [1.0, 0.0, 1.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("length", "penalty"),
+    [
+        (100, 0.0),
+        (70, 0.0),
+        (130, 0.0),
+        (60, 0.5),
+        (140, 0.5),
+        (50, 1.0),
+        (150, 1.0),
+        (20, 1.0),
+        (200, 1.0),
+        (65, 0.25),
+    ],
+)
+def test_the_penalty_is_the_documents_formula(tokenizer: Any, length: int, penalty: float) -> None:
+    """Median 100, free to 30 %, full at 50 %: a table of hand-computed values. No key, so no judge."""
+    manager = LengthPenaltyRewardManager(tokenizer, 0, contains, length_penalty_config={"enable": True})
+    texts = ["x" * 99, "y" * 99, "z" * 99, "w" * (length - 1)]  # and the end token
+    data = make_batch(tokenizer, texts, ["g"] * 4)
+    out = manager(data, return_dict=True)
+    assert out["reward_extra_info"]["median_length"] == [100.0] * 4
+    assert out["reward_extra_info"]["length_penalty"][3] == pytest.approx(penalty)
+    assert rewards(data, out["reward_tensor"])[3] == pytest.approx(-penalty)
+
+
+def test_without_return_dict_it_is_the_tensor(make: Any, tokenizer: Any) -> None:
+    """As verl's managers do it."""
+    data = make_batch(tokenizer, ["right [[quality=3]]"], ["a"])
+    assert rewards(data, make()(data)) == [4.0]
+
+
+def test_submit_and_collect(make: Any, tokenizer: Any) -> None:
+    """The non-blocking pair gives what a call gives; a ticket of another batch is refused."""
+    manager = make()
+    data = make_batch(tokenizer, ["right [[quality=3]]", "right [[quality=5]] x"], ["a", "a"])
+    ticket = manager.submit(data)
+    assert rewards(data, manager.collect(ticket, data)) == [4.0, 6.0]
+    assert manager.collect(ticket, data, return_dict=True)["reward_extra_info"]["judge_scored"] == [1.0, 1.0]
+    with pytest.raises(InputError, match="2 rewards and the batch has 1 rows"):
+        manager.collect(ticket, make_batch(tokenizer, ["x"], ["a"]))
+
+
+def test_scores_that_are_there_pass_through(make: Any, tokenizer: Any) -> None:
+    """rm_scores in the batch: nothing is asked."""
+    data = make_batch(tokenizer, ["right [[quality=3]]"], ["a"])
+    data.batch["rm_scores"] = torch.full(data.batch["responses"].shape, 0.5)
+    data.non_tensor_batch["mine"] = np.array([7])
+    data.meta_info["reward_extra_keys"] = ["mine"]
+    out = make()(data, return_dict=True)
+    assert torch.equal(out["reward_tensor"], data.batch["rm_scores"])
+    assert out["reward_extra_info"]["mine"].tolist() == [7]
+    assert torch.equal(make()(data), data.batch["rm_scores"])
+
+
+def test_an_empty_response_is_no_trouble(make: Any, tokenizer: Any) -> None:
+    """No token to stand on: the reward goes to the first column, not around to the last; the median counts it."""
+    data = make_batch(tokenizer, ["right [[quality=3]]", ""], ["a", "a"])
+    out = make(enable=True)(data, return_dict=True)
+    size = lengths(data)
+    assert size[1] == 0
+    assert rewards(data, out["reward_tensor"])[1] == pytest.approx(-1.0)
+    assert out["reward_tensor"][1, -1].item() == 0.0
+    assert out["reward_extra_info"]["median_length"] == [size[0] / 2] * 2
+
+
+def test_the_callers_data_is_left_alone(make: Any, tokenizer: Any) -> None:
+    """extra_info reaches the rule as a copy, with what verl adds; the batch gets no new column."""
+    seen: list[dict[str, Any]] = []
+
+    def rule(extra_info: dict[str, Any], **_: Any) -> float:
+        extra_info["mine"] = True
+        seen.append(extra_info)
+        return 1.0
+
+    data = make_batch(tokenizer, ["[[quality=3]]"], ["a"], __num_turns__=[2])
+    before = copy.deepcopy(data.non_tensor_batch["extra_info"][0])
+    columns = set(data.non_tensor_batch), set(data.batch.keys())
+    make(rule)(data)
+    assert data.non_tensor_batch["extra_info"][0] == before
+    assert (set(data.non_tensor_batch), set(data.batch.keys())) == columns
+    assert seen[0]["num_turns"] == 2
+
+
+def test_rows_without_a_score_get_their_siblings_mean(make: Any, tokenizer: Any) -> None:
+    """Columns still add up, and judge_scored says which. A group without any score teaches nothing."""
+    texts = ["right [[quality=2]]", "right [[quality=broken]]", "right [[quality=6]]", "right [[quality=no]]"]
+    data = make_batch(tokenizer, texts, ["a", "a", "a", "b"])
+    out = make()(data, return_dict=True)
+    found = rewards(data, out["reward_tensor"])
+    info = out["reward_extra_info"]
+    assert found == [3.0, 5.0, 7.0, 1.0]
+    assert info["judge_scored"] == [1.0, 0.0, 1.0, 0.0]
+    assert info["judge_error"][1] > 0
+    added = [
+        r + q - p
+        for r, q, p in zip(info["original_score"], info["openai_quality_reward"], info["length_penalty"], strict=True)
+    ]
+    assert added == pytest.approx(found)
+
+
+def test_extra_info_is_numeric_in_order_and_never_reward_or_acc(make: Any, tokenizer: Any) -> None:
+    """A rule's own numbers are columns too, also where only some rows have them; words and reserved names are not."""
+
+    def rule(solution_str: str, **_: Any) -> dict[str, Any]:
+        more = {"bonus": 2.0} if "b" in solution_str else {}
+        return {"score": 1.0, "acc": 1.0, "reward": 1.0, "words": "x", **more}
+
+    data = make_batch(tokenizer, ["a [[quality=3]]", "b [[quality=4]]"], ["x", "y"])
+    info = make(rule)(data, return_dict=True)["reward_extra_info"]
+    assert set(info) == {*KEYS, "bonus"}
+    assert np.isnan(info["bonus"][0])
+    assert info["bonus"][1] == 2.0
+    for values in info.values():
+        assert len(values) == 2
+        assert np.asarray(values, dtype=float).dtype == np.float64
+
+
+def test_a_coroutine_function_is_a_rule_too(make: Any, tokenizer: Any) -> None:
+    """verl's own batch managers cannot take one."""
+
+    async def rule(**_: Any) -> float:
+        await asyncio.sleep(0)
+        return 1.0
+
+    data = make_batch(tokenizer, ["[[quality=3]]"], ["a"])
+    assert rewards(data, make(rule)(data)) == [4.0]
+
+
+@pytest.mark.parametrize("shape", ["mapping", "omegaconf", "object", "config"])
+def test_every_shape_of_configuration(tokenizer: Any, shape: str) -> None:
+    """A mapping, an OmegaConf node with interpolations, an object, a LengthPenaltyConfig."""
+    keys = {"enable": True, "penalty_scale": 2.0}
+    config: Any = {
+        "mapping": keys,
+        "omegaconf": OmegaConf.create({"scale": 2.0, "cfg": {"enable": True, "penalty_scale": "${scale}"}}).cfg,
+        "object": type("Mine", (), keys)(),
+        "config": LengthPenaltyConfig(**keys),
+    }[shape]
+    manager = LengthPenaltyRewardManager(
+        tokenizer=tokenizer, num_examine=0, length_penalty_config=config, compute_score=contains
+    )
+    data = make_batch(tokenizer, ["x" * 99, "x" * 99, "x" * 9], ["g"] * 3)
+    assert rewards(data, manager(data)) == pytest.approx([0.0, 0.0, -2.0])
+
+
+def test_the_manager_travels_without_its_key(tokenizer: Any) -> None:
+    """verl 0.4 to 0.7 sends it to a Ray task."""
+    manager = LengthPenaltyRewardManager(
+        tokenizer, 0, contains, length_penalty_config={"enable": True, "api_key": "sk-canary"}
+    )
+    data = pickle.dumps(manager)
+    assert b"sk-canary" not in data
+    assert "sk-canary" not in repr(manager)
+    assert pickle.loads(data).length_penalty_config.judges
+
+
+def test_rows_can_be_printed(make: Any, tokenizer: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    """num_examine rows of each data source."""
+    manager = make()
+    manager.num_examine = 1
+    manager(make_batch(tokenizer, ["right [[quality=3]]", "right [[quality=4]]"], ["a", "a"]))
+    assert capsys.readouterr().out.count("[response]") == 1
+
+
+def test_it_is_registered_in_verl() -> None:
+    """Under the documents' name, and counts as one of verl's managers."""
+    assert get_reward_manager_cls("length_penalty") is LengthPenaltyRewardManager
+    assert issubclass(LengthPenaltyRewardManager, AbstractRewardManager)
+
+
+@pytest.mark.slow
+def test_it_is_registered_whichever_is_imported_first() -> None:
+    """Our package first, verl afterwards, nothing of ours touched in between."""
+    code = (
+        "import referee.trainers.verl, sys\n"
+        "assert 'verl' not in sys.modules\n"
+        "from verl.workers.reward_manager import get_reward_manager_cls, NaiveRewardManager\n"
+        "assert get_reward_manager_cls('length_penalty').__name__ == 'LengthPenaltyRewardManager'\n"
+        "assert get_reward_manager_cls('naive') is NaiveRewardManager\n"
+    )
+    subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True, timeout=300)
+
+
+def test_our_function_in_verls_own_managers(
+    tokenizer: Any, server: ServerProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """naive calls it row by row, batch once; both with the monitor behind it."""
+    monkeypatch.setenv("TRAIN_WITH_MONITOR", "true")
+    monkeypatch.setenv("OPENAI_BASE_URL", server.url.removesuffix("/chat/completions"))
+    monkeypatch.setenv("REFEREE_CACHE_PATH", "")
+    texts = [f"<think>{n} [[quality=yes]]</think><answer>right</answer>" for n in range(3)]
+    extra = [{"is_correct": fact} for fact in (True, False, True)]
+    for name in ("naive", "batch"):
+        data = make_batch(tokenizer, texts, ["a", "b", "c"], extra=copy.deepcopy(extra))
+        manager = get_reward_manager_cls(name)(tokenizer=tokenizer, num_examine=0, compute_score=compute_score)
+        out = manager(data, return_dict=True)
+        assert rewards(data, out["reward_tensor"]) == pytest.approx([0.0, 2.0, 0.0])
+        assert out["reward_extra_info"]["monitor_answer"] == [1.0, 1.0, 1.0]
+
+
+def test_our_function_in_verls_loop_manager(tokenizer: Any) -> None:
+    """The coroutine function is awaited."""
+
+    async def run() -> dict[str, Any]:
+        config = OmegaConf.create({"reward": {}, "trainer": {}})
+        manager = loop_managers.get_reward_manager_cls("naive")(
+            config=config, tokenizer=tokenizer, compute_score=acompute_score
+        )
+        found: dict[str, Any] = await manager.run_single(make_batch(tokenizer, ["so\nright"], ["a"]))
+        return found
+
+    assert asyncio.run(run())["reward_score"] == 1.0

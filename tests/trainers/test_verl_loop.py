@@ -1,0 +1,318 @@
+"""RefereeRewardManager as verl loads and calls it, in one process: the Ray cluster has a test file of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import uuid
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("verl")
+
+import torch
+from hydra import compose, initialize_config_dir
+from omegaconf import OmegaConf
+from tests.trainers.verl_batches import lengths, make_batch, make_tokenizer
+from tests.trainers.verl_real import DataProto, loading
+from tests.trainers.verl_rule import contains
+
+from referee.errors import ConfigError, UnscoredError
+from referee.sim import ProviderSpec, ServerProcess, start_server_process
+from referee.trainers.shared import close_all
+from referee.trainers.verl import RefereeRewardManager
+from referee.trainers.verl.columns import KEYS
+
+pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.timeout(300)]
+
+OURS = [
+    "reward.reward_manager.source=importlib",
+    "reward.reward_manager.name=RefereeRewardManager",
+    "reward.reward_manager.module.path=pkg://referee.trainers.verl",
+]
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Any:
+    """One for all tests."""
+    return make_tokenizer()
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[ServerProcess]:
+    """A judge without faults."""
+    with start_server_process(ProviderSpec()) as started:
+        yield started
+
+
+@pytest.fixture(autouse=True)
+def clean(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Files go to the test's folder; what was opened is closed."""
+    monkeypatch.chdir(tmp_path)
+    yield
+    close_all()
+
+
+def judge(server: ServerProcess, **sections: Any) -> dict[str, Any]:
+    """A referee configuration that asks the simulated judge for integers, added as they are."""
+    return {
+        "judge": {"kind": "integer", "ask_again": 0, "reply": "text"},
+        "endpoint": {"url": server.url, "key_env": ""},
+        "cache": {"path": ""},
+        "shaping": {"scale": "native"},
+        **sections,
+    }
+
+
+def verl_config(referee: dict[str, Any], n: int = 1, v1: bool = True, **more: Any) -> Any:
+    return OmegaConf.create(
+        {
+            "actor_rollout_ref": {"rollout": {"n": n, "val_kwargs": {"n": 1}}},
+            "trainer": {"use_v1": v1},
+            "reward": {"num_workers": 2, "referee": referee},
+            **more,
+        }
+    )
+
+
+def manager(tokenizer: Any, referee: dict[str, Any], rule: Any = contains, **more: Any) -> RefereeRewardManager:
+    return RefereeRewardManager(config=verl_config(referee, **more), tokenizer=tokenizer, compute_score=rule)
+
+
+def run(managers: Sequence[RefereeRewardManager], data: DataProto, errors: bool = False) -> list[Any]:
+    """Each row to the next manager in turn, all at once, as reward workers get them."""
+
+    async def together() -> list[Any]:
+        calls = [managers[i % len(managers)].run_single(data[i : i + 1]) for i in range(len(data))]
+        return await asyncio.gather(*calls, return_exceptions=errors)
+
+    return asyncio.run(together())
+
+
+def fresh(*names: str) -> list[str]:
+    """uids as verl makes them: new in every step."""
+    mark = uuid.uuid4().hex
+    return [f"{mark}-{name}" for name in names]
+
+
+def test_config_lines_alone_plug_it_in(tokenizer: Any, server: ServerProcess, tmp_path: Path) -> None:
+    """verl's own configuration, composed by hydra with our lines, loads our manager through verl's loader."""
+    (tmp_path / "referee.toml").write_text(
+        f'cache.path = ""\nshaping.scale = "native"\n[judge]\nkind = "integer"\n[endpoint]\nurl = "{server.url}"\n'
+    )
+    folder = str(Path(loading.__file__).parent.parent / "config")
+    with initialize_config_dir(config_dir=folder, version_base=None):
+        config = compose("ppo_trainer", [*OURS, "+reward.referee.config=referee.toml"])
+    loaded = loading.load_reward_manager(config, tokenizer)
+    assert type(loaded) is RefereeRewardManager
+    assert loading.resolve_reward_manager_cls(config) is RefereeRewardManager
+    assert loaded.settings.drops_groups
+    data = make_batch(tokenizer, ["so [[quality=8]]"], fresh("a"))  # no rule knows this data source
+    out = run([loaded], data)[0]
+    assert out["reward_score"] == 8.0
+
+
+def test_old_keys_are_refused_on_the_composed_configuration(tokenizer: Any) -> None:
+    """hydra takes them, verl 0.9 ignores them, we do not."""
+    folder = str(Path(loading.__file__).parent.parent / "config")
+    with initialize_config_dir(config_dir=folder, version_base=None):
+        config = compose(
+            "ppo_trainer", [*OURS, "custom_reward_function.path=my.py", "reward_model.reward_manager=dapo"]
+        )
+    with pytest.raises(ConfigError, match=r"custom_reward_function.path.*reward.custom_reward_function.path"):
+        loading.load_reward_manager(config, tokenizer)
+
+
+def test_a_function_of_ours_is_loaded_by_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    """reward.custom_reward_function.path=pkg://referee.trainers.verl, sync and async, with arguments."""
+    monkeypatch.delenv("TRAIN_WITH_MONITOR", raising=False)
+    folder = str(Path(loading.__file__).parent.parent / "config")
+    for name in ("compute_score", "acompute_score"):
+        lines = [
+            "reward.custom_reward_function.path=pkg://referee.trainers.verl",
+            f"reward.custom_reward_function.name={name}",
+            "+reward.custom_reward_function.reward_kwargs.true_share=0.3",
+        ]
+        with initialize_config_dir(config_dir=folder, version_base=None):
+            config = compose("ppo_trainer", lines)
+        function = loading.get_custom_reward_fn(config)
+        out = function(data_source="toy", solution_str="so\n42", ground_truth="42", extra_info={})
+        assert (asyncio.run(out) if name.startswith("a") else out)["score"] == 1.0
+
+
+def test_rule_and_judge_add_up(tokenizer: Any, server: ServerProcess) -> None:
+    """One fixed set of numeric keys on every row."""
+    data = make_batch(tokenizer, ["right [[quality=7]]", "wrong [[quality=2]]"], fresh("a", "b"))
+    before = copy.deepcopy(data.non_tensor_batch["extra_info"].tolist())
+    outs = run([manager(tokenizer, {"config": judge(server)})], data)
+    assert [out["reward_score"] for out in outs] == [8.0, 2.0]
+    assert [set(out["reward_extra_info"]) for out in outs] == [set(KEYS)] * 2
+    assert all(isinstance(value, float) for out in outs for value in out["reward_extra_info"].values())
+    assert data.non_tensor_batch["extra_info"].tolist() == before
+
+
+@pytest.mark.parametrize("kind", ["sync", "async"])
+def test_rules_of_both_kinds_and_their_columns(tokenizer: Any, server: ServerProcess, kind: str) -> None:
+    """rule_keys names the columns to keep; a row that lacks one has a number that is none."""
+
+    def plain(solution_str: str, **_: Any) -> dict[str, Any]:
+        return {"score": 0.5, **({"bonus": 1} if "b" in solution_str else {}), "noise": 3}
+
+    async def coroutine(**arguments: Any) -> dict[str, Any]:
+        return plain(**arguments)
+
+    judged = manager(
+        tokenizer, {"config": judge(server), "rule_keys": ["bonus"]}, plain if kind == "sync" else coroutine
+    )
+    outs = run([judged], make_batch(tokenizer, ["b [[quality=7]]", "[[quality=2]]"], fresh("a", "b")))
+    assert [out["reward_score"] for out in outs] == [7.5, 2.5]
+    found = [out["reward_extra_info"]["bonus"] for out in outs]
+    assert found[0] == 1.0
+    assert found[1] != found[1]
+    assert all(set(out["reward_extra_info"]) == {*KEYS, "bonus"} for out in outs)
+
+
+def test_the_last_of_several_outputs_counts(tokenizer: Any, server: ServerProcess) -> None:
+    """With the length verl gives by name: the mask of outputs padded together does not fit."""
+    data = make_batch(tokenizer, ["first [[quality=1]] and long", "last [[quality=9]]"], fresh("a") * 2)
+    data.non_tensor_batch["response_len"] = torch.tensor(lengths(data)).numpy()
+    data.batch["attention_mask"] = torch.ones_like(data.batch["attention_mask"])
+    out = asyncio.run(manager(tokenizer, {"config": judge(server)}).run_single(data))
+    assert out["reward_score"] == 9.0
+    assert out["reward_extra_info"]["response_length"] == lengths_by_name(data)[1]
+
+
+def lengths_by_name(data: DataProto) -> list[int]:
+    found: list[int] = data.non_tensor_batch["response_len"].tolist()
+    return found
+
+
+def test_an_empty_response(tokenizer: Any, server: ServerProcess) -> None:
+    """Gated, not asked; its score stands in the first column."""
+    data = make_batch(tokenizer, ["", "right [[quality=3]]"], fresh("a", "b"))
+    outs = run([manager(tokenizer, {"config": judge(server)})], data)
+    assert [out["reward_score"] for out in outs] == [1.0, 4.0]
+    scores = RefereeRewardManager.assemble_rm_scores(data, [1.0, 4.0])
+    assert scores[0].tolist()[:2] == [1.0, 0.0]
+    assert scores[1, lengths(data)[1] - 1].item() == 4.0
+    assert scores.sum(-1).tolist() == [1.0, 4.0]
+
+
+def test_no_trimmings_needed(tokenizer: Any, server: ServerProcess) -> None:
+    """Only prompts and responses, as the colocated path passes them: no mask, no columns."""
+    full = make_batch(tokenizer, ["[[quality=6]]"], ["a"])
+    bare = DataProto.from_dict(tensors={name: full.batch[name] for name in ("prompts", "responses")})
+    out = asyncio.run(manager(tokenizer, {"config": judge(server), "rule": False}).run_single(bare))
+    assert out["reward_score"] == 6.0
+
+
+def test_a_prompt_in_messages_reaches_the_judge(tokenizer: Any, server: ServerProcess) -> None:
+    """raw_prompt, in the shapes verl's arrays make of it."""
+    from referee.trainers.verl.data import rows_of
+
+    data = make_batch(tokenizer, ["x"], ["a"], raw_prompt=[[{"role": "user", "content": "What is 2 + 2?"}]])
+    assert rows_of(data, tokenizer)[0].prompt == "What is 2 + 2?"
+    assert rows_of(make_batch(tokenizer, ["x"], ["a"]), tokenizer)[0].prompt == "ask"
+
+
+def test_the_length_penalty_is_the_groups(tokenizer: Any, server: ServerProcess) -> None:
+    """Siblings that reach different managers meet; interleaved groups do not mix."""
+    referee = {"config": judge(server, shaping={"scale": "native", "length": {"enable": True}}), "group_wait": 60}
+    managers = [manager(tokenizer, referee, n=3) for _ in range(2)]
+    texts = ["[[quality=5]]" + "x" * size for size in (86, 186, 86, 186, 21, 186)]
+    data = make_batch(tokenizer, texts, fresh(*"ababab"))
+    outs = run(managers, data)
+    assert [out["reward_extra_info"]["median_length"] for out in outs] == [100, 200, 100, 200, 100, 200]
+    assert [out["reward_extra_info"]["length_penalty"] for out in outs] == [0, 0, 0, 0, 1, 0]
+    assert [out["reward_score"] for out in outs] == [5, 5, 5, 5, 4, 5]
+
+
+def test_validation_rows_do_not_wait_for_training_siblings(tokenizer: Any, server: ServerProcess) -> None:
+    """extra_info["split"] = test: val_kwargs.n siblings are expected, not rollout.n."""
+    referee = {"config": judge(server, shaping={"scale": "native", "length": {"enable": True}}), "group_wait": 600}
+    data = make_batch(tokenizer, ["[[quality=5]]"], fresh("a"), extra=[{"split": "test"}])
+    assert run([manager(tokenizer, referee, n=8)], data)[0]["reward_score"] == 5.0
+
+
+def test_a_sibling_that_never_comes_is_not_waited_for_for_ever(tokenizer: Any, server: ServerProcess) -> None:
+    """After group_wait the median is of those that are there."""
+    referee = {"config": judge(server, shaping={"scale": "native", "length": {"enable": True}}), "group_wait": 2.0}
+    data = make_batch(tokenizer, ["[[quality=5]]" + "x" * 86, "[[quality=5]]"], fresh("a") * 2)
+    data.non_tensor_batch["uid"][1] = data.non_tensor_batch["uid"][0]
+    outs = run([manager(tokenizer, referee, n=3)], data)
+    assert {out["reward_extra_info"]["median_length"] for out in outs} == {57.0}
+
+
+def test_no_score_is_an_error_that_drops_the_prompt(tokenizer: Any, server: ServerProcess) -> None:
+    """In V1: the sibling rows keep their rewards; the error says what happens and what to set."""
+    data = make_batch(tokenizer, ["right [[quality=7]]", "right [[quality=nothing]]"], fresh("a", "b"))
+    good, bad = run([manager(tokenizer, {"config": judge(server)})], data, errors=True)
+    assert good["reward_score"] == 8.0
+    assert isinstance(bad, UnscoredError)
+    assert "sync_refill_failed_groups" in str(bad)
+    assert "no_verdict" in str(bad)
+
+
+def test_no_score_can_be_the_siblings_mean(tokenizer: Any, server: ServerProcess) -> None:
+    """policy = group_mean, across managers; the columns add up."""
+    referee = {"config": judge(server, missing={"policy": "group_mean"}), "group_wait": 60}
+    managers = [manager(tokenizer, referee, n=3) for _ in range(2)]
+    texts = ["right [[quality=2]]", "right [[quality=nothing]]", "right [[quality=6]]"]
+    outs = run(managers, make_batch(tokenizer, texts, fresh("a") * 3))
+    assert [out["reward_score"] for out in outs] == [3.0, 5.0, 7.0]
+    assert [out["reward_extra_info"]["judge_scored"] for out in outs] == [1.0, 0.0, 1.0]
+    assert outs[1]["reward_extra_info"]["openai_quality_reward"] == 4.0
+
+
+def test_no_score_can_be_a_value(tokenizer: Any, server: ServerProcess) -> None:
+    """policy = value."""
+    referee = {"config": judge(server, missing={"policy": "value", "value": -2.0})}
+    outs = run([manager(tokenizer, referee)], make_batch(tokenizer, ["right [[quality=nothing]]"], fresh("a")))
+    assert outs[0]["reward_score"] == -2.0
+    assert outs[0]["reward_extra_info"]["judge_scored"] == 0.0
+
+
+def test_an_old_trainer_is_not_stopped(tokenizer: Any, server: ServerProcess) -> None:
+    """Before V1 an error would kill the run: abstain becomes the group's mean; with no score at all, one number."""
+    referee = {"config": judge(server), "group_wait": 60}
+    managers = [manager(tokenizer, referee, n=2, v1=False) for _ in range(2)]
+    texts = ["right [[quality=2]]", "right [[quality=nothing]]"]
+    assert [o["reward_score"] for o in run(managers, make_batch(tokenizer, texts, fresh("a") * 2))] == [3.0, 3.0]
+    texts = ["right [[quality=none]]", "wrong [[quality=nothing]]"]
+    assert [o["reward_score"] for o in run(managers, make_batch(tokenizer, texts, fresh("b") * 2))] == [0.5, 0.5]
+
+
+def test_length_penalty_keys_of_the_documents(tokenizer: Any, server: ServerProcess) -> None:
+    """The same keys as the batch manager's, and the judge asked only above a rule score of 0."""
+    keys = {"enable": True, "enable_openai_reward": True, "api_endpoint": server.url, "reward_coefficient": 0.1}
+    referee = {"length_penalty": {**keys, "referee": {"cache": {"path": ""}}}}
+    data = make_batch(tokenizer, ["right [[quality=7]]", "wrong [[quality=9]]"], fresh("a", "b"))
+    outs = run([manager(tokenizer, referee)], data)
+    assert [out["reward_score"] for out in outs] == pytest.approx([1.7, 0.0])
+    assert [out["reward_extra_info"]["judge_asked"] for out in outs] == [1.0, 0.0]
+
+
+def test_no_key_is_the_length_penalty_alone(tokenizer: Any) -> None:
+    """And nothing is asked."""
+    referee = {"length_penalty": {"enable": True}, "group_wait": 60}
+    texts = ["right" + "x" * 94, "right" + "x" * 94, "right" + "x" * 194]
+    outs = run([manager(tokenizer, referee, n=3)], make_batch(tokenizer, texts, fresh("a") * 3))
+    assert [out["reward_score"] for out in outs] == [1.0, 1.0, 0.0]
+
+
+def test_a_second_step_on_a_new_loop_works_as_the_first(tokenizer: Any, server: ServerProcess) -> None:
+    """No loop is kept: each asyncio.run is another."""
+    judged = manager(tokenizer, {"config": judge(server)})
+    for quality in (3, 4, 5):
+        data = make_batch(tokenizer, [f"right [[quality={quality}]]"], fresh("a"))
+        assert run([judged], data)[0]["reward_score"] == quality + 1.0
+
+
+def test_cached_rows_say_so(tokenizer: Any, server: ServerProcess) -> None:
+    """Equal rollouts are asked once."""
+    data = make_batch(tokenizer, ["right [[quality=7]]"] * 4, fresh("a", "b", "c", "d"))
+    outs = run([manager(tokenizer, {"config": judge(server)})], data)
+    assert sum(out["reward_extra_info"]["judge_cached"] for out in outs) == 3.0
