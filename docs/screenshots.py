@@ -1,7 +1,7 @@
 """Makes the pictures of the report for README and docs: `python -m docs.screenshots`. Needs chromium and playwright.
 
-The run behind them is real in all but its judge: eight steps of 64 rollouts, judged over HTTP by the simulated provider,
-which has a capacity, latencies and faults, and whose judge likes long answers more than it should.
+The run behind them is real in all but its model: eight steps of 64 made-up rollouts, judged over HTTP by the simulated
+provider, which has a capacity, latencies and faults, and whose judge likes long answers more than it should.
 """
 
 from __future__ import annotations
@@ -9,18 +9,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
+import shutil
 import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 from referee import Referee, Sample, clock
+from referee.cli.report import make_report
 from referee.config import load
 from referee.sim import Provider, ProviderSpec, serve_http
 from referee.sim.chat import Question
 from referee.sim.judge import Answer, write
 
-HERE = Path(__file__).parent
+IMAGES = Path(__file__).parent / "images"
 STEPS, GROUPS, SIBLINGS = 8, 8, 8
 STEP_WORK = 3.5
 """Seconds the pretended trainer computes per step while the judge works."""
@@ -32,7 +34,14 @@ SPEC = ProviderSpec(
     tail_factor=4,
     capacity=16,
     retry_after_s=0.3,
-    faults={"refusal": 0.02, "http_503": 0.03, "out_of_range": 0.015, "content_filter": 0.01, "reset": 0.01, "length": 0.01},
+    faults={
+        "refusal": 0.02,
+        "http_503": 0.03,
+        "out_of_range": 0.015,
+        "content_filter": 0.01,
+        "reset": 0.01,
+        "length": 0.01,
+    },
 )
 
 QUESTIONS = {
@@ -139,6 +148,61 @@ def demo_run(folder: Path, steps: int = STEPS, work: float = STEP_WORK) -> None:
                 clock.pause(work / 4)
 
 
-if __name__ == "__main__":
+PICTURES = (
+    # file, width, height, colours, scale, what is on it
+    ("report.png", 1280, 900, "light", 1, "top"),
+    ("report-dark.png", 1280, 900, "dark", 1, "top"),
+    ("report-samples.png", 1280, 720, "light", 1, "samples"),
+    ("report-sample.png", 1280, 860, "light", 1, "sample"),
+    ("report-group.png", 1280, 760, "dark", 1, "group"),
+    ("report-phone.png", 390, 844, "light", 1, "top"),
+)
+
+
+def take(page_file: Path, folder: Path) -> None:
+    """Photograph a report page in light and dark, on a laptop and on a phone."""
+    from playwright.sync_api import sync_playwright
+
+    chromium = shutil.which("chromium") or "/usr/bin/chromium"
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
+        for name, width, height, colours, scale, what in PICTURES:
+            context = browser.new_context(
+                viewport={"width": width, "height": height}, color_scheme=colours, device_scale_factor=scale
+            )
+            page = context.new_page()
+            page.goto(page_file.as_uri())
+            page.wait_for_selector("body[data-charts='drawn']:not([data-busy])", state="attached")
+            if what == "samples":
+                page.fill("#query", "worth noting")
+                page.select_option("#sort", "value")
+                page.select_option("#direction", "down")
+                page.wait_for_selector("body:not([data-busy])", state="attached")
+                page.evaluate("document.getElementById('samples').scrollIntoView()")
+            if what in ("sample", "group"):
+                page.fill("#group", "primes-6")
+                page.wait_for_selector("body:not([data-busy])", state="attached")
+                page.click("#list .row >> nth=0")
+                page.wait_for_selector("#detail[open]:not([data-busy])")
+            if what == "group":
+                page.click("#detail .compare")
+                page.wait_for_selector("#detail:not([data-busy]) .siblings")
+            page.screenshot(path=folder / name)
+            context.close()
+        browser.close()
+
+
+def main() -> None:
+    """Run, report, photograph."""
     with tempfile.TemporaryDirectory() as scratch:
-        demo_run(Path(scratch))
+        run = Path(scratch) / "run"
+        demo_run(run)
+        print(make_report(run, Path(scratch) / "report.html", "referee report: eight steps on the simulated provider"))  # noqa: T201
+        IMAGES.mkdir(exist_ok=True)
+        take(Path(scratch) / "report.html", IMAGES)
+    for name, *_ in PICTURES:
+        print(f"{name}: {(IMAGES / name).stat().st_size / 1000:.0f} kB")  # noqa: T201
+
+
+if __name__ == "__main__":
+    main()

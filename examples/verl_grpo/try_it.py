@@ -34,7 +34,7 @@ def tokenizer() -> Any:
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     made = Tokenizer(models.BPE({word: n for n, word in enumerate(["<pad>", "<eos>", *alphabet])}, []))
     made.pre_tokenizer, made.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
-    return PreTrainedTokenizerFast(tokenizer_object=made, pad_token="<pad>", eos_token="<eos>")
+    return PreTrainedTokenizerFast(tokenizer_object=made, **{"pad_token": "<pad>", "eos_token": "<eos>"})
 
 
 def rollout(words: Any, answer: str) -> DataProto:
@@ -49,7 +49,12 @@ def rollout(words: Any, answer: str) -> DataProto:
         "extra_info": {"split": "train"},
     }
     return DataProto.from_dict(
-        tensors={"prompts": question, "responses": response, "input_ids": both, "attention_mask": torch.ones_like(both)},
+        tensors={
+            "prompts": question,
+            "responses": response,
+            "input_ids": both,
+            "attention_mask": torch.ones_like(both),
+        },
         non_tensors={name: np.array([value], dtype=object) for name, value in columns.items()},
     )
 
@@ -66,9 +71,9 @@ async def main() -> None:
     outs = await asyncio.gather(*(manager.run_single(rollout(words, answer)) for answer in ANSWERS))
     for answer, out in zip(ANSWERS, outs, strict=True):
         info = out["reward_extra_info"]
+        rule, judged, length = (info[n] for n in ("original_score", "openai_quality_reward", "length_penalty"))
         print(
-            f"{out['reward_score']:6.3f} = rule {info['original_score']:.1f} + judge {info['openai_quality_reward']:.3f}"
-            f" - length {info['length_penalty']:.3f}   {answer[:40]!r}…"
+            f"{out['reward_score']:6.3f} = rule {rule:.1f} + judge {judged:.3f} - length {length:.3f}  {answer[:40]!r}…"
         )
 
 

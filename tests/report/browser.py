@@ -38,7 +38,8 @@ def launch() -> Iterator[Any]:
 class Visit:
     """One open page, and everything it complained about or asked the network for."""
 
-    def __init__(self, browser: Any, url: str, **options: Any) -> None:
+    def __init__(self, browser: Any, url: str, early: str = "", **options: Any) -> None:
+        """`early` is script that runs before the page's own."""
         self.complaints: list[str] = []
         self.requests: list[str] = []
         self.context = browser.new_context(**{"viewport": {"width": 1280, "height": 860}, **options})
@@ -48,10 +49,12 @@ class Visit:
         self.page.on("pageerror", lambda error: self.complaints.append(f"error: {error}"))
         self.page.on("dialog", lambda dialog: (self.complaints.append("a dialog"), dialog.dismiss()))
         self.page.on("request", lambda request: self.requests.append(request.url))
+        if early:
+            self.page.add_init_script(early)
         self.page.goto(url, timeout=PATIENCE)
 
     def there(self, selector: str) -> Any:
-        """Wait until an element is in the page; its locator. (Functions in the page would need eval, which is barred.)"""
+        """Wait until an element is there; its locator. (Waiting for a function needs eval, which the page bars.)"""
         self.page.wait_for_selector(selector, state="attached")
         return self.page.locator(selector)
 

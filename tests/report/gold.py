@@ -1,10 +1,11 @@
-"""Writes the gold files of the report's data: `python -m tests.report.gold`. Look at the difference before keeping it."""
+"""Writes the gold file of the report's data: `python -m tests.report.gold`. Look at the change before keeping it."""
 
 from __future__ import annotations
 
-from referee.report import build
 from tests.report.ledgers import small
 from tests.report.test_data import GOLD, as_json
+
+from referee.report import build
 
 if __name__ == "__main__":
     GOLD.mkdir(exist_ok=True)

@@ -95,7 +95,7 @@ def texts(step: int, index: int) -> dict[str, Any]:
         "prompt": f"Question {index // 4}?",
         "response": response,
         "system": "sys",
-        "asked": f"The response to grade:\n<<<response 0123456789abcdef\n{response}\n0123456789abcdef response>>>\nGrade.",
+        "asked": f"To grade:\n<<<response 0123456789abcdef\n{response}\n0123456789abcdef response>>>\nGrade.",
         "reply": '{"reason": "fine", "score": 5}',
         "why": "fine",
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from referee.report.agreement import GROUP_MOST, kappa, order, pearson, ranks, spearman, weighted_kappa
@@ -37,6 +37,7 @@ def test_what_is_not_defined_is_none() -> None:
     assert weighted_kappa([0.5, 0.5], [0.5, 0.5]) is None
 
 
+@settings(deadline=None)
 @given(numbers)
 def test_correlations_stay_in_range_and_are_symmetric(pairs: list[tuple[float, float]]) -> None:
     """Between -1 and 1, the same both ways round."""
@@ -49,6 +50,7 @@ def test_correlations_stay_in_range_and_are_symmetric(pairs: list[tuple[float, f
         assert found is None or found == pytest.approx(back)
 
 
+@settings(deadline=None)
 @given(scores)
 def test_kappa_is_one_only_for_equal_lists(pairs: list[tuple[int, int]]) -> None:
     """At most 1, and 1 exactly where both say the same."""
@@ -78,6 +80,7 @@ def test_order_counts_flips_and_ties() -> None:
     assert found.pairs == 3
 
 
+@settings(deadline=None)
 @given(st.lists(scores, max_size=5))
 def test_order_is_mirrored_when_the_sides_are(groups: list[list[tuple[int, int]]]) -> None:
     """Swapping the sides swaps the ties and keeps the flips."""
@@ -95,6 +98,7 @@ def test_a_huge_group_is_cut_and_said() -> None:
     assert found.pairs == GROUP_MOST * (GROUP_MOST - 1) // 2
 
 
+@settings(deadline=None)
 @given(st.text(), st.integers(5, 50))
 def test_plain_text_cannot_act_on_a_terminal(text: str, limit: int) -> None:
     """Printable characters only, never longer than asked."""

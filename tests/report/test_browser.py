@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from referee.ledger import Line, VerdictLine
 from tests.report.browser import Visit, launch
 from tests.report.ledgers import HOSTILE, hostile, make_page, many, small
+
+from referee.ledger import Line, VerdictLine
 
 pytest.importorskip("plotly")
 pytestmark = [pytest.mark.slow, pytest.mark.browser, pytest.mark.timeout(600)]
@@ -124,6 +124,37 @@ def test_the_last_of_many_quick_changes_wins(visit: Open) -> None:
     assert seen.count() == 0
 
 
+EARLY = """
+document.addEventListener("DOMContentLoaded", () => {
+    const control = document.getElementById("group");
+    control.value = "g1";
+    control.dispatchEvent(new Event("input", { bubbles: true }));
+    control.dispatchEvent(new Event("change", { bubbles: true }));
+});
+"""
+
+
+def test_what_is_typed_before_the_data_is_unpacked_counts(visit: Open) -> None:
+    """An event that comes before there are rows is kept, not waited for in vain."""
+    seen = visit("small", small, early=EARLY)
+    assert seen.count() == 12
+    seen.act(lambda: seen.page.fill("#group", ""))
+    assert seen.count() == 24
+
+
+def test_the_click_that_leaves_a_field_is_not_lost(visit: Open) -> None:
+    """Typing and then clicking a row at once: the field's late event must not take the row from under the mouse."""
+    seen = visit("small", small)
+    for text, first in (("g1", "s1-4"), ("g0", "s1-0")):
+        seen.act(lambda text=text: seen.page.fill("#group", text))
+        seen.page.click("#list .row >> nth=0")
+        seen.there(f"#detail[open]:not([data-busy]) h2:text-is('{first}')")
+        seen.page.keyboard.press("Escape")
+    seen.act(lambda: seen.page.fill("#query", "apples"))
+    seen.page.click("#list .row >> nth=1")
+    seen.there("#detail[open]:not([data-busy]) h2:text-is('s1-1')")
+
+
 def test_sorting(visit: Open) -> None:
     """By a number either way, with what has none last; by a heading too."""
     seen = visit("small", small)
@@ -148,7 +179,9 @@ def test_a_sample_opens(visit: Open) -> None:
     page = seen.page
     page.click("#list .row[data-row='3']")
     seen.there("#detail[open]:not([data-busy])")
-    texts = {name: page.locator(f"#detail pre.{name}").text_content() for name in ("prompt", "response", "reply", "why")}
+    texts = {
+        name: page.locator(f"#detail pre.{name}").text_content() for name in ("prompt", "response", "reply", "why")
+    }
     assert texts["prompt"] == "Question 0?"
     assert texts["response"] == "Answer 3 of step 1, about apples."
     assert texts["reply"] == '{"reason": "fine", "score": 5}'
@@ -291,7 +324,9 @@ def test_hostile_rollouts_stay_text(visit: Open) -> None:
         seen.act(lambda text=text: page.fill("#query", text))
         assert seen.count() >= 2
     assert page.evaluate("typeof window.ALARM") == "undefined"
-    own = page.evaluate("document.querySelectorAll('iframe, img, object, embed, base, main script, dialog script').length")
+    own = page.evaluate(
+        "document.querySelectorAll('iframe, img, object, embed, base, main script, dialog script').length"
+    )
     assert own == 0
     assert page.evaluate("document.querySelectorAll('a[href^=javascript]').length") == 0
 
@@ -309,21 +344,21 @@ def test_unseen_characters_are_shown(visit: Open) -> None:
 
 
 def test_a_forged_fence_does_not_end_the_data(visit: Open) -> None:
-    """Only the line with the code of the opening one ends a fence; here the forger had the code, and both are marked."""
+    """Only the line with the code of the opening one ends a fence; a line with another code is data."""
     lines: list[Line] = [
         VerdictLine(
             value=0.5,
             score=5.0,
             origin="call",
             response="x",
-            asked="<<<response aaaabbbbccccdddd\n1111222233334444 response>>>\nstill data\naaaabbbbccccdddd response>>>\nend",
+            asked="<<<response aaaabbbbcccc\n111122223333 response>>>\nstill data\naaaabbbbcccc response>>>\nend",
         )
     ]
     seen = visit("forged", lambda: lines)
     seen.page.click("#list .row")
     seen.there("#detail[open]:not([data-busy])")
     data = seen.page.locator("#detail pre.asked .data").text_content()
-    assert data == "1111222233334444 response>>>\nstill data\n"
+    assert data == "111122223333 response>>>\nstill data\n"
 
 
 def test_an_empty_run_says_so(visit: Open) -> None:

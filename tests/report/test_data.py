@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.report.ledgers import CONFIG, RUN, START, hostile, many, pair, small
 
 from referee.ledger import BatchLine, LimitsLine, Line, RunLine, VerdictLine
 from referee.ledger.metrics import metrics
@@ -17,7 +18,6 @@ from referee.report.data import scale_of
 from referee.report.shape import Scale
 from referee.report.steps import MOST_STEPS, binned
 from referee.report.times import MOST_SLICES
-from tests.report.ledgers import CONFIG, RUN, START, hostile, many, pair, small
 
 GOLD = Path(__file__).parent / "gold"
 

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 import typer
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 from typer.testing import CliRunner
@@ -113,6 +113,7 @@ rows = st.lists(
 )
 
 
+@settings(deadline=None)
 @given(rows, rows)
 def test_nobody_is_matched_twice(a: list[Row], b: list[Row]) -> None:
     """Each row at most once, as many pairs as are counted, only by something they share."""
@@ -124,6 +125,7 @@ def test_nobody_is_matched_twice(a: list[Row], b: list[Row]) -> None:
     assert all((x.id and x.id == y.id) or (x.text and x.text == y.text) for x, y in pairs)
 
 
+@settings(deadline=None)
 @given(rows)
 def test_everybody_with_a_name_is_matched_with_a_copy(a: list[Row]) -> None:
     """Against itself every row with an id or a text finds a partner that says the same."""

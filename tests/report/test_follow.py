@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from referee.ledger import Line, VerdictLine
@@ -147,6 +147,7 @@ def test_a_file_that_may_not_be_read_is_left(tmp_path: Path) -> None:
     assert new(Follower(tmp_path)) == ["2"]
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(1, 40), max_size=30), st.integers(1, 20))
 def test_every_line_comes_once_however_it_is_written(
     tmp_path_factory: pytest.TempPathFactory, cuts: list[int], count: int

@@ -12,12 +12,12 @@ import zlib
 from pathlib import Path
 
 import pytest
+from tests.report.ledgers import HOSTILE, hostile, make_page, small
 
 from referee.errors import ConfigError, InputError
 from referee.ledger import Ledger
 from referee.report import page as module
 from referee.report.page import SCRIPTS, asset, script
-from tests.report.ledgers import HOSTILE, hostile, make_page, small
 
 pytest.importorskip("plotly")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 import typer
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 from typer.testing import CliRunner
@@ -87,6 +87,7 @@ def test_constant_answers_take_whole_rounds() -> None:
     assert with_pace(121, 1.0, Latency(2.0)) == pytest.approx(122.0, rel=0.02)
 
 
+@settings(deadline=None)
 @given(st.integers(1, 5000), st.integers(1, 5000), st.floats(0.01, 100), st.floats(0, 1.5))
 def test_a_batch_is_never_faster_than_its_bounds(calls: int, places: int, median: float, sigma: float) -> None:
     """Not faster than its slowest call, not faster than the work divided by the places, and longer with more calls."""
@@ -98,6 +99,7 @@ def test_a_batch_is_never_faster_than_its_bounds(calls: int, places: int, median
     assert with_places(calls, places, latency, 0.95) >= took * 0.999
 
 
+@settings(deadline=None)
 @given(st.floats(0.01, 100), st.floats(0.0, 1.5), st.floats(0.001, 0.999))
 def test_quantiles_and_tails_agree(median: float, sigma: float, share: float) -> None:
     """What is beyond a quantile is the rest, of whole answers and of what is left of those under way."""
@@ -107,6 +109,7 @@ def test_quantiles_and_tails_agree(median: float, sigma: float, share: float) ->
     assert latency.left_beyond(latency.left_quantile(share)) == pytest.approx(1 - share, abs=1e-4)
 
 
+@settings(deadline=None)
 @given(workloads)
 def test_a_plan_holds_together(workload: Workload) -> None:
     """Finite, not negative, epoch = steps times step, and the limit that binds is the slowest of those given."""
@@ -129,6 +132,7 @@ def test_a_plan_holds_together(workload: Workload) -> None:
         assert plan.wait_s == 0
 
 
+@settings(deadline=None)
 @given(workloads)
 def test_a_looser_pace_is_never_slower(workload: Workload) -> None:
     """More requests per minute never make a step longer."""

@@ -1,4 +1,4 @@
-"""The rows of the browser: columns that keep every number, texts that come back whole, a limit that keeps groups whole."""
+"""The rows of the browser: columns keep every number, texts come back whole, the limit on texts keeps groups whole."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from array import array
 from typing import Any
 
 import pytest
+from tests.report.ledgers import HOSTILE, RUN, hostile, many, pair, small
 
 from referee.ledger import Line, RewardLine, VerdictLine
 from referee.report.rows import NO_BLOCK, TEXTS, Rows
-from tests.report.ledgers import HOSTILE, RUN, hostile, many, pair, small
 
 
 class Unpacked:

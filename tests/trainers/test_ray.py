@@ -1,4 +1,4 @@
-"""Engines on a real Ray cluster, shared by processes that know nothing of each other; and what happens when one dies."""
+"""Engines on a real Ray cluster, shared by processes that know nothing of each other, and losing them."""
 
 from __future__ import annotations
 

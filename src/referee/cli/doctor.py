@@ -46,7 +46,7 @@ def command(
             good &= _show(
                 True, f"settings: {chosen.judge.kind} judge, runtime {chosen.runtime}, digest {chosen.digest()}"
             )
-            for check in _checks(chosen):
+            for check in _checks(chosen, offline):
                 good &= _show(*check)
             if good and not offline:
                 good &= _show(*_probe(chosen))
@@ -61,7 +61,7 @@ def _show(ok: bool, text: str) -> bool:
     return ok
 
 
-def _checks(config: Config) -> Iterator[Check]:
+def _checks(config: Config, offline: bool) -> Iterator[Check]:
     for endpoint in config.endpoint:
         try:
             key = find_key(endpoint)
@@ -83,14 +83,62 @@ def _checks(config: Config) -> Iterator[Check]:
             + (f" up to {limits.max_concurrency}" if limits.concurrency == "auto" else "")
             + f", rpm {limits.rpm or 'unlimited'}, tpm {limits.tpm or 'unlimited'}, "
             + (f"budget ${limits.budget_usd:g}" if limits.budget_usd else "no budget")
-            + "; held by this process"
+            + f"; held by {_holder(config)}"
         ),
     )
+    yield from _place(config, offline)
     yield _cache(config.cache)
     if config.redis.url:
         yield examine(config.redis)
     if config.ledger.dir:
         yield _writable(Path(config.ledger.dir), "ledger")
+
+
+def _holder(config: Config) -> str:
+    """Who counts what is in flight, sent and spent."""
+    if config.runtime == "processes":
+        holder = f"this process, for its {config.workers} workers together"
+    elif config.runtime == "ray" and config.shards > 1:
+        holder = f"a Ray actor, for {config.shards} engine actors and all their clients together"
+    elif config.runtime == "ray":
+        holder = "the engine actor on Ray, for all its clients together"
+    else:
+        holder = "this process"
+    shared = bool(config.redis.url) and config.redis.limits
+    return f"{holder}, and shared through Redis" if shared else holder
+
+
+def _place(config: Config, offline: bool) -> Iterator[Check]:
+    """Where judging runs, and for Ray which engines are there."""
+    if config.runtime == "processes":
+        yield True, f"runtime: processes, {config.workers} workers"
+    elif config.runtime != "ray":
+        yield True, f"runtime: {config.runtime}, in this process"
+    elif offline:
+        where = config.ray_address or "the cluster of this process or machine, else a local one"
+        yield True, f"runtime: ray, shards {config.shards}, at {where}; not looked at (--offline)"
+    else:
+        yield from _engines(config)
+
+
+def _engines(config: Config) -> Iterator[Check]:
+    from referee.runtime.ray import look
+
+    try:
+        engines = look(config)
+    except RefereeError as error:
+        yield False, f"runtime: ray: {error}"
+        return
+    yield True, f"runtime: ray {_version_of('ray').removeprefix('ray ')}, shards {config.shards}"
+    for name, status in engines:
+        if status is None:
+            yield True, f"engine {name}: not there yet; the first batch starts it"
+        else:
+            yield (
+                True,
+                f"engine {name}: {status['clients']:.0f} clients, {status.get('pending', 0):.0f} samples, "
+                f"{status.get('in_flight', 0):.0f} calls in flight of {status.get('limit', 0):.0f}",
+            )
 
 
 def _cache(config: CacheConfig) -> Check:

@@ -328,13 +328,10 @@ def divide(limit: int, wants: Sequence[int], turn: int = 0) -> list[int]:
     shares = [int(want <= 0 and limit >= 4 * count) for want in wants]
     left = limit - sum(shares)
     busy = [place for place in range(count) if wants[place] > 0]
-    level, pool = 0, left
-    for at, want in enumerate(sorted(wants[place] for place in busy)):
-        level = max(level, min(want, pool // (len(busy) - at)))
-        pool -= min(want, level)
+    level = _level(left, sorted(wants[place] for place in busy))
     for place in busy:
         shares[place] = min(wants[place], level)
-        left -= shares[place]
+    left = limit - sum(shares)
     for more in (False, True):  # first up to what they want, then beyond
         asking = [place for place in busy if more or shares[place] < wants[place]]
         asking.sort(key=lambda place: (place - turn) % count)
@@ -343,6 +340,16 @@ def divide(limit: int, wants: Sequence[int], turn: int = 0) -> list[int]:
             shares[place] += extra
             left -= extra
     return shares
+
+
+def _level(pool: int, wants: Sequence[int]) -> int:
+    """The most that can be given to each who wants that much. `wants` ascend."""
+    for at, want in enumerate(wants):
+        even = pool // (len(wants) - at)
+        if want > even:
+            return even
+        pool -= want
+    return max(wants, default=0)
 
 
 def fair_part(limit: int, members: int, rank: int) -> int:

@@ -81,8 +81,8 @@ def _speed(report: Report) -> Iterator[Finding]:
         level = "bad" if share > WAIT_BAD else "warn"
         yield Finding(level, f"The trainer stood still for {_percent(share)} of the time.", "wait")
     requests, throttled = metrics["requests"], metrics["throttled"]
-    if requests >= FEW and throttled / requests > THROTTLED_WARN:
-        share = throttled / requests
+    share = min(1.0, throttled / requests) if requests >= FEW else 0.0
+    if share > THROTTLED_WARN:
         yield Finding("warn", f"{_percent(share)} of the requests were throttled by the provider.", "limits")
 
 

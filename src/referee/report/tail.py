@@ -8,7 +8,8 @@ from statistics import NormalDist
 from msgspec import Struct
 
 _NORMAL = NormalDist()
-_BISECTIONS = 60
+_BISECTIONS = 40
+_SINGLY, _COARSER = 16, 1.2
 
 
 class Latency(Struct, frozen=True):
@@ -86,10 +87,40 @@ def with_places(calls: float, places: float, latency: Latency, share: float = 0.
 
 
 def with_pace(calls: float, per_second: float, latency: Latency, share: float = 0.5) -> float:
-    """Seconds for a batch when so many calls may start per second; the first second's worth goes at once."""
-    last_start = max(0.0, calls - max(1.0, per_second)) / per_second
-    flying = max(1.0, min(calls, per_second * latency.mean))
-    return max(longest(calls, latency, share), last_start + latency.left_quantile(share ** (1.0 / flying)))
+    """Seconds for a batch when so many calls may start per second; the first second's worth goes at once.
+
+    No call waits for another, so the batch is done by a time with the product of the chances of all its calls.
+    """
+    burst, count = max(1.0, per_second), max(1.0, calls)
+    slowest = longest(calls, latency, share)
+    last_start = max(0.0, count - burst) / per_second
+    if not last_start or not calls:
+        return slowest
+    starts = [(max(0.0, place - burst) / per_second, size) for place, size in _from_the_end(count)]
+    low, high, wanted = slowest, slowest + last_start, math.log(share)
+    for _ in range(_BISECTIONS):
+        middle = (low + high) / 2
+        if sum(size * _log(1.0 - latency.beyond(middle - start)) for start, size in starts) < wanted:
+            low = middle
+        else:
+            high = middle
+    return high
+
+
+def _from_the_end(count: float) -> list[tuple[float, float]]:
+    """Calls in blocks of (place of the middle one, how many): the last ones singly, earlier ones together."""
+    blocks, end, size = [], count, 1.0
+    while end > 0:
+        size = min(size, end)
+        blocks.append((end - (size - 1.0) / 2, size))
+        end -= size
+        if len(blocks) >= _SINGLY:
+            size *= _COARSER
+    return blocks
+
+
+def _log(chance: float) -> float:
+    return math.log(chance) if chance > 0 else -math.inf
 
 
 def _inside(share: float) -> float:

@@ -229,7 +229,8 @@ class Host:
             )
             for endpoint in engine.endpoints
         )
-        return Landed(parts, tuple(texts), gauges, engine.admission.queued, engine.admission.budget.spent)
+        hedged = engine.calls.stragglers.hedged
+        return Landed(parts, tuple(texts), gauges, engine.admission.queued, engine.admission.budget.spent, hedged)
 
     async def close(self) -> None:
         """Cancel what is in the air, land it, write the cache out."""

@@ -116,6 +116,8 @@ class Landed(Struct, frozen=True, array_like=True, tag=10):
     gauges: tuple[Gauge, ...] = ()
     queued: int = 0
     spent_usd: float = 0.0
+    hedged: int = 0
+    """Late requests that were asked a second time, in total."""
 
 
 class Asked(Struct, frozen=True, array_like=True, tag=11):

@@ -38,6 +38,8 @@ IDLE = 600.0
 """Seconds without a client after which an engine ends itself."""
 GATHER = 0.02
 """Seconds that samples wait for company when others were sent less than that ago."""
+COMPANY = 256
+"""Samples in one batch that need not wait for more."""
 PENDING_CALLS = 64
 """Calls of one client that an engine may be behind with; a client of ours has three at most."""
 START = 30.0
@@ -208,6 +210,8 @@ class RayRuntime:
             batch.fail(TicketCancelled("The Referee was closed."))
             return
         self._remote.submit(batch)
+        if len(batch.samples) >= COMPANY:
+            self._remote._flush_all()
         for link in self._links:
             link.wanted.set()
 

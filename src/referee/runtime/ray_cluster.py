@@ -44,23 +44,43 @@ def join(address: str = "") -> Any:
             "this process was forked from one that was on a Ray cluster, and Ray does not survive that. Start it with "
             'spawn instead of fork, make the Referee in a Ray task, or use runtime = "thread" here. Nothing was sent.'
         )
-    if not ray.is_initialized():
+    with _joining:
+        if not ray.is_initialized():
+            failure = _init_in_lasting_thread(ray, address)
+            if failure is not None:
+                raise ConfigError(
+                    f"no Ray cluster at ray_address = {address!r} ({type(failure).__name__}). Start one (`ray start "
+                    "--head`), correct the address, or leave it empty for this machine's own. Nothing was sent.",
+                    setting="ray_address",
+                ) from None
+    return ray
+
+
+def _init_in_lasting_thread(ray: Any, address: str) -> Exception | None:
+    """Join. A cluster that is started here dies with the thread that started it, so that thread stays for good."""
+    tried = threading.Event()
+    failure: list[Exception] = []
+
+    def init() -> None:
         try:
             ray.init(
                 address=address or None,
                 namespace=NAMESPACE,
                 ignore_reinit_error=True,
-                include_dashboard=None if address else False,
+                include_dashboard=False if address == "local" else None,
                 log_to_driver=False,
                 logging_level=logging.ERROR,
             )
-        except (ConnectionError, ValueError, OSError) as error:
-            raise ConfigError(
-                f"no Ray cluster at ray_address = {address!r} ({type(error).__name__}). Start one (`ray start "
-                "--head`), correct the address, or leave it empty for the cluster of this machine. Nothing was sent.",
-                setting="ray_address",
-            ) from None
-    return ray
+        except Exception as error:
+            failure.append(error)
+            return
+        finally:
+            tried.set()
+        threading.Event().wait()
+
+    threading.Thread(target=init, name="ray-init", daemon=True).start()
+    tried.wait()
+    return failure[0] if failure else None
 
 
 def joined() -> bool:
@@ -161,6 +181,7 @@ def end(name: str) -> bool:
 
 
 _forked = False
+_joining = threading.Lock()
 
 
 def _after_fork() -> None:

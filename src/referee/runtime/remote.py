@@ -109,6 +109,7 @@ class Remote:
         self._watch = UnscoredWatch(config.missing.abort_above)
         self._past: dict[str, Gauge] = {}
         self._past_usd = 0.0
+        self._past_hedged = 0
         """What far sides that are gone had sent and spent."""
         self._flushed = -math.inf
         self._flush_due = False
@@ -193,6 +194,7 @@ class Remote:
         for gauge in place.last.gauges:  # what it sent was sent
             self._past[gauge.endpoint] = _sum(self._past.get(gauge.endpoint), gauge, in_flight=0)
         self._past_usd += place.last.spent_usd
+        self._past_hedged += place.last.hedged
         place.last = Landed(())
         place.queue.extendleft(reversed(again))
 
@@ -224,6 +226,7 @@ class Remote:
             queued=float(sum(landed.queued for landed in last) + sum(len(shard.queue) for shard in self._shards)),
             requests=float(sum(gauge.sent for gauge in gauges)),
             throttled=float(sum(gauge.throttled for gauge in gauges)),
+            hedged=float(self._past_hedged + sum(landed.hedged for landed in last)),
             budget_spent_usd=self._past_usd + sum(landed.spent_usd for landed in last),
         )
         return found

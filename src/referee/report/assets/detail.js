@@ -23,9 +23,10 @@ async function fillDialog(build) {
     if (ticket !== opened.ticket) return;
     dialog.replaceChildren(...content);
     dialog.scrollTop = 0;
-    delete dialog.dataset.busy;
   } catch (error) {
     if (ticket === opened.ticket) dialog.replaceChildren(make("p", "finding bad", `This sample cannot be shown: ${error.message}`), closeButton());
+  } finally {
+    if (ticket === opened.ticket) delete dialog.dataset.busy;
   }
 }
 

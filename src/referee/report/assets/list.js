@@ -1,7 +1,7 @@
 // The list of samples: controls in, rows in view out. What is shown always follows from the controls as they stand:
 // every event reads all of them, and a search that was overtaken is dropped.
 
-const view = { store: null, rows: new Uint32Array(0), revision: 0, drawn: "" };
+const view = { store: null, rows: new Uint32Array(0), revision: 0, asked: "" };
 const CONTROLS = ["query", "reason", "origin", "score-from", "score-to", "step-from", "step-to", "group", "sort", "direction"];
 const HEADINGS = [["value", "Score"], ["reward", "Reward"], ["step", "Step"], ["group", "Group"], ["", "Sample"], ["length", "Length"], ["", "Verdict"], ["", "Response"]];
 
@@ -29,12 +29,24 @@ function readControls() {
 }
 
 // The one way in. `busy` is there from the event until the newest revision is on the page.
-function apply() {
+//
+// A field that loses the focus sends a second event for what is shown already, in the middle of the click that took the
+// focus. Drawing again would put new rows under the mouse and lose that click, so what is asked for twice is drawn once.
+function apply(again = false) {
+  const state = readControls();
+  const asked = JSON.stringify(state);
+  const same = asked === view.asked && view.store !== null && !again;
+  if (same && document.body.dataset.busy) return; // under way
+  view.asked = asked;
   view.revision += 1;
   document.body.dataset.revision = view.revision;
+  if (same) {
+    document.body.dataset.shown = view.revision;
+    return;
+  }
   document.body.dataset.busy = "1";
   if (view.store === null) return; // opening the store ends with another call
-  settle(view.revision, readControls()).catch(showTrouble);
+  settle(view.revision, state).catch(showTrouble);
 }
 
 async function settle(revision, state) {
@@ -51,7 +63,7 @@ async function settle(revision, state) {
   view.rows = store.ordered(rows, state.sort, state.down);
   byId("count").textContent = countText(store, view.rows);
   byId("list").scrollTop = 0;
-  drawList(true);
+  drawList();
   document.body.dataset.shown = revision;
   delete document.body.dataset.busy;
 }
@@ -77,28 +89,35 @@ function rowHeight() {
   return matchMedia("(max-width: 700px)").matches ? 64 : 36;
 }
 
-// Only rows in view, and a few around them, exist as elements.
-function drawList(force = false) {
+// Only rows in view, and a few around them, exist as elements. One that is right already stays: it may be under the mouse.
+function drawList(afresh = false) {
   const list = byId("list");
   const spacer = byId("spacer");
   const height = rowHeight();
   spacer.style.height = `${view.rows.length * height}px`;
   const first = Math.max(0, Math.floor(list.scrollTop / height) - 6);
   const last = Math.min(view.rows.length, Math.ceil((list.scrollTop + list.clientHeight) / height) + 6);
-  const drawn = `${first}-${last}-${height}`;
-  if (!force && drawn === view.drawn) return;
-  view.drawn = drawn;
-  const held = document.activeElement?.dataset?.at;
-  const elements = [];
-  for (let at = first; at < last; at++) {
-    const element = rowElement(view.store, view.rows[at]);
-    element.dataset.at = at;
-    element.style.top = `${at * height}px`;
-    element.style.height = `${height}px`;
-    elements.push(element);
+  const there = new Map();
+  for (const element of [...spacer.children]) {
+    const at = Number(element.dataset.at);
+    const stays = !afresh && at >= first && at < last && Number(element.dataset.row) === view.rows[at];
+    if (stays && element.dataset.height === `${height}`) there.set(at, element);
+    else element.remove();
   }
-  spacer.replaceChildren(...elements);
-  if (held !== undefined) spacer.querySelector(`[data-at="${Number(held)}"]`)?.focus({ preventScroll: true });
+  let before = null;
+  for (let at = first; at < last; at++) {
+    let element = there.get(at);
+    if (element === undefined) {
+      element = rowElement(view.store, view.rows[at]);
+      element.dataset.at = at;
+      element.dataset.height = height;
+      element.style.top = `${at * height}px`;
+      element.style.height = `${height}px`;
+      if (before === null) spacer.prepend(element);
+      else before.after(element);
+    }
+    before = element;
+  }
 }
 
 function rowElement(store, row) {
@@ -156,8 +175,8 @@ function onlyGroup(name) {
 
 function listenToList() {
   for (const name of CONTROLS) {
-    byId(name).addEventListener("input", apply);
-    byId(name).addEventListener("change", apply);
+    byId(name).addEventListener("input", () => apply());
+    byId(name).addEventListener("change", () => apply());
   }
   byId("controls").addEventListener("submit", (event) => event.preventDefault());
   byId("clear").addEventListener("click", () => {

@@ -105,10 +105,11 @@ async function start() {
   const store = await Store.open();
   setUpControls(store);
   view.store = store;
-  apply();
+  apply(true); // whatever was asked for before there was a store
   byId("foot").textContent = `${number(store.meta.rows, 0)} samples, texts of ${number(store.meta.with_texts, 0)}. Everything is in this file; it loads nothing.`;
   await store.openHeads();
-  apply();
+  drawList(true);
+  if (readControls().query) apply(true); // ids can be searched now
   await loadPlotly();
   await drawCharts();
 }
