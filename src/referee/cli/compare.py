@@ -32,6 +32,7 @@ def compare(speed: float) -> list[Way]:
     """Run the same step each way against a fresh provider in a process of its own."""
     return [
         _measure("synchronous, one call after another", "inline", speed, _judge_first),
+        _measure("worker processes, submit then collect", "processes", speed, _submit_first),
         _measure("event loop, submit then collect", "thread", speed, _submit_first),
     ]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tempfile
+from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
@@ -12,7 +14,9 @@ from rich.table import Table
 from referee import clock
 from referee.cli.compare import compare, comparison_table
 from referee.cli.progress import Meter
-from referee.config import CacheConfig, load
+from referee.cli.report import make_report
+from referee.config import CacheConfig, LedgerConfig, load
+from referee.errors import RefereeError
 from referee.local import HONESTY, demo_rollouts, embedded_config, separation, start_local
 from referee.records import Reward, Sample, Unscored
 from referee.referee import Referee
@@ -20,11 +24,16 @@ from referee.referee import Referee
 
 def command(
     speed: Annotated[float, typer.Option(help="The simulated comparison runs this many times faster.")] = 20.0,
+    page: Annotated[Path, typer.Option(help="Where the report page of what was judged goes.")] = Path(
+        ".referee/demo.html"
+    ),
 ) -> None:
     """Judge shipped rollouts with an embedded LLM, then compare three ways to wait for a judge."""
     started = clock.monotonic()
     console = Console()
-    _judge(console)
+    with tempfile.TemporaryDirectory() as folder:
+        _judge(console, Path(folder))
+        _show(console, Path(folder), page)
     console.print()
     console.print(
         "100 responses, a judge that takes about 0.6 s each, and 10 s of other work in the training step "
@@ -34,7 +43,16 @@ def command(
     console.print(f"\ndone in {clock.monotonic() - started:.0f} s. Next: referee init, or referee score --help")
 
 
-def _judge(console: Console) -> None:
+def _show(console: Console, run: Path, page: Path) -> None:
+    """The report page of what was judged, where its charting library is installed."""
+    try:
+        page.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        console.print(f"{make_report(run, page, 'referee demo')} Open {page} in a browser.", markup=False)
+    except (RefereeError, OSError) as error:
+        console.print(f"No report page: {error}", markup=False)
+
+
+def _judge(console: Console, run: Path) -> None:
     labelled = demo_rollouts()
     samples = [sample for sample, _ in labelled]
     console.print(
@@ -43,6 +61,7 @@ def _judge(console: Console) -> None:
     )
     with start_local() as judge:
         config = replace(load(embedded_config(judge.url, judge.model)), cache=CacheConfig(path=""))
+        config = replace(config, ledger=LedgerConfig(dir=str(run)))
         with Referee(config) as referee, Meter(len(samples), referee.metrics):
             rewards = referee.submit(samples).result()
             metrics = referee.metrics()

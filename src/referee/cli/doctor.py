@@ -171,6 +171,10 @@ def _probe(config: Config) -> Check:
     with Referee(config) as referee:
         reward = referee.submit([PROBE], deadline=SECONDS).result(SECONDS + 5)[0]
         metrics = referee.metrics()
+    if config.runtime == "ray":
+        from referee.runtime.ray import shutdown
+
+        shutdown(config)  # it is without a cache, so an engine of its own, and nobody else's
     seconds = clock.monotonic() - started
     verdict, settled = reward.verdict, reward.settled
     if isinstance(verdict, Unscored):
