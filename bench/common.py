@@ -1,4 +1,4 @@
-"""What several benchmarks share: medians with their spread, plain configurations, and the bare clients they compare with."""
+"""What several benchmarks share: medians with spread, plain configurations, and the bare clients they compare with."""
 
 from __future__ import annotations
 

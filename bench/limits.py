@@ -62,7 +62,9 @@ PROVIDERS: dict[str, ProviderSpec] = {
     "refuses above 60": _spec(capacity=CAPACITY),
     "queues above 60": _spec(capacity=CAPACITY, mode="queue"),
     "degrades above 60": _spec(capacity=CAPACITY, mode="degrade"),
-    "refuses; 60, then 20 after 20 s, then 60 after 60 s": _spec(capacity=CAPACITY, schedule=((20.0, 20), (60.0, CAPACITY))),
+    "refuses; 60, then 20 after 20 s, then 60 after 60 s": _spec(
+        capacity=CAPACITY, schedule=((20.0, 20), (60.0, CAPACITY))
+    ),
     f"{RPM} requests a minute, headers": _spec(rpm=RPM),
     f"{RPM} requests a minute, no headers": _spec(rpm=RPM, rate_headers=False),
     f"{TPM:,} tokens a minute, headers": _spec(tpm=TPM),
@@ -92,7 +94,9 @@ def ideal(spec: ProviderSpec, count: int, tokens: float, last: float = MEAN) -> 
     return at + work / capacity
 
 
-def one(spec: ProviderSpec, client: tuple[int | str, Callable[[], Any] | None], count: int, seed: int) -> dict[str, float]:
+def one(
+    spec: ProviderSpec, client: tuple[int | str, Callable[[], Any] | None], count: int, seed: int
+) -> dict[str, float]:
     """One run: its time, the ideal, and what was refused."""
     concurrency, limit = client
     config = settings(
@@ -118,7 +122,7 @@ def one(spec: ProviderSpec, client: tuple[int | str, Callable[[], Any] | None], 
 
 def run(quick: bool) -> dict[str, Any]:
     """Every provider with every client."""
-    count, seeds = (400, (1,)) if quick else (2400, (1, 2, 3, 4, 5))
+    count, seeds = (400, (1,)) if quick else (1600, (1, 2, 3))
     rows = {
         provider: {name: [one(spec, client, count, seed) for seed in seeds] for name, client in CLIENTS.items()}
         for provider, spec in PROVIDERS.items()
@@ -142,12 +146,14 @@ def report(results: dict[str, Any]) -> list[str]:
                     f"{min(r['scored'] for r in runs):.0f}",
                 ]
             )
-    shares = [statistics.median(r["share"] for r in clients["ours, told nothing"]) for clients in results["rows"].values()]
+    shares = [
+        statistics.median(r["share"] for r in clients["ours, told nothing"]) for clients in results["rows"].values()
+    ]
     head = ["provider", "limit", "share of ideal, start and drain included", "steady state", "refused", "scored"]
     return [
-        f"{results['count']} samples at once, latency lognormal (median {MEDIAN:g} s, sigma {SIGMA:g}), no Retry-After; "
-        f"virtual time, {results['seeds']} seeds, median (min to max). Ideal: work over capacity, or whole minutes of the "
-        "rate; no client can beat it (a sample of latencies can, by a little). Steady state: samples/s from a fifth to "
+        f"{results['count']} samples at once, latency lognormal (median {MEDIAN:g} s, sigma {SIGMA:g}), no "
+        f"Retry-After; virtual time, {results['seeds']} seeds, median (min to max). Ideal: work over capacity, or whole "
+        "minutes of the rate; no client can beat it (a sample of latencies can, by a little). Steady state: samples/s from a fifth to "
         "nine tenths of the batch, over capacity / mean latency.",
         "",
         *table(head, rows),

@@ -47,7 +47,9 @@ GROUPS: dict[str, dict[str, str]] = {
     },
 }
 TITLES = {name: title for group in GROUPS.values() for name, title in group.items()}
-LONG = frozenset({"finding_the_limit", "interpreter", "processes", "service", "ray_runtime", "verl_managers", "trl_step"})
+LONG = frozenset(
+    {"finding_the_limit", "interpreter", "processes", "service", "ray_runtime", "verl_managers", "trl_step"}
+)
 """Not part of `--quick` unless named: together they would take longer than a quick run may."""
 
 
@@ -68,14 +70,16 @@ def measure(name: str, quick: bool) -> Any:
         return {"skipped": f"it failed here: {type(error).__name__}: {str(error)[:200]}"}
 
 
+def skipped(results: Any) -> bool:
+    """Whether these are no results, only a reason."""
+    return isinstance(results, dict) and "skipped" in results
+
+
 def lines_of(name: str, results: Any) -> list[str]:
     """A benchmark's report, or why there is none."""
-    if isinstance(results, dict) and "skipped" in results:
+    if skipped(results):
         return [f"Not measured: {results['skipped']}."]
-    try:
-        lines: list[str] = importlib.import_module(f"bench.{name}").report(results)
-    except ImportError as missing:
-        return [f"Not shown: it needs what is not installed here ({missing})."]
+    lines: list[str] = importlib.import_module(f"bench.{name}").report(results)
     return lines
 
 
@@ -94,18 +98,25 @@ def _cpuinfo() -> list[str]:
     return path.read_text().splitlines() if path.exists() else []
 
 
-def write(results: dict[str, Any]) -> None:
-    """Keep the raw rows, and the tables made from them."""
+def write(results: dict[str, Any], name: str, found: Any, lines: list[str]) -> None:
+    """Keep the raw rows, and the tables made from them.
+
+    Each table is kept as it was written: some benchmarks run, and are read, only where a trainer is installed.
+    """
+    before = results.get(name)
+    if before is None or not (skipped(found) and not skipped(before)):
+        results[name] = found
+        results.setdefault("tables", {})[name] = lines
     results["machine"] = machine()
     (HERE / "results.json").write_text(json.dumps(results, indent=1) + "\n")
-    lines = ["# Measured", "", f"On {results['machine']} Made by `make bench`; raw figures in results.json.", ""]
+    page = ["# Measured", "", f"On {results['machine']} Made by `make bench`; raw figures in results.json.", ""]
     for group, titles in GROUPS.items():
-        found = {name: title for name, title in titles.items() if name in results}
-        if found:
-            lines += [f"## {group}", ""]
-        for name, title in found.items():
-            lines += [f"### {title}", "", *lines_of(name, results[name]), "", f"`python -m bench.run {name}`", ""]
-    (HERE / "RESULTS.md").write_text("\n".join(lines))
+        shown = {key: title for key, title in titles.items() if key in results["tables"]}
+        if shown:
+            page += [f"## {group}", ""]
+        for key, title in shown.items():
+            page += [f"### {title}", "", *results["tables"][key], "", f"`python -m bench.run {key}`", ""]
+    (HERE / "RESULTS.md").write_text("\n".join(page))
 
 
 def main() -> None:
@@ -124,12 +135,13 @@ def main() -> None:
         started = clock.monotonic()
         found = measure(name, options.quick)
         print(f"## {TITLES[name]}\n")
-        print("\n".join(lines_of(name, found)))
+        lines = lines_of(name, found)
+        print("\n".join(lines))
         print(f"\n({clock.monotonic() - started:.0f} s)\n", flush=True)
         if not options.quick:
             # Read again each time, so that two runs side by side do not undo each other.
             results: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
-            write({**results, name: found})
+            write(results, name, found, lines)
 
 
 if __name__ == "__main__":

@@ -16,22 +16,32 @@ import importlib.util
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parent.parent.parent
 SRC = ROOT / "src"
 TARGETS: dict[str, tuple[str, ...]] = {
-    "judging/read.py": ("tests/judging/test_read.py", "tests/judging/test_matrix.py", "tests/judging/test_yes_no.py"),
-    "judging/gates.py": ("tests/judging/test_gates.py", "tests/judging/test_make.py"),
-    "wire/classify.py": ("tests/wire/test_classify.py", "tests/wire/test_fault.py"),
-    "wire/reply.py": ("tests/wire/test_reply.py", "tests/wire/test_classify.py"),
-    "wire/trouble.py": ("tests/wire/test_classify.py",),
-    "wire/times.py": ("tests/wire/test_times.py", "tests/wire/test_hints.py"),
-    "limits/bucket.py": ("tests/limits/test_bucket.py",),
+    "judging/read.py": (
+        "tests/judging/test_read_edges.py",
+        "tests/judging/test_read.py",
+        "tests/judging/test_matrix.py",
+        "tests/judging/test_yes_no.py",
+    ),
+    "judging/gates.py": (
+        "tests/judging/test_read_edges.py",
+        "tests/judging/test_gates.py",
+        "tests/judging/test_make.py",
+    ),
+    "wire/classify.py": ("tests/wire/test_statuses.py", "tests/wire/test_classify.py", "tests/wire/test_fault.py"),
+    "wire/reply.py": ("tests/wire/test_odd_replies.py", "tests/wire/test_reply.py", "tests/wire/test_classify.py"),
+    "wire/trouble.py": ("tests/wire/test_odd_replies.py", "tests/wire/test_statuses.py", "tests/wire/test_classify.py"),
+    "wire/times.py": ("tests/wire/test_zones.py", "tests/wire/test_times.py", "tests/wire/test_hints.py"),
+    "limits/bucket.py": ("tests/limits/test_pace_edges.py", "tests/limits/test_bucket.py"),
     "limits/budget.py": ("tests/limits/test_budget.py",),
-    "limits/breaker.py": ("tests/limits/test_breaker.py",),
-    "limits/delay.py": ("tests/limits/test_delay.py",),
+    "limits/breaker.py": ("tests/limits/test_breaker_edges.py", "tests/limits/test_breaker.py"),
+    "limits/delay.py": ("tests/limits/test_pace_edges.py", "tests/limits/test_delay.py"),
     "limits/adaptive.py": ("tests/limits/test_adaptive.py", "tests/limits/test_adaptive_runs.py"),
     "shaping/missing.py": ("tests/shaping/test_missing.py",),
     "shaping/length.py": ("tests/shaping/test_length.py",),
@@ -70,7 +80,7 @@ def mutants(source: str) -> Iterator[tuple[int, str, str]]:
             yield getattr(node, "lineno", 0), what, ast.unparse(ast.fix_missing_locations(changed))
 
 
-def _changes(node: ast.AST) -> Iterator[tuple[str, object]]:  # type: ignore[type-arg]
+def _changes(node: ast.AST) -> Iterator[tuple[str, Callable[[Any], object]]]:
     if isinstance(node, ast.Compare) and type(node.ops[0]) in SWAPS:
         new = SWAPS[type(node.ops[0])]
         yield f"{type(node.ops[0]).__name__} to {new.__name__}", lambda n: n.ops.__setitem__(0, new())
@@ -78,11 +88,11 @@ def _changes(node: ast.AST) -> Iterator[tuple[str, object]]:  # type: ignore[typ
         other = ast.Or if isinstance(node.op, ast.And) else ast.And
         yield f"{type(node.op).__name__} to {other.__name__}", lambda n: setattr(n, "op", other())
     elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
-        yield "not dropped", lambda n: setattr(n, "op", ast.UAdd()) or setattr(n, "operand", _truth(n.operand))
+        yield "not dropped", _drop_not
     elif isinstance(node, ast.BinOp) and type(node.op) in OPERATORS:
         swap = OPERATORS[type(node.op)]
         yield f"{type(node.op).__name__} to {swap.__name__}", lambda n: setattr(n, "op", swap())
-    elif isinstance(node, ast.Constant) and type(node.value) in (int, float) and not isinstance(node.value, bool):
+    elif isinstance(node, ast.Constant) and isinstance(node.value, int | float) and not isinstance(node.value, bool):
         yield f"{node.value} to {node.value + 1}", lambda n: setattr(n, "value", n.value + 1)
     elif isinstance(node, ast.Constant) and isinstance(node.value, bool):
         yield f"{node.value} to {not node.value}", lambda n: setattr(n, "value", not n.value)
@@ -92,8 +102,8 @@ def _changes(node: ast.AST) -> Iterator[tuple[str, object]]:  # type: ignore[typ
         yield "condition turned", lambda n: setattr(n, "test", ast.UnaryOp(ast.Not(), n.test))
 
 
-def _truth(node: ast.expr) -> ast.expr:
-    return ast.Call(ast.Name("bool", ast.Load()), [node], [])
+def _drop_not(node: ast.UnaryOp) -> None:
+    node.op, node.operand = ast.UAdd(), ast.Call(ast.Name("bool", ast.Load()), [node.operand], [])
 
 
 def _is_none(node: ast.expr) -> bool:
@@ -109,7 +119,7 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def find_spec(self, fullname: str, path: object, target: object = None) -> importlib.machinery.ModuleSpec | None:
         if fullname != self._name:
             return None
-        return importlib.util.spec_from_file_location(fullname, self._path, loader=self)  # type: ignore[arg-type]
+        return importlib.util.spec_from_file_location(fullname, self._path, loader=self)
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> None:
         return None
@@ -149,11 +159,13 @@ def noticed(target: str, source: str, tests: tuple[str, ...]) -> bool:
 
 
 def main() -> int:
-    """Mutate the targets named, or all; `--every N` takes one mutant in N."""
+    """Mutate the targets named, or all; `--every N` takes one mutant in N, `--again LOG` those that survived there."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("targets", nargs="*", metavar="module", help=", ".join(TARGETS))
     parser.add_argument("--every", type=int, default=1)
+    parser.add_argument("--again", type=Path, metavar="LOG", help="only what survived in this output of an earlier run")
     options = parser.parse_args()
+    before = options.again.read_text() if options.again else None
     os.chdir(ROOT)
     import hypothesis
 
@@ -167,7 +179,7 @@ def main() -> int:
             return 1
         here = alive = 0
         for at, (line, what, changed) in enumerate(mutants(source)):
-            if at % options.every:
+            if at % options.every or (before is not None and f"{target}:{line}: {what}: survived" not in before):
                 continue
             here += 1
             if not noticed(target, changed, TARGETS[target]):

@@ -141,3 +141,11 @@ def test_the_watch_counts_as_a_plain_window_would(ends: list[Reason | None], sha
             recent.append(reason is not None)
         assert tripped == (sum(recent) > share * window)
         assert sum(watch.counts().values()) == sum(recent)
+
+
+def test_the_summary_does_without_words() -> None:
+    """Where nothing was said about the most frequent reason, the counts stand alone."""
+    watch = UnscoredWatch(0.5)
+    for reason in (Reason.TIMEOUT, Reason.EMPTY, Reason.TIMEOUT):
+        watch.observe(Unscored(reason=reason))
+    assert watch.summary() == "timeout 2, empty 1"

@@ -37,13 +37,15 @@ def values(judge: Backend, batch: list[Sample]) -> list[float | None]:
     return [reward.value for reward in judge.collect(judge.submit(batch))]
 
 
-@pytest.mark.parametrize("given", [{}, {"use_async_io": True}])
+@pytest.mark.parametrize("given", [{}, {"use_async_io": True}, {"num_async_workers": 2}])
 def test_every_mode_gives_the_same_rewards(serve: Serve, given: dict[str, Any]) -> None:
     """Rule plus coefficient times judge."""
     judge = backend(serve(), reward_coefficient=0.5, **given)
+    mode = judge.mode
     judge.start()
     judge.start()
     assert values(judge, samples(2, 4, 10)) == [2.0, 3.0, 6.0]
+    assert judge.mode == mode  # it ran where it was told to
     judge.close()
     judge.close()
     assert values(judge, samples(2)) == [2.0]  # opens again

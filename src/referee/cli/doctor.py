@@ -164,18 +164,20 @@ def _writable(folder: Path, what: str) -> Check:
     return True, f"{what}: {folder} is writable" + ("" if there == folder else " (will be created)")
 
 
-def _probe(config: Config) -> Check:
+def _probe(given: Config) -> Check:
     """One real verdict, not cached and not recorded."""
-    config = replace(config, cache=CacheConfig(enabled=False), ledger=LedgerConfig())
+    config = replace(given, cache=CacheConfig(enabled=False), ledger=LedgerConfig())
     started = clock.monotonic()
     with Referee(config) as referee:
         reward = referee.submit([PROBE], deadline=SECONDS).result(SECONDS + 5)[0]
         metrics = referee.metrics()
+    seconds = clock.monotonic() - started
     if config.runtime == "ray":
         from referee.runtime.ray import shutdown
+        from referee.runtime.ray_settings import engine_names
 
-        shutdown(config)  # it is without a cache, so an engine of its own, and nobody else's
-    seconds = clock.monotonic() - started
+        if engine_names(config) != engine_names(given):  # made for the probe: nobody else's
+            shutdown(config)
     verdict, settled = reward.verdict, reward.settled
     if isinstance(verdict, Unscored):
         return False, f"probe: no verdict ({verdict.reason}: {verdict.detail})"

@@ -1,0 +1,61 @@
+"""Edges of the strict reader that the tables of kinds do not reach."""
+
+from __future__ import annotations
+
+import pytest
+
+from referee.config import Gates
+from referee.judging.gates import settle
+from referee.judging.read import fields, scaled, tagged
+from referee.records import Reason, Sample, Unscored
+
+NONCE = "0123456789abcdef"
+OPEN, CLOSE = f"<verdict-{NONCE}>", f"</verdict-{NONCE}>"
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        f"{OPEN}{OPEN}7{CLOSE}",
+        f"{OPEN}7{CLOSE}{CLOSE}",
+        f"{OPEN}7{CLOSE} {OPEN}8{CLOSE}",
+        f"{OPEN}{OPEN}{OPEN}7{CLOSE}",
+    ],
+)
+def test_any_tag_twice_is_ambiguous(said: str) -> None:
+    """Two openings with one end, or one opening with two ends, are as unclear as two whole tags."""
+    found = tagged(said, NONCE)
+    assert isinstance(found, Unscored)
+    assert found.reason is Reason.AMBIGUOUS
+
+
+@pytest.mark.parametrize(
+    ("number", "shown"),
+    [
+        (11, "11 is"),
+        (-3, "-3 is"),
+        (999_999_999, "999999999 is"),
+        (10**9, "a huge number is"),
+        (-(10**9), "a huge number is"),
+        (10**40, "a huge number is"),
+    ],
+)
+def test_the_number_off_the_scale_is_named(number: int, shown: str) -> None:
+    """Whoever reads the record sees what the judge said, unless it would fill the line."""
+    found = scaled(number, 1, 10, "", "integer")
+    assert isinstance(found, Unscored)
+    assert found.detail == f"{shown} outside 1 to 10"
+
+
+def test_a_raw_line_break_in_the_reason_is_read() -> None:
+    """Models write JSON with line breaks inside strings; the verdict beside it is none the worse."""
+    assert fields('{"reason": "first\nsecond\tthird", "score": 7}', "score") == ("first\nsecond\tthird", 7)
+
+
+def test_nothing_is_no_echo_of_nothing() -> None:
+    """Where empty answers go to the judge, an empty prompt does not turn them into an echo."""
+    off = Gates(truncated="off", empty="off", no_alphanumerics="off", echo="lowest")
+    sample = Sample(prompt="", response="")
+    assert settle(sample, "", "", off, 1.0) is None
+    assert settle(sample, "Why?", "", off, 1.0) is None
+    assert settle(sample, "why  IS it?", "Why is it?", off, 1.0) is not None

@@ -1,0 +1,133 @@
+"""Completions and error objects of unusual shape, field by field."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from referee.records import Reply
+from referee.wire import reply, trouble
+
+TEXT: list[dict[str, str]] = [{"type": "text", "text": "8"}]
+
+
+def usual(**more: Any) -> Reply | None:
+    data = {"choices": [{"message": {"content": "8"}, "finish_reason": "stop"}], **more}
+    return reply.usual(json.dumps(data).encode(), "")
+
+
+def unusual(request_id: str = "", logprobs: Any = None, **more: Any) -> Reply:
+    found = reply.unusual({"choices": [{"message": {"content": TEXT}, "logprobs": logprobs}], **more}, request_id)
+    assert found is not None
+    return found
+
+
+def test_the_documented_shape_takes_the_fast_way() -> None:
+    """It is read there, not passed on."""
+    assert usual() == Reply(text="8", finish="stop")
+
+
+@pytest.mark.parametrize(
+    ("count", "read"), [(0, 0), (1, 1), (10**9, 10**9), (10**9 + 1, 0), (2 * 10**9, 0), (-1, 0), (None, 0)]
+)
+def test_usage_is_believed_within_reason(count: int | None, read: int) -> None:
+    """One token counts; more than a billion in one request is nonsense and counts as not given."""
+    usage = {"prompt_tokens": count, "completion_tokens": count, "prompt_tokens_details": {"cached_tokens": count}}
+    fast = usual(usage=usage)
+    assert fast is not None
+    for found in (fast, unusual(usage=usage)):
+        assert (found.tokens_in, found.tokens_out, found.tokens_cached) == (read, read, read)
+
+
+def test_cached_tokens_stand_in_either_field() -> None:
+    """OpenAI's place first, then DeepSeek's."""
+    both = {"prompt_tokens_details": {"cached_tokens": 5}, "prompt_cache_hit_tokens": 9}
+    assert unusual(usage=both).tokens_cached == 5
+    assert unusual(usage={"prompt_cache_hit_tokens": 9}).tokens_cached == 9
+    assert unusual(usage={"prompt_tokens_details": {"cached_tokens": 5}}).tokens_cached == 5
+
+
+def test_the_headers_request_id_comes_first() -> None:
+    """The body's own serves where there is none."""
+    assert unusual("req_1", id="chat_1").request_id == "req_1"
+    assert unusual("", id="chat_1").request_id == "chat_1"
+    assert unusual("req_1").request_id == "req_1"
+
+
+@pytest.mark.parametrize(
+    ("logprob", "read"),
+    [
+        (0, True),
+        (-3, True),
+        (-0.5, True),
+        (2**53 - 1, True),
+        (2**53, False),
+        (2**60, False),
+        (True, False),
+        ("0", False),
+    ],
+)
+def test_whole_log_probabilities_are_numbers_too(logprob: object, read: bool) -> None:
+    """0 is how some servers write certainty; beyond what a float holds exactly it is none."""
+    content = [{"token": "yes", "top_logprobs": [{"token": "yes", "logprob": logprob}]}]
+    (choice,) = unusual(logprobs={"content": content}).choices
+    assert [token for token, _ in choice.top] == (["yes"] if read else [])
+
+
+@pytest.mark.parametrize(
+    ("data", "holds"),
+    [
+        ([{"error": "no"}], True),
+        ([{"choices": []}], False),
+        ([], False),
+        ({"object": "error"}, True),
+        ({"type": "error"}, True),
+        ({"error": None}, False),
+        ("error", False),
+        (None, False),
+    ],
+)
+def test_an_error_object_is_known(data: object, holds: bool) -> None:
+    """Gemini wraps it in a list."""
+    assert trouble.holds_trouble(data) is holds
+
+
+@pytest.mark.parametrize(
+    ("value", "status"),
+    [
+        (400, 400),
+        (599, 599),
+        (399, 0),
+        (600, 0),
+        ("400", 400),
+        ("503", 503),
+        ("0503", 0),
+        ("50", 0),
+        ("5xx", 0),
+        (None, 0),
+    ],
+)
+def test_a_status_inside_is_three_digits_from_400(value: object, status: int) -> None:
+    """Written as a number or as text."""
+    assert trouble.read({"error": {"status": value}}).status == status
+
+
+@pytest.mark.parametrize("code", ["error", "429", "", None])
+def test_a_label_that_says_nothing_is_none(code: str | None) -> None:
+    """The type then is the telling one."""
+    said = trouble.read({"error": {"code": code, "type": "rate_limit"}})
+    assert (said.code, list(said.labels)) == ("rate_limit", ["rate_limit"])
+
+
+def test_fastapis_list_names_the_first_field() -> None:
+    """As words for people, and as the parameter for the next attempt."""
+    items = [
+        {"loc": [], "msg": "broken"},
+        {"loc": ["body", "logprobs"], "msg": "extra inputs"},
+        {"loc": ["body", "seed"], "msg": "extra inputs"},
+    ]
+    said = trouble.read({"detail": items})
+    assert said.param == "logprobs"
+    assert said.message == ": broken; logprobs: extra inputs; seed: extra inputs"
