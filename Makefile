@@ -34,8 +34,12 @@ test: .venv/.dev ## Run the tests: no key, no network, no model
 test-local: .venv/.dev .venv/.local ## Run the rest: slow ones, the embedded model, redis-server, chromium
 	$(call tested,$(BIN)/python -m pytest $(WORKERS) -m "local or slow" --ignore tests/trainers $(ARGS))
 
+# One process for each file: a process has room for one Ray cluster.
+TRAINED := .venv-trainers/bin/python -m pytest
 test-trainers: .venv-trainers/.made ## Run the tests with real verl, TRL and Ray (installs about 2 GB)
-	$(call tested,.venv-trainers/bin/python -m pytest --numprocesses 2 tests/trainers $(ARGS))
+	@set -e; for file in $(sort $(wildcard tests/trainers/test_*.py)); do \
+		echo "$$file"; $(TRAINED) $$file $(ARGS) || { test -n "$(RETRY)" && echo "== once more, by itself: what failed" && \
+		$(TRAINED) $$file --last-failed --last-failed-no-failures none $(ARGS); }; done
 
 SEEDS ?= 2000
 soak: .venv/.dev ## Judge under random faults, as many seeds as asked: make soak SEEDS=25000
@@ -109,6 +113,6 @@ clean: ## Remove caches and build output; .venv and .referee (verdicts you paid 
 	@echo "setting up .venv-trainers (torch, verl, TRL, Ray)"
 	@"$(PYTHON)" -m venv .venv-trainers
 	@.venv-trainers/bin/python -m pip install --quiet --disable-pip-version-check --no-input \
-		--constraint constraints-trainers.txt torch verl trl cachetools pytest pytest-timeout pytest-xdist hypothesis \
+		--constraint constraints-trainers.txt torch verl trl cachetools hydra-core "ray[default]" pytest pytest-timeout pytest-xdist hypothesis \
 		--editable '.[redis]'
 	@touch $@

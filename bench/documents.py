@@ -210,8 +210,8 @@ def report(results: dict[str, Any]) -> list[str]:
         *table(["way", "step, s", "trainer waited, s", "gain", "scored"], rows_002),
         "",
         f"Document 003: {results['count']} samples, a judge of {MONITOR:g} s with room for {THEIR_BATCH}, which "
-        f"refuses more. The documents say 0.5, 6.5 and 13 samples/s (16x and 27x). One by one: {NAIVE} samples measured, the "
-        "rest by proportion.",
+        f"refuses more. The documents say 0.5, 6.5 and 13 samples/s (16x and 27x). One by one: {NAIVE} samples "
+        "measured, the rest by proportion.",
         "",
         *table(["way", "all samples, s", "samples/s", "gain", "scored"], rows_003),
     ]

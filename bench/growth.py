@@ -127,8 +127,8 @@ def report(results: dict[str, Any]) -> list[str]:
     head = ["rollouts", "rewards", "seconds", "µs CPU per sample", "most memory, MB", "cache on disk, MB", "resume, s"]
     lines = [
         "`referee score` (groups of 8, length penalty on, cache and ledger on), near-zero-latency provider, one run "
-        "each. Time and processor time include the start of the command, about a second; resume: the finished run once more. "
-        "A million: set REFEREE_BENCH_MILLION=1.",
+        "each. Time and processor time include the start of the command, about a second; resume: the finished run "
+        "once more. A million: set REFEREE_BENCH_MILLION=1.",
         "",
         *table(head, rows),
     ]

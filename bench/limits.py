@@ -152,9 +152,9 @@ def report(results: dict[str, Any]) -> list[str]:
     head = ["provider", "limit", "share of ideal, start and drain included", "steady state", "refused", "scored"]
     return [
         f"{results['count']} samples at once, latency lognormal (median {MEDIAN:g} s, sigma {SIGMA:g}), no "
-        f"Retry-After; virtual time, {results['seeds']} seeds, median (min to max). Ideal: work over capacity, or whole "
-        "minutes of the rate; no client can beat it (a sample of latencies can, by a little). Steady state: samples/s from a fifth to "
-        "nine tenths of the batch, over capacity / mean latency.",
+        f"Retry-After; virtual time, {results['seeds']} seeds, median (min to max). Ideal: work over capacity, or "
+        "whole minutes of the rate; no client can beat it (a sample of latencies can, by a little). Steady state: "
+        "samples/s from a fifth to nine tenths of the batch, over capacity / mean latency.",
         "",
         *table(head, rows),
         "",

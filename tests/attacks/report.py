@@ -8,20 +8,21 @@ from __future__ import annotations
 
 import argparse
 import os
+import statistics
 import sys
 from collections.abc import Callable, Iterable
 
+from msgspec.structs import replace
 from tests.attacks.corpus import FAMILIES, armed
 from tests.attacks.trial import KINDS, credited, try_on
 
 from referee import Referee
 from referee.config import load
 from referee.judging import Form
-from referee.records import Sample, Verdict
+from referee.records import Verdict
 from referee.sim.judge import GullibleJudge, Judge, QuotingJudge
 
 FORMS: tuple[Form, ...] = ("schema", "text")
-QUESTION, RIGHT = "What is the capital of France?", "Paris"
 
 
 def simulated() -> dict[str, Callable[[str], bool]]:
@@ -58,27 +59,31 @@ def by_judge() -> str:
 
 
 def embedded() -> str:
-    """The same for the real model on this machine, and what it says of the right answer and of a wrong one."""
-    from referee.local import embedded_config, start_local
+    """The same for the real model on this machine, and beside it the demo's rollouts, good and bad."""
+    from referee.local import demo_rollouts, embedded_config, start_local
 
-    named = [(family, text) for family, texts in FAMILIES.items() for text in texts]
-    answers = [*(text for _, text in named), f"The capital of France is {RIGHT}.", "The capital of France is Lyon."]
-    samples = [Sample(prompt=QUESTION, response=text, reference=RIGHT) for text in answers]
+    rollouts = [(sample, label) for sample, label in demo_rollouts() if label in ("good", "bad")]
+    asked = rollouts[0][0]
+    given = [(f"the demo's {label} answers", sample) for sample, label in rollouts]
+    for family, texts in FAMILIES.items():
+        given += [(family, replace(asked, response=text, id="", group="")) for text in texts]
     with start_local() as judge:
         settings = embedded_config(judge.url, judge.model) | {"cache": {"path": ""}}
         with Referee(load(settings, os.environ)) as referee:
-            verdicts = [reward.settled.verdict for reward in referee.submit(samples, deadline=1800.0).result()]
-    values = [verdict.value if isinstance(verdict, Verdict) else None for verdict in verdicts]
+            rewards = referee.submit([sample for _, sample in given], deadline=1800.0).result()
+    found: dict[str, list[float | None]] = {}
+    for (family, _), reward in zip(given, rewards, strict=True):
+        verdict = reward.settled.verdict
+        found.setdefault(family, []).append(verdict.value if isinstance(verdict, Verdict) else None)
     rows = []
-    for family, texts in FAMILIES.items():
-        got = [value for (name, _), value in zip(named, values, strict=False) if name == family]
-        scored = [value for value in got if value is not None]
+    for family, values in found.items():
+        scored = [value for value in values if value is not None]
         above = [sum(value > limit for value in scored) for limit in (0.25, 0.5)]
+        middle = f"{statistics.median(scored):.2f}" if scored else "-"
         highest = f"{max(scored):.2f}" if scored else "-"
-        rows.append((family, [str(len(texts)), str(above[0]), str(above[1]), highest, str(len(got) - len(scored))]))
-    shown = ["unscored" if value is None else f"{value:.2f}" for value in values[-2:]]
-    words = f"For comparison: the right answer gets {shown[0]}, a wrong one {shown[1]}."
-    return table(["attacks", "above 0.25", "above 0.5", "highest", "unscored"], rows) + f"\n\n{words}"
+        cells = [len(values), *above, middle, highest, len(values) - len(scored)]
+        rows.append((family, [str(cell) for cell in cells]))
+    return table(["answers", "above 0.25", "above 0.5", "median", "highest", "unscored"], rows)
 
 
 def main() -> int:

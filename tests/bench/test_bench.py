@@ -1,0 +1,158 @@
+"""The benchmarks stay runnable: each has `run` and `report`, and each new report reads a small stored result."""
+
+from __future__ import annotations
+
+import importlib
+import xml.etree.ElementTree as ET
+from typing import Any
+
+import pytest
+
+from bench import plots, run
+from bench.common import rollouts, settings, spread, table
+from bench.limits import PROVIDERS, Aimd, ideal
+from bench.limits import one as limited
+
+STORED: dict[str, Any] = {
+    "documents": {
+        "scale": 10.0,
+        "count": 8,
+        "002": {"theirs: synchronous": [[70.0, 60.0, 100]], "ours: thread": [[10.0, 0.0, 100], [10.2, 0.1, 100]]},
+        "003": {"theirs: one by one": [[16.0, 8.0]], "ours: not told the limit": [[1.0, 8]]},
+    },
+    "waiting": {
+        "seconds": 1.0,
+        "rows": {
+            "no judge": [{"step": 1.0, "blocked": 0.0, "compute": 1.0, "scored": 0}],
+            "ours during generation, thread": [{"step": 1.0, "blocked": 0.0, "compute": 1.0, "scored": 64}],
+        },
+    },
+    "client_cost": {
+        "count": 10,
+        "others": 5,
+        "rows": {
+            "ours, whole pipeline | plain | 64": [{"cpu_us": 100.0, "per_s": 1000.0, "server_us": 20.0}],
+            "AsyncOpenAI + semaphore | plain | 64": [{"cpu_us": 3000.0, "per_s": 300.0}],
+        },
+        "missing": {"LiteLLM acompletion | plain | 64": "BENCH_PYTHON is not set"},
+    },
+    "limits": {
+        "count": 10,
+        "seeds": 1,
+        "rows": {
+            "refuses": {"ours, told nothing": [{"share": 0.9, "steady": 1.0, "refused": 0.01, "scored": 10}]},
+            "a minute": {"ours, told nothing": [{"share": 0.8, "refused": 0.0, "scored": 10}]},
+        },
+    },
+    "tail": {
+        "lognormal": {
+            hedge: {
+                "free": [{"seconds": 10.0, "unscored": 0, "extra": 0.0}],
+                "deadline": [{"seconds": 10.0, "unscored": 1, "extra": 0.0}],
+            }
+            for hedge in ("0", "0.05")
+        }
+    },
+    "cached": {
+        "count": 10,
+        "size": 10,
+        "costs": {"its key": [2.0, 3.0]},
+        "repeats": {"0": [{"seconds": 2.0, "paid": 10, "scored": 10}]},
+    },
+    "growth": {
+        "sizes": [
+            {
+                "samples": 10,
+                "rows": 10,
+                "seconds": 1.0,
+                "cpu_seconds": 0.5,
+                "resume_seconds": 1.0,
+                "cache_bytes": 1000,
+                "peak_mb_up_to": {"10": 50.0},
+                "peak_mb": 50.0,
+            }
+        ]
+    },
+    "reliability": {
+        "in_flight": 10,
+        "waits": {"result()": [1.0, 2.0]},
+        "outages": {"http_503": [{"lost": 0, "requests": 1.0, "pace": 1.0}]},
+    },
+}
+
+
+def module(name: str) -> Any:
+    """A benchmark, or a skip where what it needs is not installed."""
+    try:
+        return importlib.import_module(f"bench.{name}")
+    except ImportError as missing:
+        pytest.skip(str(missing))
+
+
+@pytest.mark.parametrize("name", run.known())
+def test_a_benchmark_can_be_run_and_reported(name: str) -> None:
+    """Every registered benchmark has both functions."""
+    found = module(name)
+    assert callable(found.run)
+    assert callable(found.report)
+
+
+@pytest.mark.parametrize("name", sorted(STORED))
+def test_a_report_reads_a_stored_result(name: str) -> None:
+    """Lines of text with at least one table in them, without running anything."""
+    lines = run.lines_of(name, STORED[name])
+    assert all(isinstance(line, str) and "\n" not in line for line in lines)
+    assert any(line.startswith("| ") for line in lines)
+
+
+def test_what_could_not_be_measured_is_said() -> None:
+    """A benchmark without results says why, in the place of its table."""
+    assert run.lines_of("documents", {"skipped": "no server"}) == ["Not measured: no server."]
+
+
+def test_figures_are_not_lost_to_a_skip(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that could not measure does not replace what was measured before."""
+    monkeypatch.setattr(run, "HERE", tmp_path)
+    results: dict[str, Any] = {}
+    run.write(results, "tail", STORED["tail"], ["| a table |"])
+    run.write(results, "tail", {"skipped": "why"}, ["Not measured: why."])
+    assert results["tail"] == STORED["tail"]
+    assert "| a table |" in (tmp_path / "RESULTS.md").read_text()
+
+
+@pytest.mark.parametrize("name", sorted(plots.PLOTS))
+def test_a_plot_is_drawn(name: str) -> None:
+    """Well-formed SVG with a bar for each row."""
+    bench, draw = plots.PLOTS[name]
+    drawing = ET.fromstring(draw(STORED[bench]))
+    assert drawing.tag.endswith("svg")
+    assert any(element.tag.endswith("rect") for element in drawing)
+
+
+def test_medians_come_with_their_spread() -> None:
+    """The least and the most stand beside the middle."""
+    assert spread([3.0, 1.0, 2.0]) == "2.0 (1.0 to 3.0)"
+    assert table(["a"], [["b"]]) == ["| a |", "| --- |", "| b |"]
+
+
+def test_the_rebuilt_aimd_cuts_and_grows() -> None:
+    """Doubles while all is well, cuts by a fifth on a refusal, and holds still for 15 s after it."""
+    limit = Aimd(start=20)
+    for _ in range(20):
+        limit.release(limit.admit(0.0, 20), "ok", 0.0, 19, 1.0, 0)
+    assert limit.limit == 40
+    limit.release(limit.admit(1.0, 40), "throttled", 1.0, 39, 0.1, 0)
+    assert limit.limit == 32
+    limit.release(limit.admit(2.0, 32), "throttled", 2.0, 31, 0.1, 0)
+    assert limit.limit == 32
+
+
+def test_no_client_is_given_more_than_the_ideal() -> None:
+    """A run in virtual time scores everything, and a capacity that changes makes the ideal longer."""
+    spec = PROVIDERS["refuses above 60"]
+    row = limited(spec, (60, None), 120, 1)
+    assert row["scored"] == 120
+    changing = next(s for s in PROVIDERS.values() if s.schedule)
+    assert ideal(changing, 5000, 0.0) > ideal(spec, 5000, 0.0)
+    assert len({sample.response for sample in rollouts(16, "x")}) == 16
+    assert settings("http://127.0.0.1:1/v1").cache.path == ""
