@@ -14,7 +14,7 @@ ROOT = Path(__file__).parent.parent
 EXAMPLES = ROOT / "examples" / "trainers"
 FILES = sorted(path for path in EXAMPLES.glob("*.py") if path.name != "simulated.py")
 PAGES = sorted((ROOT / "docs" / "trainers").glob("*.md"))
-BLOCK = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
+BLOCK = re.compile(r"^```python[^\n]*\n(.*?)^```", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"\]\(([^)#:]+)\)")
 
 

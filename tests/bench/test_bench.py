@@ -7,11 +7,11 @@ import xml.etree.ElementTree as ET
 from typing import Any
 
 import pytest
-
-from bench import plots, run
 from bench.common import rollouts, settings, spread, table
 from bench.limits import PROVIDERS, Aimd, ideal
 from bench.limits import one as limited
+
+from bench import plots, run
 
 STORED: dict[str, Any] = {
     "documents": {

@@ -55,7 +55,7 @@ def test_a_raw_line_break_in_the_reason_is_read() -> None:
 def test_nothing_is_no_echo_of_nothing() -> None:
     """Where empty answers go to the judge, an empty prompt does not turn them into an echo."""
     off = Gates(truncated="off", empty="off", no_alphanumerics="off", echo="lowest")
-    sample = Sample(prompt="", response="")
+    sample = Sample(prompt="", response="", reference="Because.")
     assert settle(sample, "", "", off, 1.0) is None
     assert settle(sample, "Why?", "", off, 1.0) is None
     assert settle(sample, "why  IS it?", "Why is it?", off, 1.0) is not None

@@ -1,0 +1,249 @@
+"""Hooks called by their framework's own code. Each runs where the framework is installed, and is skipped elsewhere."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from tests.contracts.adapter_suite import UNSCORED, VALUE, Write, answers, fair, sim_url, write_config
+
+from referee.trainers import art as art_hook
+from referee.trainers import openrlhf as openrlhf_hook
+from referee.trainers import swift as swift_hook
+from referee.trainers.tinker import Grader
+
+__all__ = ["sim_url", "write_config"]
+
+pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.timeout(300)]
+
+PROMPT = "What is good? "
+NUMBER = {"policy": "value", "value": VALUE}
+ABSTAIN = {"policy": "abstain"}
+
+
+def need(name: str) -> Any:
+    """The module, or a skip: also where a part of it that is not installed here is missing."""
+    try:
+        return importlib.import_module(name)
+    except ImportError as missing:
+        pytest.skip(f"{name}: {missing}")
+
+
+class Letters:
+    """A tokenizer of one token for each letter."""
+
+    eos_token_id = pad_token_id = 0
+
+    def __call__(self, text: str, **_: Any) -> dict[str, Any]:
+        return {"input_ids": need("torch").tensor([[ord(letter) for letter in text]])}
+
+    def decode(self, ids: Any, **_: Any) -> str:
+        return "".join(chr(one) for one in ids)
+
+
+def vllm(text: str) -> Any:
+    """An engine that answers with this text, as OpenRLHF's vLLM actor does."""
+
+    async def generate(*_: Any, **__: Any) -> Any:
+        ids = [ord(letter) for letter in text]
+        return SimpleNamespace(outputs=[SimpleNamespace(token_ids=ids, text=text, finish_reason="stop", logprobs=None)])
+
+    return SimpleNamespace(generate=generate)
+
+
+@pytest.mark.parametrize("kind", ["function", "agent"])
+def test_openrlhf_executors(write_config: Write, kind: str) -> None:
+    """Its two executors load our file by path and take the reward from it."""
+    agent = need("openrlhf.utils.agent")
+    write_config(NUMBER)
+    file = openrlhf_hook.__file__
+    if kind == "function":
+        executor = agent.SingleTurnAgentExecutor(file)
+    else:
+        spec = importlib.util.spec_from_file_location("agent_module", file)
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        assert issubclass(module.AgentExecutor, agent.AgentExecutorBase)
+        executor = module.AgentExecutor()
+
+    async def run(text: str) -> Any:
+        sampling = SimpleNamespace(max_tokens=64, logprobs=None)
+        return await executor.execute(PROMPT, "label", sampling, 512, Letters(), vllm(text))
+
+    async def main() -> list[Any]:
+        return await asyncio.gather(*(run(text) for text in [*answers(4, 9), UNSCORED]))
+
+    found = asyncio.run(main())
+    assert [float(one["reward"]) for one in found] == pytest.approx([*fair(4, 9), VALUE])
+    assert [float(one["extra_logs"]["judge_scored"]) for one in found] == [1.0, 1.0, 0.0]
+
+
+@pytest.mark.parametrize("name", ["referee", "referee_async"])
+def test_swift_scores_samples(write_config: Write, name: str) -> None:
+    """ms-swift's own function finds us by name, calls us with its rows, and runs the coroutine."""
+    rewards, algorithm = need("swift.rewards"), need("swift.rl_core.grpo_algorithm")
+    data, torch = need("swift.rl_core.data"), need("torch")
+    write_config({"policy": "group_mean"})
+    swift_hook.register()
+    func = rewards.orms[name](args=None)
+    texts = [*answers(4, 10), UNSCORED]
+    samples = [
+        data.GRPOSample(messages=[{"role": "user", "content": PROMPT}, {"role": "assistant", "content": text}])
+        for text in texts
+    ]
+    for _ in range(2):
+        found = algorithm.compute_rewards_per_func(samples, [func], [None], torch.device("cpu"))
+        assert found[:, 0].tolist() == pytest.approx([*fair(4, 10), sum(fair(4, 10)) / 2])
+
+
+def test_skyrl_environment(write_config: Write) -> None:
+    """Its registry makes our environment from a string."""
+    gym = need("skyrl_gym")
+    write_config(NUMBER)
+    if "referee" not in gym.envs.registration.registry:
+        gym.register(id="referee", entry_point="referee.trainers.skyrl:JudgedEnv")
+    found = []
+    for text in [*answers(4, 9), UNSCORED]:
+        env = gym.make("referee", env_config={}, extras={"reward_spec": {"ground_truth": "4"}})
+        prompt, _ = env.init([{"role": "user", "content": PROMPT}])
+        assert prompt[0]["content"] == PROMPT
+        result = env.step(text)
+        assert result["done"]
+        found.append(result["reward"])
+    assert found == pytest.approx([*fair(4, 9), VALUE])
+    assert env.get_metrics() == {"judge_scored": 0.0}
+
+
+def test_areal_workflow(write_config: Write) -> None:
+    """Its RLVR workflow generates, asks us, and builds the tensors; without a reward there is no trajectory."""
+    need("areal.workflow.rlvr")
+    struct, args = need("areal.api.io_struct"), need("areal.api.cli_args")
+    from referee.trainers import areal
+
+    path = write_config(ABSTAIN)
+    workflow = areal.JudgedWorkflow(
+        config=str(path),
+        gconfig=args.GenerationHyperparameters(),
+        tokenizer=Letters(),
+        get_input_ids_fn=lambda data, *_: [ord(letter) for letter in data[0]["content"]],
+        data_extract_prompt_fn=lambda data: data["messages"],
+    )
+
+    async def run(text: str) -> Any:
+        async def agenerate(request: Any) -> Any:
+            out = [ord(letter) for letter in text]
+            return struct.ModelResponse(
+                input_tokens=request.input_ids,
+                output_tokens=out,
+                output_logprobs=[0.0] * len(out),
+                output_versions=[0] * len(out),
+            )
+
+        data = {"messages": [{"role": "user", "content": PROMPT}], "answer": "4"}
+        return await workflow.arun_episode(SimpleNamespace(agenerate=agenerate), data)
+
+    async def main() -> list[Any]:
+        return await asyncio.gather(*(run(text) for text in [*answers(4, 9), UNSCORED]))
+
+    good, better, missing = asyncio.run(main())
+    assert [float(good["rewards"]), float(better["rewards"])] == pytest.approx(fair(4, 9))
+    assert missing is None
+
+
+def test_verifiers_plugged_judge(write_config: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A task names us by plugin id; the reward, what was said and the usage are on its trace; unscored is an error."""
+    need("verifiers.v1.judge")
+    loaders, judges = need("verifiers.v1.utils.loaders"), need("verifiers.v1.configs.judge")
+    path = write_config(ABSTAIN)
+    (tmp_path / "my_referee_judge.py").write_text(
+        'from referee.trainers.verifiers import RefereeJudge\n\n__all__ = ["RefereeJudge"]\n'
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    (config,) = judges.resolve_judges([{"id": "my_referee_judge", "referee_config": str(path)}])
+    judge = loaders.load_judge(config)
+    trace_class, task = need("verifiers.v1.trace").Trace, need("verifiers.v1.task")
+
+    def trace(text: str) -> Any:
+        made = trace_class.model_construct(info={}, extra_usage=[], root_reply=text)
+        assert made.last_reply == text
+        return made
+
+    data = task.TaskData(prompt=PROMPT)
+    for text, reward in zip(answers(4, 9), fair(4, 9), strict=True):
+        one = trace(text)
+        assert asyncio.run(judge.score(data, one)) == pytest.approx(reward)
+        (call,) = one.info["judge_calls"]
+        assert call["name"] == judge.reward_name
+        assert one.extra_usage[0].completion_tokens > 0
+    with pytest.raises(Exception, match="no reward"):
+        asyncio.run(judge.score(data, trace(UNSCORED)))
+    sys.modules.pop("my_referee_judge", None)
+
+
+def test_art_gathers_groups(write_config: Write) -> None:
+    """Its gather function hands us each group; an unscored trajectory leaves it, a lone one takes the group along."""
+    art = need("art")
+    path = write_config(ABSTAIN)
+
+    def trajectory(text: str) -> Any:
+        said = need("openai.types.chat.chat_completion").Choice(
+            finish_reason="stop", index=0, message={"role": "assistant", "content": text}, logprobs=None
+        )
+        return art.Trajectory(messages_and_choices=[{"role": "user", "content": PROMPT}, said], reward=0.0)
+
+    async def group(texts: list[str]) -> Any:
+        return art.TrajectoryGroup([trajectory(text) for text in texts])
+
+    async def main() -> Any:
+        groups = [group([*answers(4, 9), UNSCORED]), group([answers(3)[0], UNSCORED])]
+        return await art.gather_trajectory_groups(groups, after_each=art_hook.after_each(path))
+
+    (found,) = asyncio.run(main())
+    assert [one.reward for one in found.trajectories] == pytest.approx(fair(4, 9))
+    assert found.trajectories[0].metrics["judge"] == 4
+
+
+def test_tinker_group_rollout(write_config: Write) -> None:
+    """Its group rollout runs the environments and adds the rewards of a grader that went through a pickle."""
+    import pickle
+
+    types, rollouts = need("tinker_cookbook.rl.types"), need("tinker_cookbook.rl.rollouts")
+    completers, tinker = need("tinker_cookbook.completers"), need("tinker")
+    texts = [*answers(4, 10), UNSCORED]
+    path = write_config(ABSTAIN)
+
+    class Env(types.Env):  # type: ignore[misc, name-defined]
+        async def initial_observation(self) -> Any:
+            return tinker.ModelInput.from_ints([1]), []
+
+        async def step(self, action: Any, *, extra: Any = None) -> Any:
+            end = tinker.ModelInput.from_ints([1])
+            return types.StepResult(reward=0.0, episode_done=True, next_observation=end, next_stop_condition=[])
+
+    class Builder(types.EnvGroupBuilder):  # type: ignore[misc, name-defined]
+        def __init__(self, grader: Grader) -> None:
+            self.grader = pickle.loads(pickle.dumps(grader))
+
+        async def make_envs(self) -> Any:
+            return [Env() for _ in texts]
+
+        async def compute_group_rewards(self, trajectory_group: Any, env_group: Any) -> Any:
+            renderer = SimpleNamespace(parse_response=lambda ids: ({"role": "assistant", "content": texts[ids[0]]}, 0))
+            return await self.grader.trajectories(renderer, PROMPT, trajectory_group)
+
+    class Policy(completers.TokenCompleter):  # type: ignore[misc, name-defined]
+        count = 0
+
+        async def __call__(self, *_: Any, **__: Any) -> Any:
+            self.count += 1
+            return completers.TokensWithLogprobs(tokens=[self.count - 1], maybe_logprobs=[0.0])
+
+    group = asyncio.run(rollouts.do_group_rollout(Builder(Grader(path)), Policy()))
+    assert group.get_total_rewards() == pytest.approx([*fair(4, 10), sum(fair(4, 10)) / 2])
