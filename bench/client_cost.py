@@ -119,7 +119,7 @@ def _other(name: str, url: str, count: int, at_once: int) -> Row | str:
 
 def run(quick: bool) -> dict[str, Any]:
     """Everything in turn, so that a noisy neighbour disturbs all alike."""
-    count, repeats, others, levels = (1000, 1, 0, (64,)) if quick else (6000, 5, 500, (64, 512))
+    count, repeats, others, levels = (1000, 1, 0, (64,)) if quick else (5000, 5, 300, (64, 512))
     rows: dict[str, list[Row]] = {}
     missing: dict[str, str] = {}
     with contextlib.ExitStack() as stack:
@@ -143,7 +143,7 @@ def run(quick: bool) -> dict[str, Any]:
                     note("aiohttp alone", lambda given=given: bare_aiohttp(*given))  # type: ignore[misc]
         for at_once in levels:
             for name in CLIENTS:
-                for _ in range(min(repeats, 3)):
+                for _ in range(min(repeats, 2)):
                     found = _other(name, plain.url, others, at_once) if others else "not in a quick run"
                     if isinstance(found, str):
                         missing[f"{name} | plain | {at_once}"] = found

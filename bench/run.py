@@ -39,7 +39,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "growth": "Growth",
     },
     "Trainers": {
-        "verl_managers": "verl's reward managers",
+        "verl_batch": "verl's reward managers",
         "trl_step": "A step of TRL's GRPOTrainer",
     },
     "Trust": {
@@ -47,9 +47,7 @@ GROUPS: dict[str, dict[str, str]] = {
     },
 }
 TITLES = {name: title for group in GROUPS.values() for name, title in group.items()}
-LONG = frozenset(
-    {"finding_the_limit", "interpreter", "processes", "service", "ray_runtime", "verl_managers", "trl_step"}
-)
+LONG = frozenset({"finding_the_limit", "interpreter", "processes", "service", "ray_runtime", "verl_batch", "trl_step"})
 """Not part of `--quick` unless named: together they would take longer than a quick run may."""
 
 

@@ -73,6 +73,17 @@ STORED: dict[str, Any] = {
             }
         ]
     },
+    "verl_batch": {
+        "samples": 8,
+        "scale": 20.0,
+        "rows": {
+            "verl naive, blocking judge": [10.0],
+            "verl batch, semaphore 60": [1.0],
+            "verl rate_limited, told 60": [1.0],
+            "referee, cold": [0.5],
+            "referee, warm cache": [0.1],
+        },
+    },
     "reliability": {
         "in_flight": 10,
         "waits": {"result()": [1.0, 2.0]},

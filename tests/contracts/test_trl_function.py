@@ -71,8 +71,8 @@ def test_unknown_names_stay_unknown() -> None:
         trl.no_such_thing  # noqa: B018
 
 
-def test_what_was_begun_is_used_once_and_only_if_equal(write_config: Write) -> None:
-    """An early batch answers the same rows; other rows are judged by themselves, and no row by two verdicts."""
+def test_what_was_begun_is_used_once_and_only_if_equal(write_config: Write, caplog: pytest.LogCaptureFixture) -> None:
+    """An early batch answers the same rows; others are judged by themselves. Batches nobody asks for: said once."""
     func = reward_func(write_config(ABSTAIN))
     reward: TrlReward = func.referee  # type: ignore[attr-defined]
     texts = answers(3, 9)
@@ -85,6 +85,7 @@ def test_what_was_begun_is_used_once_and_only_if_equal(write_config: Write) -> N
     for _ in range(9):
         reward.begin(["q"] * 2, texts, [[1]] * 2, {})
     assert reward.begun <= trl.EARLY
+    assert sum("paid for, twice" in record.getMessage() for record in caplog.records) == 1
     reward.abandon()
     assert reward.begun == 0
 

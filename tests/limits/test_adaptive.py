@@ -138,6 +138,15 @@ def test_edge_that_is_gone_is_left_behind() -> None:
     assert load.limit.limit > 120
 
 
+def test_an_edge_that_moves_down_is_followed() -> None:
+    """Refused again where it was served before, with successes between: the new level is the edge."""
+    load = Load(AdaptiveLimit(512, start=60))
+    for _ in range(10):
+        load.end("throttled", 3, newest=True)
+        load.end("ok", 80)
+    assert 20 <= load.limit.limit <= 45
+
+
 def test_a_quota_that_ran_out_is_not_mistaken_for_an_edge() -> None:
     """Refused down to one and then served again, the limit returns to where it was within a few rounds."""
     load = Load(AdaptiveLimit(512, start=60))
@@ -160,6 +169,14 @@ def test_one_overload_stops_growth_for_a_while() -> None:
     assert load.limit.limit == START
     load.end("ok", 1)
     assert load.limit.limit == START + 1
+
+
+def test_overloads_while_mostly_idle_teach_nothing() -> None:
+    """With few in flight an overloaded server is not overloaded by us: lowering the limit would not help it."""
+    limit = AdaptiveLimit(512, start=100)
+    for _ in range(40):
+        limit.release(limit.admit(0.0, 3), "overloaded", 0.1, 2, 0.1, 0)
+    assert limit.limit == 100
 
 
 def test_many_overloads_cut_like_a_refusal() -> None:

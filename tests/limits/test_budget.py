@@ -100,3 +100,8 @@ class Spending(RuleBasedStateMachine):
 
 TestSpending = Spending.TestCase
 TestSpending.settings = settings(max_examples=40, stateful_step_count=40, deadline=None)
+
+
+def test_a_budget_of_ones_own_waits_for_nobody() -> None:
+    """What cannot be reserved is given up at once: no money will come from elsewhere."""
+    assert Budget(1.0).waiting is False

@@ -62,11 +62,18 @@ class TrlReward:
         self.log_details = log_details
         self._early: deque[Pending] = deque()
         self._checked = False
+        self._wasted = False
 
     def begin(self, prompts: Sequence[Any], completions: Sequence[Any], ids: Any, columns: Mapping[str, Any]) -> None:
         """Start judging a batch whose reward will be asked for later, with the same arguments."""
         while len(self._early) >= EARLY:
             self._early.popleft().cancel()
+            if not self._wasted:
+                self._wasted = True
+                log.warning(
+                    "batches begun by attach are not the ones TRL asks rewards for. Rewards are right, but answers may "
+                    "be judged, and paid for, twice: leave attach out for this trainer"
+                )
         self._early.append(self.judged.submit(_samples(prompts, completions, ids, columns)))
 
     @property

@@ -1,0 +1,52 @@
+"""verl's own reward managers beside ours, several times over: `verl_managers` does the measuring. Needs verl."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import io
+import statistics
+from typing import Any
+
+from bench.common import spread, table
+
+NAIVE, BATCH, LIMITED = "verl naive, blocking judge", "verl batch, semaphore 60", "verl rate_limited, told 60"
+
+
+def run(quick: bool) -> dict[str, Any]:
+    """Seconds of each way, repeated."""
+    samples, scale, repeats = (256, 50.0, 1) if quick else (1024, 20.0, 3)
+    measure = importlib.import_module("bench.verl_managers").measure
+    rows: dict[str, list[float]] = {}
+    for _ in range(repeats):
+        with contextlib.redirect_stdout(io.StringIO()):
+            found = measure(samples, scale)
+        for name, seconds in found.items():
+            rows.setdefault(name, []).append(seconds)
+    return {"samples": samples, "scale": scale, "rows": rows}
+
+
+def report(results: dict[str, Any]) -> list[str]:
+    """Lines of markdown."""
+    rows, scale, count = results["rows"], results["scale"], results["samples"]
+    middle = {name: statistics.median(found) for name, found in rows.items()}
+    lines = [
+        [
+            name,
+            spread(found, ".2f"),
+            f"{middle[NAIVE] / middle[name]:.1f}x",
+            f"{count / middle[name]:,.0f}",
+        ]
+        for name, found in rows.items()
+    ]
+    best, cold, warm = min(middle[BATCH], middle[LIMITED]), middle["referee, cold"], middle["referee, warm cache"]
+    return [
+        f"{count} samples, a judge of 2 s with room for 60, time {scale:g} times as fast (seconds as "
+        "measured), real verl managers. Median (min to max). The naive one judges a part, the rest by proportion.",
+        "",
+        *table(["manager", "seconds", "gain", "samples/s"], lines),
+        "",
+        f"Cold: {middle[NAIVE] / cold:.1f} times the naive one (asked: 20), {best / cold:.2f} times the best of "
+        f"verl's, which are told the limit (asked: 1). Warm cache: {middle[NAIVE] / warm:.0f} times the naive one "
+        "(asked: 100).",
+    ]
