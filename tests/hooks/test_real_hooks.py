@@ -14,6 +14,7 @@ from tests.contracts.adapter_suite import UNSCORED, VALUE, Write, answers, fair,
 
 from referee.trainers import art as art_hook
 from referee.trainers import openrlhf as openrlhf_hook
+from referee.trainers import slime as slime_hook
 from referee.trainers import swift as swift_hook
 from referee.trainers.tinker import Grader
 
@@ -247,3 +248,76 @@ def test_tinker_group_rollout(write_config: Write) -> None:
 
     group = asyncio.run(rollouts.do_group_rollout(Builder(Grader(path)), Policy()))
     assert group.get_total_rewards() == pytest.approx([*fair(4, 10), sum(fair(4, 10)) / 2])
+
+
+@pytest.mark.parametrize("grouped", [False, True], ids=["single", "group"])
+def test_slime_reward_hub(write_config: Write, grouped: bool) -> None:
+    """Its hub loads us by path and gives us its own samples; the unscored one is out of the loss and of the mean."""
+    hub, types = need("slime.rollout.rm_hub"), need("slime.utils.types")
+    write_config(ABSTAIN)
+    args = SimpleNamespace(
+        custom_rm_path="referee.trainers.slime.custom_rm",
+        custom_reward_post_process_path=slime_hook.POST_PROCESS,
+        reward_key=None,
+        advantage_estimator="grpo",
+        rewards_normalization=True,
+        grpo_std_normalization=False,
+        n_samples_per_prompt=3,
+    )
+    samples = [
+        types.Sample(prompt=PROMPT, response=text, response_length=3, index=n, group_index=0, label="4")
+        for n, text in enumerate([*answers(4, 10), UNSCORED])
+    ]
+
+    async def single() -> list[Any]:
+        return await asyncio.gather(*(hub.async_rm(args, sample) for sample in samples))
+
+    found = asyncio.run(hub.batched_async_rm(args, samples) if grouped else single())
+    for sample, reward in zip(samples, found, strict=True):
+        sample.reward = reward
+    assert [sample.remove_sample for sample in samples] == [False, False, True]
+    mean = sum(fair(4, 10)) / 2
+    raw, final = slime_hook.post_process(args, samples)
+    assert raw == pytest.approx([*fair(4, 10), mean])
+    assert final == pytest.approx([fair(4)[0] - mean, fair(10)[0] - mean, 0.0])
+
+
+def test_nemo_gym_server(write_config: Write) -> None:
+    """Its web server takes a verify request with all fields of its row; unscored is its own failed judge."""
+    base = need("nemo_gym.base_resources_server")
+    client = need("starlette.testclient").TestClient
+    from referee.trainers import nemo_gym
+
+    write_config(ABSTAIN)
+    server = nemo_gym.JudgedResourcesServer.model_construct(config=SimpleNamespace(name="judged"))
+    assert isinstance(server, base.SimpleResourcesServer)
+    app = need("fastapi").FastAPI()
+    app.post("/verify")(need("nemo_gym.judge").judge_failsafe(server.verify))
+
+    def ask(text: str) -> Any:
+        part = {"type": "output_text", "text": text, "annotations": []}
+        message = {"id": "m", "type": "message", "role": "assistant", "status": "completed", "content": [part]}
+        response = {
+            "id": "r",
+            "created_at": 0.0,
+            "model": "m",
+            "object": "response",
+            "output": [message],
+            "parallel_tool_calls": False,
+            "tool_choice": "auto",
+            "tools": [],
+        }
+        row = {
+            "responses_create_params": {"input": [{"role": "user", "content": PROMPT}]},
+            "response": response,
+            "expected_answer": "4",
+        }
+        answer = client(app).post("/verify", json=row)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    good, missing = ask(answers(4)[0]), ask(UNSCORED)
+    assert good["expected_answer"] == "4"
+    assert good["reward"] == pytest.approx(fair(4)[0])
+    assert "_ng_failure_class" not in good
+    assert missing["_ng_failure_class"] == "judge_failed"

@@ -60,8 +60,9 @@ def test_every_row_gets_its_own_reward(tmp_path: Path, judge: Start, kind: str, 
     assert rewards == pytest.approx(expected(config, prompts, completions))
     assert len(set(rewards)) > 3, "a judge that says the same of everything shows nothing about order"
     last = [row for row in trainer.state.log_history if "rewards/referee/mean" in row][-1]
-    assert last["referee/unscored_share"] == 0
-    assert list(trainer._logs["extra"]) == ["judge", "judge_said"]
+    if (adapter.trl_version() or (0, 0)) >= (1, 0):  # before, TRL takes no metrics from a reward function
+        assert last["referee/unscored_share"] == 0
+        assert list(trainer._logs["extra"]) == ["judge", "judge_said"]
 
 
 @pytest.mark.parametrize("kind", ["GRPO", "RLOO"])

@@ -44,7 +44,11 @@ def tokenizer() -> Any:
     inner.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
     inner.decoder = tokenizers.decoders.ByteLevel()
     made = transformers.PreTrainedTokenizerFast(
-        tokenizer_object=inner, pad_token="<pad>", eos_token="<eos>", padding_side="left"
+        tokenizer_object=inner,
+        pad_token="<pad>",
+        eos_token="<eos>",
+        padding_side="left",
+        model_input_names=["input_ids", "attention_mask"],
     )
     made.chat_template = TEMPLATE
     return made

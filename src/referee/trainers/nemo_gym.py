@@ -41,15 +41,20 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     base = importlib.import_module("nemo_gym.base_resources_server")
 
+    # The known answer stands beside the request; NeMo-Gym's own classes would drop it.
+    class VerifyRequest(base.BaseVerifyRequest, extra="allow"):  # type: ignore[call-arg, misc, name-defined]
+        """A row with all its fields."""
+
+    class VerifyResponse(base.BaseVerifyResponse, extra="allow"):  # type: ignore[call-arg, misc, name-defined]
+        """The row with its reward."""
+
     class JudgedResourcesServer(base.SimpleResourcesServer):  # type: ignore[misc, name-defined]
         """verify = the judge that REFEREE_CONFIG names."""
 
         async def verify(self, body: Any) -> Any:
-            return base.BaseVerifyResponse(**body.model_dump(), reward=await judge_body(body))
+            return VerifyResponse(**body.model_dump(), reward=await judge_body(body))
 
-    JudgedResourcesServer.verify.__annotations__.update(
-        {"body": base.BaseVerifyRequest, "return": base.BaseVerifyResponse}
-    )
+    JudgedResourcesServer.verify.__annotations__.update({"body": VerifyRequest, "return": VerifyResponse})
     JudgedResourcesServer.__module__, JudgedResourcesServer.__qualname__ = __name__, name
     globals()[name] = JudgedResourcesServer
     return JudgedResourcesServer
