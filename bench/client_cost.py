@@ -174,8 +174,9 @@ def report(results: dict[str, Any]) -> list[str]:
     head = ["client", "kind", "in flight", "µs CPU per sample", "times ours", "samples/s", "server's µs CPU"]
     said = [
         f"{results['count']:,} samples of 1.2 KB ({results['others']} for the clients that run in their own "
-        "interpreter), server answers at once; whole process, uvloop for what is ours and for bare aiohttp; median "
-        "(min to max). Ours keeps a SQLite cache and a ledger with content; the others keep nothing. Samples/s is by "
+        "interpreter: no more than that are in flight, and making the client once is counted), server answers at "
+        "once; whole process, uvloop for what is ours and for bare aiohttp; median (min to max). Ours keeps a "
+        "SQLite cache and a ledger with content; the others keep nothing. Samples/s is by "
         "the clock on a machine shared with the server and others; the processor time tells more.",
         "",
         *table(head, lines),

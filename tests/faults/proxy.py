@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import random
 import socket
 import struct
@@ -41,6 +42,7 @@ class Proxy:
     ) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(30.0)
+        gc.collect()  # what the dropped streams have to say is said now, not in a later test
 
     def _run(self) -> None:
         server = self._loop.run_until_complete(asyncio.start_server(self._serve, "127.0.0.1", 0))

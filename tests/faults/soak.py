@@ -28,7 +28,6 @@ class Count(Struct):
 
 def run(seed: int, replays: bool = False) -> Count:
     """Play one seed and check it; `replays`: play it again and compare."""
-    logging.disable(logging.CRITICAL)
     played = play(draw(seed))
     problems = broken(played)
     if replays and played.trace() != play(draw(seed)).trace():
@@ -37,6 +36,11 @@ def run(seed: int, replays: bool = False) -> Count:
     scored = sum(reward.scored for reward in rewards)
     faulted = sum(sum(s.by_fault.values()) + s.abandoned for s in played.stats.values())
     return Count(seed, problems, len(played.sends), faulted, scored, len(rewards) - scored)
+
+
+def _quietly() -> None:
+    """In a worker: thousands of faults are not worth a log line each."""
+    logging.disable(logging.CRITICAL)
 
 
 def main() -> int:
@@ -48,7 +52,7 @@ def main() -> int:
     options = parser.parse_args()
     seeds = range(options.first, options.first + options.seeds)
     requests = faulted = scored = unscored = bad = 0
-    with ProcessPoolExecutor(options.workers) as pool:
+    with ProcessPoolExecutor(options.workers, initializer=_quietly) as pool:
         for at, count in enumerate(pool.map(run, seeds, [s % 10 == 0 for s in seeds], chunksize=8), 1):
             requests, faulted = requests + count.requests, faulted + count.faulted
             scored, unscored = scored + count.scored, unscored + count.unscored
