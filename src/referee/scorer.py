@@ -25,7 +25,7 @@ from referee.engine.redis_lease import share_limits
 from referee.errors import ConfigError
 from referee.judging import Form, Judge, make_judge
 from referee.recorder import Recorder
-from referee.records import JudgeRequest, Reason, Sample, Settled, Unscored, Verdict
+from referee.records import JudgeRequest, Reason, Reward, Sample, Settled, Unscored, Verdict
 from referee.shaping import UnscoredWatch
 
 log = logging.getLogger("referee")
@@ -102,13 +102,18 @@ class Scorer:
     def stop(self, batch: Batch, why: Unscored) -> None:
         """End every sample of a batch that has no end yet, at once."""
         waiting = self._active[batch].waiting if batch in self._active else {}
-        for index in batch.pending():
+        rewards: list[Reward] = []
+        pending = batch.pending()
+        for index in pending:
             end, detail = NOTHING, why.detail
             if index in waiting:
                 flight, listener = waiting.pop(index)
                 detail = f"{why.detail}: {flight.trouble()}"
                 end = self.engine.leave(flight, listener) or NOTHING
-            self._land(batch, index, None, replace(end, verdict=Unscored(reason=why.reason, detail=detail)))
+            verdict = Unscored(reason=why.reason, detail=detail)
+            rewards += self._ended(batch, index, None, replace(end, verdict=verdict))[0]
+        if pending:
+            self._hand_over(batch, rewards)  # together: a caller woken for each of thousands would delay the rest
 
     async def close(self) -> None:
         """Stop everything, write everything out."""
@@ -209,6 +214,15 @@ class Scorer:
         """The end of one sample: record it, shape what it completes, hand it over."""
         if batch.landed(index):
             return
+        rewards, tripped = self._ended(batch, index, request, settled)
+        self._hand_over(batch, rewards)
+        if tripped:
+            self.stop(batch, Unscored(reason=Reason.CANCELLED, detail="too many samples were unscored"))
+
+    def _ended(
+        self, batch: Batch, index: int, request: JudgeRequest | None, settled: Settled
+    ) -> tuple[list[Reward], bool]:
+        """Record a sample's end. Returns the rewards final with it, and whether it was one unscored too many."""
         if isinstance(settled.verdict, Unscored) and settled.verdict.reason is not Reason.CANCELLED:
             batch.error = batch.error or self.engine.closed()
         rewards = batch.land(index, settled)
@@ -221,12 +235,13 @@ class Scorer:
         if tripped:
             batch.error = self._watch.error()
             self._watch = UnscoredWatch(self._config.missing.abort_above)
+        return rewards, tripped
+
+    def _hand_over(self, batch: Batch, rewards: list[Reward]) -> None:
         batch.hand_over(rewards)
         if batch.done and batch in self._active:
             self._active[batch].done.set()
             self._room.set()
-        if tripped:
-            self.stop(batch, Unscored(reason=Reason.CANCELLED, detail="too many samples were unscored"))
 
     def _expire(self, batch: Batch) -> None:
         self.stop(batch, Unscored(reason=Reason.DEADLINE, detail=f"not judged within {batch.seconds:g} s"))
