@@ -104,6 +104,8 @@ class Scorer:
         waiting = self._active[batch].waiting if batch in self._active else {}
         rewards: list[Reward] = []
         pending = batch.pending()
+        if not pending:
+            return
         for index in pending:
             end, detail = NOTHING, why.detail
             if index in waiting:
@@ -112,8 +114,7 @@ class Scorer:
                 end = self.engine.leave(flight, listener) or NOTHING
             verdict = Unscored(reason=why.reason, detail=detail)
             rewards += self._ended(batch, index, None, replace(end, verdict=verdict))[0]
-        if pending:
-            self._hand_over(batch, rewards)  # together: a caller woken for each of thousands would delay the rest
+        self._hand_over(batch, rewards)  # together: a caller woken for each of thousands would delay the rest
 
     async def close(self) -> None:
         """Stop everything, write everything out."""
