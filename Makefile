@@ -36,10 +36,11 @@ test-local: .venv/.dev .venv/.local ## Run the rest: slow ones, the embedded mod
 
 # One process for each file: a process has room for one Ray cluster.
 TRAINED := .venv-trainers/bin/python -m pytest
-test-trainers: .venv-trainers/.made ## Run the tests with real verl, TRL and Ray (installs about 2 GB)
+test-trainers: .venv-trainers/.made .venv-hooks/.made ## Run the tests with real verl, TRL and Ray (installs about 2 GB)
 	@set -e; for file in $(sort $(wildcard tests/trainers/test_*.py)); do \
 		echo "$$file"; $(TRAINED) $$file $(ARGS) || { test -n "$(RETRY)" && echo "== once more, by itself: what failed" && \
 		$(TRAINED) $$file --last-failed --last-failed-no-failures none $(ARGS); }; done
+	.venv-hooks/bin/python -m pytest tests/hooks $(ARGS)
 
 SEEDS ?= 2000
 soak: .venv/.dev ## Judge under random faults, as many seeds as asked: make soak SEEDS=25000
@@ -115,4 +116,12 @@ clean: ## Remove caches and build output; .venv and .referee (verdicts you paid 
 	@.venv-trainers/bin/python -m pip install --quiet --disable-pip-version-check --no-input \
 		--constraint constraints-trainers.txt torch verl trl cachetools hydra-core "ray[default]" pytest pytest-timeout pytest-xdist hypothesis \
 		--editable '.[redis]'
+	@touch $@
+
+# Frameworks whose own code calls our hooks without torch. The others are tested by hand; docs/trainers.md says which.
+.venv-hooks/.made: pyproject.toml constraints-hooks.txt
+	@echo "setting up .venv-hooks (SkyRL-Gym, verifiers, ART)"
+	@"$(PYTHON)" -m venv .venv-hooks
+	@.venv-hooks/bin/python -m pip install --quiet --disable-pip-version-check --no-input \
+		--constraint constraints-hooks.txt skyrl-gym verifiers openpipe-art pytest pytest-timeout hypothesis --editable .
 	@touch $@
