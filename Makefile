@@ -40,7 +40,7 @@ test-trainers: .venv-trainers/.made .venv-hooks/.made ## Run the tests with real
 	@set -e; for file in $(sort $(wildcard tests/trainers/test_*.py)); do \
 		echo "$$file"; $(TRAINED) $$file $(ARGS) || { test -n "$(RETRY)" && echo "== once more, by itself: what failed" && \
 		$(TRAINED) $$file --last-failed --last-failed-no-failures none $(ARGS); }; done
-	.venv-hooks/bin/python -m pytest tests/hooks $(ARGS)
+	REQUIRED_HOOKS=art,skyrl_gym,verifiers .venv-hooks/bin/python -m pytest tests/hooks $(ARGS)
 
 SEEDS ?= 2000
 soak: .venv/.dev ## Judge under random faults, as many seeds as asked: make soak SEEDS=25000
