@@ -79,7 +79,7 @@ class Scorer:
             self.recorder.watch_limits()
             for start in range(0, len(batch.samples), TURN):
                 for index, plan, form, key in self._plan_some(batch, start):
-                    while self.engine.flying >= self._window() and not batch.done:
+                    while self.engine.pressing >= self._window() and not batch.done:
                         self._room.clear()
                         await self._room.wait()
                     if batch.done:

@@ -53,7 +53,7 @@ def test_what_is_packed_is_unpacked(name: str, value: Entry) -> None:
 def test_fields_added_to_the_records_are_stored_too() -> None:
     """Nothing is listed by hand but the entry's own fields, which `pack` writes in their order."""
     fields = [field.name for field in msgspec.structs.fields(Entry)]
-    assert fields == ["verdict", "reply", "cost", "created", "endpoint", "facets"]
+    assert fields == ["verdict", "reply", "cost", "created", "endpoint", "common", "own"]
     assert unpack("k", pack("k", entry())) == bare(entry())
 
 

@@ -124,8 +124,9 @@ def test_half_a_surrogate_pair_has_a_key_of_its_own() -> None:
 
 def test_facets_name_what_the_key_is_made_of() -> None:
     """Everything is there by name, long values as their beginning and a digest."""
-    request = replace(REQUEST, facets=(("judge", "score/1"), ("long", "x" * 1000)))
-    found = KeyMaker(ENDPOINT, "d/1").facets(request)
+    request = replace(REQUEST, facets=(("judge", "score/1"), ("long", "x" * 1000), ("response", "digest")))
+    found, own = KeyMaker(ENDPOINT, "d/1").facets(request)
+    assert own == {"response": "digest"}
     assert found["dialect"] == "d/1"
     assert (found["host"], found["path"], found["model"]) == ("h.example", "/v1/chat/completions", "m")
     assert found["judge"] == "score/1"
@@ -134,12 +135,25 @@ def test_facets_name_what_the_key_is_made_of() -> None:
     assert "max_tokens" in found["sampling"]
 
 
+def test_facets_in_common_are_one_object() -> None:
+    """From request to request of one judge, so that the file's writer knows it at a glance."""
+    keys = KeyMaker(ENDPOINT, "d/1")
+    first, own = keys.facets(REQUEST)
+    again, other = keys.facets(replace(REQUEST, facets=(*REQUEST.facets[:-1], ("response", "r2"))))
+    assert first is again
+    assert (own["response"], other["response"]) == ("r", "r2")
+    warmer = replace(REQUEST, sampling=replace(REQUEST.sampling, temperature=0.7))
+    assert keys.facets(warmer)[0] != first
+    assert keys.facets(replace(REQUEST, facets=(("judge", "score/2"), *REQUEST.facets[1:])))[0]["judge"] == "score/2"
+    assert keys.facets(REQUEST)[0] == first
+
+
 def test_facets_hold_no_key() -> None:
     """A token somebody put into the extra fields is not written to the file."""
     endpoint = replace(ENDPOINT, extra={"api_key": "sk-canary0123456789abcdef"}, api_key=Secret("sk-canary"))
-    found = KeyMaker(endpoint, "d/1").facets(REQUEST)
+    found, _ = KeyMaker(endpoint, "d/1").facets(REQUEST)
     assert "canary" not in repr(found)
-    other = KeyMaker(replace(endpoint, extra={"api_key": "sk-canary9876543210abcdef"}), "d/1").facets(REQUEST)
+    other, _ = KeyMaker(replace(endpoint, extra={"api_key": "sk-canary9876543210abcdef"}), "d/1").facets(REQUEST)
     assert found["extra"] != other["extra"]
 
 

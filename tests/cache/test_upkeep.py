@@ -103,13 +103,13 @@ def test_common_facets_survive_a_failed_commit(path: Path, monkeypatch: pytest.M
     assert cache._writer is not None
     pages = cache._writer.execute("PRAGMA page_count").fetchone()[0]
     cache._writer.execute(f"PRAGMA max_page_count = {pages}")
-    facets = {"judge": "fits", "response": "r"}
-    store(cache, key(1), entry(1, facets=facets, reply=Reply(text="does not fit" * 10_000)))
+    facets = {"common": {"judge": "fits"}, "own": {"response": "r"}}
+    store(cache, key(1), entry(1, **facets, reply=Reply(text="does not fit" * 10_000)))
     assert cache.find(key(1)) == []
     cache._writer.execute("PRAGMA max_page_count = 100000")
     now[0] += sqlite.PAUSE + 1
-    store(cache, key(2), entry(2, facets=facets))
-    assert cache.find(key(2))[0][1].facets == facets
+    store(cache, key(2), entry(2, **facets))
+    assert cache.find(key(2))[0][1].facets == {"judge": "fits", "response": "r"}
     cache.close()
 
 

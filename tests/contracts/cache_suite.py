@@ -24,7 +24,8 @@ def entry(number: int = 1, **more: Any) -> Entry:
         "cost": 0.001 * number,
         "created": 1e9 + number,
         "endpoint": "host",
-        "facets": {"judge": "score/1", "response": f"digest {number}"},
+        "common": {"judge": "score/1"},
+        "own": {"response": f"digest {number}"},
     }
     return Entry(**(fields | more))
 

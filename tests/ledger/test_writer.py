@@ -120,10 +120,14 @@ def test_closing_twice_is_fine_and_later_lines_are_counted(tmp_path: Path, caplo
 
 def test_a_full_buffer_writes_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Lines do not pile up in memory when nobody flushes."""
+    monkeypatch.setattr(writer, "WAITING", 10)
     monkeypatch.setattr(writer, "BUFFER", 500)
     ledger = Ledger(tmp_path)
-    for number in range(100):
+    for number in range(50):
         ledger.append(batch(number))
+        assert len(ledger._waiting) < 10
+    for number in range(50, 100):
+        ledger.append_encoded(msgspec.json.encode(batch(number)) + b"\n", 1)
         assert len(ledger._buffer) < 500
     ledger.close()
     assert names(ledger.path) == [str(number) for number in range(100)]

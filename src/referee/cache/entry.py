@@ -25,8 +25,15 @@ class Entry(Struct, frozen=True, kw_only=True, array_like=True, gc=False):
     """Wall time."""
     endpoint: str = ""
     """Label of the endpoint that answered."""
-    facets: dict[str, str] = {}
-    """What the key was made of, for `explain`. Stored apart: a lookup does not need it."""
+    common: dict[str, str] = {}
+    own: dict[str, str] = {}
+    """What the key was made of, for `explain`: what many entries share, and the rest. Stored apart from the verdict: a
+    lookup does not need it."""
+
+    @property
+    def facets(self) -> dict[str, str]:
+        """Both parts together."""
+        return self.common | self.own
 
     def __post_init__(self) -> None:
         # mypy holds callers to the field's type; this holds everyone else: a failure must never be remembered.
@@ -41,7 +48,7 @@ _decoder = msgspec.msgpack.Decoder(Entry)
 
 def bare(entry: Entry) -> Entry:
     """The entry without its facets."""
-    if not entry.facets:
+    if not entry.common and not entry.own:
         return entry
     return Entry(
         verdict=entry.verdict, reply=entry.reply, cost=entry.cost, created=entry.created, endpoint=entry.endpoint

@@ -26,6 +26,9 @@ _SHOWN = 80
 """A facet up to this long is kept as it is, a longer one as its beginning and a digest."""
 
 
+OWN = ("prompt", "reference", "response")
+"""Facets that differ from request to request. They come last."""
+
 _json = msgspec.json.Encoder().encode
 
 
@@ -44,6 +47,7 @@ class KeyMaker:
         self._base = sha256(_joined(self._endpoint))
         self._sampling: Sampling | None = None
         self._prefix = self._base
+        self._common: tuple[tuple[tuple[str, str], ...], Sampling | None, dict[str, str]] = ((), None, {})
 
     def key(self, request: JudgeRequest) -> str:
         """The key, in hex."""
@@ -56,15 +60,24 @@ class KeyMaker:
         state.update(_joined(request.facets))
         return state.hexdigest()[: 2 * KEY_BYTES]
 
-    def facets(self, request: JudgeRequest) -> dict[str, str]:
-        """What the key is made of, by name, short enough to be stored with every entry."""
+    def facets(self, request: JudgeRequest) -> tuple[dict[str, str], dict[str, str]]:
+        """What the key is made of, by name and short enough to be stored: the part most requests share, and the rest.
+
+        The first is the same object from one request to the next of the same judge.
+        """
+        own = {name: _brief(value) for name, value in request.facets if name in OWN}
+        rest = request.facets[: len(request.facets) - len(own)]
+        if rest != self._common[0] or request.sampling is not self._common[1]:
+            self._common = rest, request.sampling, self._shared(rest, request.sampling)
+        return self._common[2], own
+
+    def _shared(self, facets: tuple[tuple[str, str], ...], sampling: Sampling) -> dict[str, str]:
         found = {name: _brief(value) for name, value in self._endpoint[:-1]}
         if self._extra != "{}":
             found["extra"] = _secretless(self._extra)
-        for name, value in request.facets:
-            found[name] = _brief(value)
+        found |= {name: _brief(value) for name, value in facets}
         if "sampling" not in found:
-            found["sampling"] = _brief(_canonical(request.sampling))
+            found["sampling"] = _brief(_canonical(sampling))
         return found
 
 

@@ -47,6 +47,10 @@ class LayeredCache:
         self.memory.put(key, entry)
         return self.disk.put(key, entry, done)
 
+    def hurry(self) -> None:
+        """For the file."""
+        self.disk.hurry()
+
     def close(self) -> None:
         """Close both."""
         self.disk.close()

@@ -38,6 +38,9 @@ class MemoryCache:
             self._entries.popitem(last=False)
         return False
 
+    def hurry(self) -> None:
+        """Nothing is queued."""
+
     def close(self) -> None:
         """Forget everything."""
         self._entries.clear()

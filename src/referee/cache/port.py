@@ -29,6 +29,10 @@ class Cache(Protocol):
         not called."""
         ...
 
+    def hurry(self) -> None:
+        """Nothing more will be put for now: what is queued need not wait for company."""
+        ...
+
     def close(self) -> None:
         """Write out what is pending, within a few seconds, and let go of everything. May be called twice."""
         ...

@@ -113,6 +113,10 @@ class RedisCache:
                 self._wake()
         return promised
 
+    def hurry(self) -> None:
+        """For the local cache."""
+        self.local.hurry()
+
     def claim(self, keys: Sequence[str], patience: float, found: Found) -> _Search | None:
         """Look in Redis, with everything else that is looked for in this turn of the loop."""
         if not self.link.up or self._closed:

@@ -47,7 +47,8 @@ BATCH = 512
 """Rows per commit at most."""
 BUSTLE = 0.1
 GATHER = 0.02
-"""A commit costs as much as many rows, so within BUSTLE seconds of the last one the writer waits GATHER for company."""
+"""A commit costs as much as many rows, so within BUSTLE seconds of the last one the writer waits GATHER for company,
+unless it is told that none will come."""
 TOGETHER = 64
 """Rows per statement."""
 PAUSE = 30.0
@@ -84,6 +85,7 @@ class SqliteCache:
         self._writer: sqlite3.Connection | None = None
         self._thread: threading.Thread | None = None
         self._queue: SimpleQueue[Item | None] = SimpleQueue()
+        self._hurry = threading.Event()
         self._facets = FacetWriter()
         self._pid = os.getpid()
         self.read_lock = threading.Lock()
@@ -141,6 +143,10 @@ class SqliteCache:
             return False
         self._queue.put((key, entry, done))
         return True
+
+    def hurry(self) -> None:
+        """Commit what is queued now."""
+        self._hurry.set()
 
     def close(self) -> None:
         """Write out what is queued, wait a few seconds at most, close the file."""
@@ -231,7 +237,7 @@ class SqliteCache:
         """First use in a child. `forks` has let go of the parent's connections, unless the fork went past it."""
         self._pid = os.getpid()
         self._thread, self._queue, self._facets = None, SimpleQueue(), FacetWriter()
-        self.read_lock, self.write_lock = threading.Lock(), threading.Lock()
+        self._hurry, self.read_lock, self.write_lock = threading.Event(), threading.Lock(), threading.Lock()
         if self._reader is not None or self._writer is not None:
             forks.abandon(self._reader, self._writer)
             self._reader = self._writer = None
@@ -262,7 +268,8 @@ class SqliteCache:
         while going:
             batch = [queue.get()]
             if batch[0] is not None and clock.monotonic() - last < BUSTLE:
-                clock.pause(GATHER)
+                self._hurry.wait(GATHER)
+            self._hurry.clear()  # before looking what else is there, so that a later call is not overheard
             batch += [queue.get() for _ in range(min(queue.qsize(), BATCH - 1))]
             going = None not in batch
             items = [item for item in batch if item is not None]
@@ -303,7 +310,13 @@ class SqliteCache:
     def _rows(self, link: sqlite3.Connection, items: list[Item]) -> Iterator[tuple[object, ...]]:
         for key, entry, _ in items:
             try:
-                row = (key, entry.created, entry.reply.model, pack(key, entry), *self._facets.split(link, entry.facets))
+                row = (
+                    key,
+                    entry.created,
+                    entry.reply.model,
+                    pack(key, entry),
+                    *self._facets.columns(link, entry.common, entry.own),
+                )
             except (UnicodeError, OverflowError, TypeError) as error:
                 log.debug("a verdict cannot be stored: %s", type(error).__name__)
                 continue

@@ -10,7 +10,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from referee.cache.entry import Entry, unpack
-from referee.cache.facets import join
+from referee.cache.facets import read
 from referee.cache.file import BESIDE
 from referee.cache.schema import is_busy
 
@@ -71,4 +71,4 @@ def _readable(rows: sqlite3.Cursor) -> Iterator[tuple[str, Entry]]:
     for key, data, shared, own in rows:
         entry = unpack(key, data)
         if entry is not None:
-            yield key, replace(entry, facets=join(shared, own))
+            yield key, replace(entry, common=read(shared), own=read(own))

@@ -23,7 +23,11 @@ _names: dict[bytes, str] = {}
 
 
 class Connection(asyncio.Protocol):
-    """A socket and the parser of what comes in. `on_free` is called when it can take another request."""
+    """A socket and the parser of what comes in.
+
+    `on_open` and `on_lost` are called when there is a socket and when there is none any more, `on_free` when it can take
+    another request.
+    """
 
     __slots__ = (
         "_body",
@@ -36,6 +40,7 @@ class Connection(asyncio.Protocol):
         "_loop",
         "_on_free",
         "_on_lost",
+        "_on_open",
         "_parser",
         "_received",
         "_reused",
@@ -47,10 +52,12 @@ class Connection(asyncio.Protocol):
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
+        on_open: Callable[[Connection], None],
         on_free: Callable[[Connection], None],
         on_lost: Callable[[Connection], None],
     ) -> None:
         self._loop = loop
+        self._on_open = on_open
         self._on_free = on_free
         self._on_lost = on_lost
         self._transport: asyncio.Transport | None = None
@@ -82,12 +89,13 @@ class Connection(asyncio.Protocol):
             raise TransportFault("reset", "the connection was closed before it was used", stale=True)
         future: asyncio.Future[Response] = self._loop.create_future()
         self._future = future
-        timer = self._loop.call_at(deadline, self._late, timeout)
+        timer = self._loop.call_at(deadline, self._late, future, timeout)
         transport.write(request)
         try:
             return await future
         except asyncio.CancelledError:
-            self.abort()
+            if self._future is future:  # else the answer came first, and the connection may be another's by now
+                self.abort()
             raise
         finally:
             timer.cancel()
@@ -108,6 +116,7 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The socket is open."""
         self._transport = transport  # type: ignore[assignment]  # a stream's, as create_connection gives
+        self._on_open(self)
 
     def data_received(self, data: bytes) -> None:
         """Some bytes of the answer."""
@@ -215,8 +224,9 @@ class Connection(asyncio.Protocol):
         if not future.done():
             future.set_result(Response(status, headers, body))
 
-    def _late(self, timeout: float) -> None:
-        self._fail(TransportFault("timeout", f"no complete answer within {timeout:g} s"))
+    def _late(self, future: asyncio.Future[Response], timeout: float) -> None:
+        if self._future is future:
+            self._fail(TransportFault("timeout", f"no complete answer within {timeout:g} s"))
 
     def _fail(self, fault: TransportFault) -> None:
         future = self._future

@@ -33,6 +33,9 @@ from referee.records import Failure, JudgeRequest, Reason, Reply, Settled, Unsco
 
 log = logging.getLogger("referee.engine")
 
+STORING = 2048
+"""Flights that may wait to be stored without holding back new ones."""
+
 
 class Engine:
     """One set of endpoints, one cache, one budget; one flight per key."""
@@ -56,6 +59,8 @@ class Engine:
         self._flights: dict[str, Flight] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         """Of all flights, also of those that were left and have not noticed yet."""
+        self._storing = 0
+        """Flights that have their verdict and wait until it is stored."""
         self.admission = Admission(endpoints, Budget(config.limits.budget_usd), rng, config.limits.deadline)
         self.endpoints = self.admission.endpoints
         self.calls = Calls(config.limits, self._transport, self.admission)
@@ -72,6 +77,11 @@ class Engine:
     def flying(self) -> int:
         """Requests not yet settled, waiting ones included."""
         return len(self._flights)
+
+    @property
+    def pressing(self) -> int:
+        """Requests that hold back new ones: all that fly, but for those being stored, who need the provider no more."""
+        return len(self._flights) - min(self._storing, STORING)
 
     def expect(self, requests: Sequence[JudgeRequest]) -> list[str]:
         """These will be asked next: the cache looks them up together. Returns their keys, for `ask`."""
@@ -293,16 +303,28 @@ class Engine:
         """Store an accepted verdict. True: it is handed out when it would survive a kill, and not before."""
         reply = settled.reply
         assert reply is not None
+        common, own = endpoint.keys.facets(flight.request)
         entry = Entry(
             verdict=verdict,
             reply=replace(reply, choices=()) if reply.choices else reply,
             cost=endpoint.cost(reply),
             created=clock.wall(),
             endpoint=endpoint.label,
-            facets=endpoint.keys.facets(flight.request),
+            common=common,
+            own=own,
         )
         key = flight.key if endpoint is self.endpoints[0] else endpoint.keys.key(flight.request)
-        return self._cache.put(key, entry, functools.partial(self._tell, flight, settled))
+        if not self._cache.put(key, entry, functools.partial(self._stored, flight, settled)):
+            return False
+        self._storing += 1
+        if self._storing >= len(self._flights):
+            self._cache.hurry()
+        self.on_room()
+        return True
+
+    def _stored(self, flight: Flight, settled: Settled) -> None:
+        self._storing -= 1
+        self._tell(flight, settled)
 
     def _end(
         self, flight: Flight, verdict: Verdict | Unscored, reply: Reply | None = None, permit: Permit | None = None

@@ -135,9 +135,7 @@ class _Target:
             raise TransportFault("connect", say(error)) from None
 
     def _new(self) -> Connection:
-        connection = Connection(self._loop, self._freed, self._open.discard)
-        self._open.add(connection)
-        return connection
+        return Connection(self._loop, self._open.add, self._freed, self._open.discard)
 
     async def _resolve(self, deadline: float) -> list[tuple[int, str]]:
         now = self._loop.time()

@@ -69,10 +69,10 @@ _FOLDABLE = (
     "\ufe13\ufe48\ufe55\ufe4d-\ufe4f\ufe65\uff0d\uff0f\uff1e\uff21-\uff3a\uff3d\uff3f\uff41-\uff5a\uff5c"
     "\U000107a5\U0001d400-\U0001d7ff\U0001f110-\U0001f190"
 )
-_FOLDING_BRACKETS = (*"＜﹤＞﹥［﹇◁", ">>>")
+_WIDE_BRACKETS = "＜﹤＞﹥［﹇◁"
+_FOLDING_BRACKETS = (*_WIDE_BRACKETS, ">>>")
 _FOLDING_TAIL = rf"[^\s<>\[\]]{{0,64}}?[{_FOLDABLE}]"
 _FOLDING = (re.compile("<" + _FOLDING_TAIL), re.compile(r"\[" + _FOLDING_TAIL))
-_BRACKETS = (*"<[", *_FOLDING_BRACKETS)
 
 _ANGLE_TAG = rf"<(/?)({_REASONING})>"
 _ANGLE_TAGS = re.compile(_ANGLE_TAG, re.ASCII | re.IGNORECASE)
@@ -85,7 +85,8 @@ def show(text: str, reasoning: bool = True) -> str:
     """The text as a judge may see it. `reasoning=False` leaves out what the model thought before it answered."""
     if _has_unseen(text):
         text = scrub(text)
-    if not any(bracket in text for bracket in _BRACKETS):
+    narrow = "<" in text or "[" in text or ">>>" in text
+    if not narrow and (text.isascii() or not any(bracket in text for bracket in _WIDE_BRACKETS)):
         return text
     if _has_reserved(text):
         # Scrubbed again: a joiner that stood between letters may stand alone now.

@@ -1,7 +1,7 @@
 """Appends lines to a ledger file. A full disk costs lines, never a reward: it is said once and counted.
 
-Lines are buffered as bytes and handed to the system whole, so that after a kill the file ends on a complete line or on
-one torn line, which the reader skips.
+Lines wait as they are, are encoded together and handed to the system whole, so that after a kill the file ends on a
+complete line or on one torn line, which the reader skips.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from referee.ledger.lines import MAX_LINE, Line, RunLine
 
 log = logging.getLogger("referee.ledger")
 
-BUFFER = 4 * 1024 * 1024
-"""Bytes that may wait for `flush` before `append` flushes by itself."""
+WAITING, BUFFER = 1024, 4 * 1024 * 1024
+"""Lines, and encoded bytes, that may wait for `flush` before they are written anyway."""
 
 _FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
 
@@ -43,7 +43,7 @@ class Ledger:
         self.folder = Path(folder)
         self.content = content
         """Whether lines should hold prompts and replies."""
-        self._encode = msgspec.json.Encoder().encode
+        self._encoder = msgspec.json.Encoder()
         self._run: RunLine | None = None
         self._closed = False
         self._forked = False
@@ -68,21 +68,12 @@ class Ledger:
             self._forked = False
             if self._run is not None:
                 self.append(replace(self._run, pid=self._pid, wall=clock.wall()))
-        try:
-            data = self._encoded(line)
-        except (TypeError, ValueError, OverflowError, RecursionError) as error:
-            self._lose(1, f"a {type(line).__name__} cannot be written as JSON: {error}")
-            return
         with self._lock:
             if self._closed:
                 self._lose(1, "the ledger is closed")
-            elif len(data) > MAX_LINE:
-                self._lose(1, f"a line of {len(data)} bytes is too long")
             else:
-                self._buffer += data
-                self._buffer += b"\n"
-                self._lines += 1
-                if len(self._buffer) >= BUFFER:
+                self._waiting.append(line)
+                if len(self._waiting) >= WAITING:
                     self._write()
 
     def append_encoded(self, data: bytes, lines: int) -> None:
@@ -93,6 +84,7 @@ class Ledger:
             if self._closed:
                 self._lose(lines, "the ledger is closed")
                 return
+            self._encode()
             self._buffer += data
             self._lines += lines
             if len(self._buffer) >= BUFFER:
@@ -102,7 +94,7 @@ class Ledger:
         """Hand what is buffered to the system, in one write."""
         if os.getpid() != self._pid:
             self._after_fork()
-        if self._buffer or self._torn:
+        if self._waiting or self._buffer or self._torn:
             with self._lock:
                 self._write()
 
@@ -122,8 +114,10 @@ class Ledger:
         """Lines that could not be written."""
         self._pid = os.getpid()
         self._lock = threading.Lock()
+        self._waiting: list[Line] = []
         self._buffer = bytearray()
         self._lines = 0
+        """In the buffer."""
         self._fd = -1
         self._torn = b""
         """What is missing of the file's last line."""
@@ -146,7 +140,36 @@ class Ledger:
                 return
         raise FileExistsError(errno.EEXIST, "a thousand ledgers of this second exist")
 
+    def _encode(self) -> None:
+        """Move what waits into the buffer: all together, or one by one if a line among them is odd."""
+        lines, self._waiting = self._waiting, []
+        try:
+            data = self._encoder.encode_lines(lines)
+        except (TypeError, ValueError, OverflowError, RecursionError):
+            data = b""
+        if lines and not 0 < len(data) <= MAX_LINE:
+            found = [one for one in map(self._encoded, lines) if one]
+            data, lines = b"".join(found), lines[: len(found)]
+        self._buffer += data
+        self._lines += len(lines)
+
+    def _encoded(self, line: Line) -> bytes:
+        """One line and its end; nothing if it cannot be written."""
+        try:
+            try:
+                data = self._encoder.encode(line)
+            except UnicodeEncodeError:
+                data = self._encoder.encode(_without_surrogates(msgspec.to_builtins(line)))
+        except (TypeError, ValueError, OverflowError, RecursionError) as error:
+            self._lose(1, f"a {type(line).__name__} cannot be written as JSON: {error}")
+            return b""
+        if len(data) > MAX_LINE:
+            self._lose(1, f"a line of {len(data)} bytes is too long")
+            return b""
+        return data + b"\n"
+
     def _write(self) -> None:
+        self._encode()
         data, begun, lines = self._torn + self._buffer, len(self._torn), self._lines
         self._buffer.clear()
         self._lines = 0
@@ -167,12 +190,6 @@ class Ledger:
             kept = data[begun:done].count(b"\n") + (done > begun and not whole)
             self._lose(lines - kept, error.strerror or str(error))
 
-    def _encoded(self, line: Line) -> bytes:
-        try:
-            return self._encode(line)
-        except UnicodeEncodeError:
-            return self._encode(_without_surrogates(msgspec.to_builtins(line)))
-
     def _lose(self, lines: int, why: str) -> None:
         self.lost += lines
         if not self._warned:
@@ -180,7 +197,7 @@ class Ledger:
             log.warning("%s: lines are being lost (%s). Rewards are not affected.", self.path, why)
 
     def __repr__(self) -> str:
-        state = "closed" if self._closed else f"{self._lines} buffered"
+        state = "closed" if self._closed else f"{self._lines + len(self._waiting)} buffered"
         return f"Ledger({str(self.path)!r}, {state}, {self.lost} lost)"
 
 
