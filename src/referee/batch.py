@@ -33,6 +33,8 @@ class Batch:
         self.samples = tuple(samples)
         self.seconds = seconds
         """How long the whole batch may take, from submission."""
+        self.late = 0.0
+        """Seconds of that which were over when its work began: a busy loop takes it up later than it was submitted."""
         self.error: RefereeError | None = None
         """Why the batch must not be used, if so: the endpoint is closed, too much is unscored."""
         self._config = config

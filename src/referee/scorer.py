@@ -73,7 +73,7 @@ class Scorer:
         progress = self._active[batch] = _Progress()
         timer: asyncio.TimerHandle | None = None
         try:
-            deadline = loop.time() + batch.seconds
+            deadline = loop.time() + batch.seconds - batch.late
             if math.isfinite(deadline):
                 timer = clock.at(loop, deadline, lambda: self._expire(batch))
             self.recorder.watch_limits()

@@ -1,4 +1,5 @@
-"""The gate: who may send next, and where. One queue for all endpoints, oldest request first.
+"""The gate: who may send next, and where. One queue for all endpoints, oldest request first; only those whom an
+endpoint has declined stand in a line of their own, so that waiting for another one holds up nobody else.
 
 A permit is given when an endpoint has room (adaptive limit), pace (requests and tokens per minute), health (breaker)
 and money (budget), and comes back exactly once with a named outcome. Waiting requests hold no socket and no timer.
@@ -17,6 +18,9 @@ from referee.engine.endpoint import Endpoint
 from referee.limits import Budget, Outcome, Stamp
 from referee.limits.breaker import LONGEST_PAUSE
 from referee.records import Action, Failure, JudgeRequest, RateHints, Reason, Reply, Unscored
+
+IDLE = 0.5
+"""Seconds without any request after which an outage is counted anew: nobody saw whether it went on."""
 
 
 class Permit:
@@ -98,9 +102,11 @@ class Admission:
         self.endpoints = tuple(endpoints)
         self._patience = patience
         self._progress: float | None = None
+        self._idle_since = -math.inf
         self.budget = budget
         self._rng = rng
-        self._queue: list[Waiter] = []
+        self._lines: dict[frozenset[Endpoint], list[Waiter]] = {frozenset(): []}
+        """Who waits, oldest first, by the endpoints that may not serve them."""
         self._turns = 0
         self._timer: asyncio.TimerHandle | None = None
         self._pumping = False
@@ -108,12 +114,16 @@ class Admission:
     @property
     def queued(self) -> int:
         """Requests waiting for a permit."""
-        return len(self._queue)
+        return sum(map(len, self._lines.values()))
 
     @property
     def in_flight(self) -> int:
         """Requests on the wire, all endpoints."""
         return sum(endpoint.in_flight for endpoint in self.endpoints)
+
+    @property
+    def _idle(self) -> bool:
+        return not self.queued and not self.in_flight
 
     def turn(self) -> int:
         """A place in the line. A request keeps its place when it comes back after a refusal."""
@@ -136,17 +146,19 @@ class Admission:
         """Stand in line; `granted` may be called before this returns. `avoid` is used only if nobody else can,
         `excluded` never. Closed comes when no endpoint ever will, or, for an open-ended request, when none has for too
         long."""
-        if self._progress is None:
-            self._progress = clock.now()
+        now = clock.now()
+        if self._progress is None or (self._idle and now - self._idle_since >= IDLE):
+            self._progress = now  # nobody asked for anything until now, so nothing was missed
         waiter = Waiter(turn, request, avoid, excluded, open_ended, granted)
-        heapq.heappush(self._queue, waiter)
-        if self._queue[0] is waiter:  # behind others there is nothing to look at
+        line = self._lines.setdefault(frozenset(excluded), [])
+        heapq.heappush(line, waiter)
+        if line[0] is waiter:  # behind others there is nothing to look at
             self.pump()
         return waiter
 
     def now(self, request: JudgeRequest, avoid: Endpoint | None, excluded: set[Endpoint]) -> Permit | None:
         """A permit if there is one to spare: nobody waits in line, and an endpoint has room."""
-        if self._queue:
+        if self.queued:
             return None
         waiter = Waiter(0, request, avoid, excluded, False, _nobody)
         now = clock.now()
@@ -185,8 +197,8 @@ class Admission:
 
     def close_all(self, verdict: Unscored) -> None:
         """Fail everyone who waits."""
-        queue, self._queue = self._queue, []
-        for waiter in queue:
+        lines, self._lines = self._lines, {frozenset(): []}
+        for waiter in heapq.merge(*map(sorted, lines.values())):
             if not waiter.left:
                 waiter.granted(Closed(verdict))
 
@@ -199,6 +211,8 @@ class Admission:
             wait = self._serve()
         finally:
             self._pumping = False
+        if self._idle:
+            self._idle_since = clock.now()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -207,25 +221,31 @@ class Admission:
             self._timer = clock.at(loop, loop.time() + wait, self.pump)
 
     def _serve(self) -> float | None:
-        """Serve the head of the queue while somebody can take it. Returns seconds until it is worth another look."""
+        """Serve the oldest while somebody can take it. Returns seconds until it is worth another look."""
         now = clock.now()
-        while self._queue:
-            waiter = self._queue[0]
+        shortest: float | None = None
+        stuck: list[frozenset[Endpoint]] = []
+        while (excluded := self._oldest(stuck)) is not None:
+            line = self._lines[excluded]
+            waiter = line[0]
             if waiter.left:
-                heapq.heappop(self._queue)
+                heapq.heappop(line)
                 continue
             closed = self.closed()
             if closed is not None:
                 self.close_all(closed)
                 return None
             declined = bool(waiter.excluded) and not self.others(waiter.excluded)
-            if declined or (waiter.open_ended and self._hopeless(now)):
-                heapq.heappop(self._queue)
+            endpoint, wait = (None, None) if declined else self._choose(waiter, now)
+            if declined or (endpoint is None and waiter.open_ended and self._hopeless(now)):
+                heapq.heappop(line)
                 waiter.granted(Closed(self._why_not(waiter)))
                 continue
-            endpoint, wait = self._choose(waiter, now)
             if endpoint is None:
-                return wait
+                stuck.append(excluded)
+                if wait is not None:
+                    shortest = wait if shortest is None else min(shortest, wait)
+                continue
             reserved = endpoint.worst_cost(waiter.request)
             if not self.budget.reserve(reserved):
                 if self.in_flight or self.budget.waiting:
@@ -237,9 +257,17 @@ class Admission:
                     )
                 )
                 return None
-            heapq.heappop(self._queue)
+            heapq.heappop(line)
             waiter.granted(self._permit(endpoint, waiter.request, reserved, now))
-        return None
+        return shortest
+
+    def _oldest(self, stuck: list[frozenset[Endpoint]]) -> frozenset[Endpoint] | None:
+        """The line whose head has waited longest, of those that are not stuck."""
+        found, turn = None, 0
+        for excluded, line in self._lines.items():
+            if line and excluded not in stuck and (found is None or line[0].turn < turn):
+                found, turn = excluded, line[0].turn
+        return found
 
     def _permit(self, endpoint: Endpoint, request: JudgeRequest, reserved: float, now: float) -> Permit:
         endpoint.in_flight += 1
@@ -317,6 +345,12 @@ class Admission:
         if hints is not None:
             endpoint.requests.observe(hints.limit_requests, hints.remaining_requests, hints.reset_requests, now)
             endpoint.tokens.observe(hints.limit_tokens, hints.remaining_tokens, hints.reset_tokens, now)
+            endpoint.requests.remaining.heard(
+                hints.limit_requests, hints.remaining_requests, hints.reset_requests, 1, permit.started, now
+            )
+            endpoint.tokens.remaining.heard(
+                hints.limit_tokens, hints.remaining_tokens, hints.reset_tokens, permit.tokens, permit.started, now
+            )
         self.pump()
 
     def learn(self, endpoint: Endpoint, failure: Failure) -> None:

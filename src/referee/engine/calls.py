@@ -86,6 +86,7 @@ class Calls:
                 flight.cost += endpoint.cost(outcome)
                 permit.release("ok", outcome, hints)
                 return outcome
+            outcome = endpoint.believed(outcome, clock.now())
             self._note(endpoint, outcome)
             cut_short = outcome.reason is Reason.TIMEOUT and timeout < full  # our deadline's doing, not the server's
             if outcome.action is Action.GIVE_UP and outcome.status:

@@ -25,8 +25,8 @@ _names: dict[bytes, str] = {}
 class Connection(asyncio.Protocol):
     """A socket and the parser of what comes in.
 
-    `on_open` and `on_lost` are called when there is a socket and when there is none any more, `on_free` when it can take
-    another request.
+    `on_open` and `on_lost` are called when there is a socket and when there is none any more, `on_free` when it can
+    take another request.
     """
 
     __slots__ = (

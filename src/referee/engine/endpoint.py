@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+import logging
+
+from msgspec.structs import replace
+
 from referee import wire
 from referee.cache import KeyMaker
 from referee.config import EndpointConfig, LimitsConfig, Secret
 from referee.limits import AdaptiveLimit, Breaker, Bucket, FixedLimit, Limit
-from referee.records import JudgeRequest, Reply
+from referee.records import Action, Failure, JudgeRequest, Reason, Reply
+
+log = logging.getLogger("referee.engine")
+
+
+DOUBT = 60.0
+"""Seconds for which a server that has done its work is not believed when it says that it never will: an ingress without
+its backend answers 404, a gateway whose login service is away 401. Longer than a restart, shorter than a run."""
 
 
 class Endpoint:
@@ -33,6 +44,18 @@ class Endpoint:
         self.throttled = 0
         self.served = float("-inf")
         """When the latest of the requests that got an answer was sent."""
+        self._doubted = float("inf")
+
+    def believed(self, failure: Failure, now: float) -> Failure:
+        """The failure; or, where it would close an endpoint that has served well, an outage for some time."""
+        if failure.action is not Action.CLOSE or failure.reason is Reason.QUOTA or self.served == float("-inf"):
+            return failure
+        if not self._doubted <= now or self.served >= self._doubted:
+            self._doubted = now
+            log.warning(
+                "%s: %s; it has served before, so it is asked again for %g s", self.label, failure.detail, DOUBT
+            )
+        return failure if now - self._doubted >= DOUBT else replace(failure, action=Action.BACK_OFF)
 
     def tokens_of(self, request: JudgeRequest) -> int:
         """Tokens a request may use: what providers count before they process it."""

@@ -113,6 +113,7 @@ class _Target:
             if at:
                 self._addresses = [addresses[at], *(a for a in addresses if a is not addresses[at])]
             return connection
+        self._resolved = float("-inf")  # the judge may have moved: ask for its address again
         raise failure
 
     async def _dial(self, family: int, address: str, seconds: float) -> Connection:

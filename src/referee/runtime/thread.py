@@ -16,6 +16,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
+from referee import clock
 from referee.batch import Batch
 from referee.config import Config
 from referee.errors import RefereeError, TicketCancelled, WrongContext
@@ -52,7 +53,7 @@ class ThreadRuntime:
     def submit(self, batch: Batch) -> None:
         """Start judging in the background."""
         loop, scorer = self._start()
-        loop.call_soon_threadsafe(self._run, scorer, batch)
+        loop.call_soon_threadsafe(self._run, scorer, batch, clock.monotonic())
 
     def cancel(self, batch: Batch) -> None:
         """Stop judging a batch."""
@@ -160,7 +161,8 @@ class ThreadRuntime:
         await scorer.close()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def _run(self, scorer: Scorer, batch: Batch) -> None:
+    def _run(self, scorer: Scorer, batch: Batch, submitted: float) -> None:
+        batch.late = clock.monotonic() - submitted
         task = asyncio.get_running_loop().create_task(scorer.run(batch))
         self._tasks.add(task)
         task.add_done_callback(functools.partial(self._finished, batch))
