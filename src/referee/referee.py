@@ -79,7 +79,12 @@ class Referee:
 
     async def ascore(self, samples: Iterable[Sample]) -> list[Reward]:
         """Judge and wait without blocking the caller's event loop. Cancelling it stops the judging."""
-        ticket = await asyncio.to_thread(self.submit, tuple(samples))
+        submitting = asyncio.ensure_future(asyncio.to_thread(self.submit, tuple(samples)))
+        try:
+            ticket = await asyncio.shield(submitting)
+        except asyncio.CancelledError:
+            submitting.add_done_callback(_cancel_ticket)  # the thread submits all the same
+            raise
         try:
             return await ticket
         except asyncio.CancelledError:
@@ -125,3 +130,8 @@ class Referee:
                 waited_s=ticket.waited_s,
             )
         )
+
+
+def _cancel_ticket(submitted: asyncio.Future[Ticket]) -> None:
+    if not submitted.cancelled() and submitted.exception() is None:
+        submitted.result().cancel()

@@ -7,6 +7,7 @@ together and watches that not too much goes unscored.
 from __future__ import annotations
 
 import asyncio
+import heapq
 import logging
 import math
 import random
@@ -43,13 +44,19 @@ NOTHING = Settled(verdict=Unscored(reason=Reason.CANCELLED))
 
 
 class _Progress:
-    """One batch under way: who waits for which flight, and the signal that it is done."""
+    """One batch under way: who waits for which flight, when it is due, and the signal that it is done."""
 
-    __slots__ = ("done", "waiting")
+    __slots__ = ("done", "due", "number", "room", "waiting")
 
-    def __init__(self) -> None:
+    def __init__(self, number: int, due: float) -> None:
+        self.number = number
+        self.due = due
         self.waiting: dict[int, tuple[Flight, Callable[[Settled], None]]] = {}
+        self.room = asyncio.Event()
         self.done = asyncio.Event()
+
+    def __lt__(self, other: _Progress) -> bool:
+        return (self.due, self.number) < (other.due, other.number)
 
 
 class Scorer:
@@ -64,24 +71,26 @@ class Scorer:
         self._schema_read = self._schema_unread = 0
         self._watch = UnscoredWatch(config.missing.abort_above)
         self._active: dict[Batch, _Progress] = {}
-        self._room = asyncio.Event()
-        engine.on_room = self._room.set
+        self._batches = 0
+        self._line: list[_Progress] = []
+        """Batches with more samples than there is room for now; the one due first is served first."""
+        engine.on_room = self._next_in_line
 
     async def run(self, batch: Batch) -> None:
         """Bring every sample of a batch to its end, by its deadline at the latest."""
         loop = asyncio.get_running_loop()
-        progress = self._active[batch] = _Progress()
+        self._batches += 1
+        deadline = loop.time() + batch.seconds - batch.late
+        progress = self._active[batch] = _Progress(self._batches, deadline)
         timer: asyncio.TimerHandle | None = None
         try:
-            deadline = loop.time() + batch.seconds - batch.late
             if math.isfinite(deadline):
                 timer = clock.at(loop, deadline, lambda: self._expire(batch))
             self.recorder.watch_limits()
             for start in range(0, len(batch.samples), TURN):
+                await self._room_for(batch, progress)
                 for index, plan, form, key in self._plan_some(batch, start):
-                    while self.engine.pressing >= self._window() and not batch.done:
-                        self._room.clear()
-                        await self._room.wait()
+                    await self._room_for(batch, progress)
                     if batch.done:
                         break
                     if form == self._form_now():
@@ -91,6 +100,7 @@ class Scorer:
                 if batch.done:
                     break
                 await clock.breathe()
+            self._next_in_line()
             if not batch.done:
                 await progress.done.wait()
         finally:
@@ -98,6 +108,21 @@ class Scorer:
                 timer.cancel()
             self.stop(batch, Unscored(reason=Reason.CANCELLED, detail="the batch was abandoned"))
             del self._active[batch]
+
+    async def _room_for(self, batch: Batch, progress: _Progress) -> None:
+        """Until another request may be planned, or the batch is over."""
+        while self.engine.pressing >= self._window() and not batch.done:
+            progress.room.clear()
+            heapq.heappush(self._line, progress)
+            await progress.room.wait()
+
+    def _next_in_line(self) -> None:
+        """Wake one: thousands of small batches may wait. Who has had his turn wakes the next."""
+        while self._line and self.engine.pressing < self._window():
+            progress = heapq.heappop(self._line)
+            if not progress.done.is_set():
+                progress.room.set()
+                return
 
     def stop(self, batch: Batch, why: Unscored) -> None:
         """End every sample of a batch that has no end yet, at once."""
@@ -242,7 +267,7 @@ class Scorer:
         batch.hand_over(rewards)
         if batch.done and batch in self._active:
             self._active[batch].done.set()
-            self._room.set()
+            self._active[batch].room.set()
 
     def _expire(self, batch: Batch) -> None:
         self.stop(batch, Unscored(reason=Reason.DEADLINE, detail=f"not judged within {batch.seconds:g} s"))
@@ -288,12 +313,13 @@ def read_template(config: Config) -> str | None:
     """The text of judge.prompt_file, if one is named."""
     if not config.judge.prompt_file:
         return None
+    path = Path(config.judge.prompt_file).expanduser().absolute()
     try:
-        return Path(config.judge.prompt_file).expanduser().read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        return path.read_text(encoding="utf-8-sig")
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise ConfigError(
-            f"judge.prompt_file: cannot read {config.judge.prompt_file!r} ({type(error).__name__}).",
-            setting="judge.prompt_file",
+            f"judge.prompt_file: cannot read {str(path)!r} ({why}).", setting="judge.prompt_file"
         ) from None
 
 

@@ -15,7 +15,7 @@ import uvloop
 from referee.engine.aio import AioTransport
 from referee.engine.body import MAX_BODY
 from referee.engine.fast import FastTransport
-from referee.engine.port import Response, Transport, TransportFault
+from referee.engine.port import STALE, Response, Transport, TransportFault
 from referee.sim import Provider, ProviderSpec, serve_http
 
 BODY = b'{"model":"m","messages":[{"role":"user","content":"hello"}]}'
@@ -251,6 +251,20 @@ def test_a_kept_connection_that_died_is_stale_and_a_fresh_one_is_not() -> None:
         await read_request(reader)
 
     assert not fault_of(lambda: post_to(never)).stale
+
+
+def test_a_kept_connection_that_dies_late_is_not_stale() -> None:
+    """A server that hung up after a while may have done the work, and charged for it: no free replay."""
+
+    async def slow(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_request(reader)
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+        await writer.drain()
+        await read_request(reader)
+        await asyncio.sleep(STALE + 0.2)
+
+    fault = fault_of(lambda: post_to(slow, count=2))
+    assert (fault.kind, fault.stale) == ("reset", False)
 
 
 def test_connections_are_reused() -> None:

@@ -111,6 +111,31 @@ def test_a_long_queue_cancelled_makes_room_for_the_next_batch() -> None:
     run_virtual(main())
 
 
+def test_the_batch_that_is_due_first_is_judged_first() -> None:
+    """Of two batches larger than the window the earlier is done while the later has hardly begun; of a late one with a
+    shorter deadline it is the other way round."""
+
+    async def main(seconds: float) -> tuple[int, int]:
+        desk = Desk(ProviderSpec(latency_median=1.0, capacity=20), limits={"concurrency": 20})
+        first, landed = desk.batch(samples(600))
+        second, later = desk.batch(samples(600, name="second"), seconds)
+        tasks = [desk.start(first), desk.start(second)]
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        found = len(landed), len(later)
+        desk.scorer.stop(first, STOP)
+        desk.scorer.stop(second, STOP)
+        await asyncio.gather(*tasks)
+        await desk.scorer.close()
+        return found
+
+    done, begun = run_virtual(main(300.0))
+    assert done == 600
+    assert begun < 300
+    begun, done = run_virtual(main(100.0))
+    assert done == 600
+    assert begun < 300
+
+
 def test_a_failing_listener_does_not_starve_the_others() -> None:
     """An error in one batch's landing is logged; a batch on the same flight gets its rewards."""
 

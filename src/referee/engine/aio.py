@@ -6,14 +6,16 @@ proxies are not used, bodies are capped after decompression, and idle sockets ar
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
 
 import aiohttp
 
+from referee import clock
 from referee.engine.body import CONNECT, KEEP_ALIVE, MAX_BODY, say, too_large, unpack
-from referee.engine.port import Response, TransportFault
+from referee.engine.port import STALE, Response, TransportFault
 
 
 class AioTransport:
@@ -27,7 +29,7 @@ class AioTransport:
     async def post(self, url: str, headers: Mapping[str, str], body: bytes, timeout: float) -> Response:
         """Send one request and read its whole answer, or raise TransportFault."""
         session = self._session or self._open()
-        connection = SimpleNamespace(reused=False)
+        connection = SimpleNamespace(reused=-math.inf)
         started = False
         try:
             async with session.post(
@@ -60,7 +62,8 @@ class AioTransport:
         except aiohttp.ClientPayloadError as error:
             raise TransportFault("cut", say(error)) from None
         except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError, ConnectionError) as error:
-            raise TransportFault("reset", say(error), stale=connection.reused and not started) from None
+            stale = not started and clock.now() - connection.reused < STALE
+            raise TransportFault("reset", say(error), stale=stale) from None
         except (aiohttp.ClientError, ValueError) as error:
             raise TransportFault("protocol", say(error)) from None
 
@@ -92,7 +95,7 @@ class AioTransport:
 
 
 async def _mark_reused(_session: aiohttp.ClientSession, context: Any, _params: Any) -> None:
-    context.trace_request_ctx.reused = True
+    context.trace_request_ctx.reused = clock.now()
 
 
 async def _read(answer: aiohttp.ClientResponse) -> bytes:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 import httptools
 
 from referee.engine.body import MAX_BODY, say, too_large, unpack
-from referee.engine.port import Response, TransportFault
+from referee.engine.port import STALE, Response, TransportFault
 
 MAX_HEAD = 64 * 1024
 """Bytes of status line and headers."""
@@ -30,6 +30,7 @@ class Connection(asyncio.Protocol):
     """
 
     __slots__ = (
+        "_asked",
         "_body",
         "_complete",
         "_ends_by_close",
@@ -64,6 +65,7 @@ class Connection(asyncio.Protocol):
         self._parser = httptools.HttpResponseParser(self)
         self._future: asyncio.Future[Response] | None = None
         self._reused = False
+        self._asked = 0.0
         self.idle_since = 0.0
         self._clear()
 
@@ -89,6 +91,7 @@ class Connection(asyncio.Protocol):
             raise TransportFault("reset", "the connection was closed before it was used", stale=True)
         future: asyncio.Future[Response] = self._loop.create_future()
         self._future = future
+        self._asked = self._loop.time()
         timer = self._loop.call_at(deadline, self._late, future, timeout)
         transport.write(request)
         try:
@@ -155,7 +158,8 @@ class Connection(asyncio.Protocol):
             self._fail(TransportFault("cut", "the answer ended early" if error is None else say(error)))
         else:
             detail = "the server closed the connection" if error is None else say(error)
-            self._fail(TransportFault("reset", detail, stale=self._reused and not self._received))
+            stale = self._reused and not self._received and self._loop.time() - self._asked < STALE
+            self._fail(TransportFault("reset", detail, stale=stale))
 
     # httptools calls these
 

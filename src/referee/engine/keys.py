@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from referee.config import EndpointConfig, Secret, key_may_travel
+from referee.config import EndpointConfig, Secret, is_variable, key_may_travel, looks_like_key
 from referee.config.check import LOOPBACK
 from referee.errors import MissingKeyError
 
@@ -20,17 +20,25 @@ def find_key(endpoint: EndpointConfig, env: Mapping[str, str] | None = None) -> 
     if endpoint.api_key is not None:
         return _usable(endpoint.api_key.reveal(), endpoint, "api_key")
     if endpoint.key_file:
+        path = Path(endpoint.key_file).expanduser().absolute()
+        shown = "(not shown: it looks like a key itself)" if looks_like_key(path.name) else repr(str(path))
         try:
-            text = Path(endpoint.key_file).expanduser().read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
+            text = path.read_text(encoding="utf-8-sig")
+        except (OSError, ValueError) as error:
             raise MissingKeyError(
-                f"endpoint {endpoint.label}: cannot read the key from key_file = {endpoint.key_file!r} "
+                f"endpoint {endpoint.label}: cannot read the key from key_file = {shown} "
                 f"({type(error).__name__}). Nothing was sent.",
                 setting="endpoint.key_file",
             ) from None
-        return _usable(text.strip(), endpoint, f"key_file = {endpoint.key_file!r}")
+        return _usable(text.strip(), endpoint, f"key_file = {shown}")
     if not endpoint.key_env or not key_may_travel(endpoint):
         return None
+    if not is_variable(endpoint.key_env):
+        raise MissingKeyError(
+            f"endpoint {endpoint.label}: key_env must be the name of an environment variable, and not the key itself; "
+            "what is there now is not shown. Nothing was sent.",
+            setting="endpoint.key_env",
+        )
     text = env.get(endpoint.key_env, "").strip()
     if text:
         return _usable(text, endpoint, f"the environment variable {endpoint.key_env}")

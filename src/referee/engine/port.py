@@ -9,6 +9,10 @@ from msgspec import Struct
 
 FaultKind = Literal["timeout", "connect", "dns", "tls", "proxy", "reset", "cut", "too_large", "protocol"]
 
+STALE = 0.5
+"""Seconds within which a reused connection that dies had been closed before it was used. Later than that, the server
+may have worked on the request."""
+
 
 class Response(Struct, frozen=True, gc=False):
     """A whole HTTP answer. Header names are lower case."""
