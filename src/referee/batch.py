@@ -35,6 +35,8 @@ class Batch:
         """How long the whole batch may take, from submission."""
         self.late = 0.0
         """Seconds of that which were over when its work began: a busy loop takes it up later than it was submitted."""
+        self.shaped = True
+        """False: whoever submitted it makes the rewards of its verdicts, and has them recorded."""
         self.error: RefereeError | None = None
         """Why the batch must not be used, if so: the endpoint is closed, too much is unscored."""
         self._config = config

@@ -16,6 +16,11 @@ def now() -> float:
     return asyncio.get_running_loop().time()
 
 
+def running() -> Callable[[], float]:
+    """`now` of the running loop, for what lives on one loop and asks often: finding the loop takes a system call."""
+    return asyncio.get_running_loop().time
+
+
 def monotonic() -> float:
     """Seconds on the process's monotonic clock, for code that runs outside a loop."""
     return time.monotonic()

@@ -68,7 +68,7 @@ class Recorder:
     def rewarded(self, batch: Batch, rewards: list[Reward]) -> None:
         """These rewards are final."""
         wall = clock.wall()
-        for reward in rewards:
+        for reward in rewards if batch.shaped else ():
             self.write(reward_line(reward, wall=wall, batch=batch.id, step=batch.samples[reward.index].step))
 
     def write(self, line: Line) -> None:

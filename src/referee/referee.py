@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import itertools
 import logging
 import os
 import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -18,7 +19,7 @@ from referee.config import Config, load
 from referee.engine import find_key
 from referee.errors import InputError, RefereeError, WrongContext
 from referee.judging import make_judge
-from referee.ledger import BatchLine, common_step
+from referee.ledger import BatchLine, common_step, reward_line
 from referee.records import Reward, Sample
 from referee.runtime import Runtime, open_runtime
 from referee.runtime.inline import loop_is_running
@@ -33,6 +34,7 @@ class Referee:
 
     def __init__(self, config: Config, build: Callable[[Config], Scorer] = build_scorer) -> None:
         """Checks what can be checked without a call: keys are there, the prompt template is sound."""
+        config = load(config)
         for endpoint in config.endpoint:
             find_key(endpoint)
         make_judge(config.judge, b"", read_template(config))
@@ -48,8 +50,12 @@ class Referee:
         """From a TOML file, a mapping or a Config. REFEREE_* environment variables override its keys."""
         return cls(load(source, os.environ))
 
-    def submit(self, samples: Iterable[Sample], deadline: float | None = None) -> Ticket:
-        """Start judging and return at once. `deadline`: seconds for the batch, instead of limits.deadline."""
+    def submit(self, samples: Iterable[Sample], deadline: float | None = None, *, shaped: bool = True) -> Ticket:
+        """Start judging and return at once. `deadline`: seconds for the batch, instead of limits.deadline.
+
+        `shaped=False`: the caller makes its own rewards of the verdicts, and tells them to `Ticket.rewarded`: the
+        ledger has those instead of the ones the ticket gives.
+        """
         samples = tuple(samples)
         seconds = self.config.limits.deadline if deadline is None else deadline
         if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not seconds > 0:
@@ -61,6 +67,9 @@ class Referee:
         batch = Batch(name, samples, self.config, seconds, ticket.deliver)
         submitted = clock.wall()
         ticket.on_collect = lambda: self._collected(batch, submitted, ticket)
+        if not shaped:
+            batch.shaped = False
+            ticket.on_rewards = functools.partial(self._rewarded, batch)
         if samples:
             self._runtime.submit(batch)
         return ticket
@@ -116,6 +125,12 @@ class Referee:
     def __repr__(self) -> str:
         judges = ", ".join(f"{endpoint.model} at {endpoint.label}" for endpoint in self.config.endpoint)
         return f"Referee({self.config.judge.kind} by {judges}, runtime={self.config.runtime})"
+
+    def _rewarded(self, batch: Batch, rewards: Sequence[Reward]) -> None:
+        wall = clock.wall()
+        for reward in rewards:
+            step = batch.samples[reward.index].step
+            self._runtime.record(reward_line(reward, wall=wall, batch=batch.id, step=step))
 
     def _collected(self, batch: Batch, submitted: float, ticket: Ticket) -> None:
         self._waited_s += ticket.waited_s

@@ -23,7 +23,7 @@ from referee.cache import RedisLink, open_cache
 from referee.config import Config, EndpointConfig
 from referee.engine import Endpoint, Engine, Flight, Transport, find_key
 from referee.engine.redis_lease import share_limits
-from referee.errors import ConfigError
+from referee.errors import ConfigError, RefereeError
 from referee.judging import Form, Judge, make_judge
 from referee.recorder import Recorder
 from referee.records import JudgeRequest, Reason, Reward, Sample, Settled, Unscored, Verdict
@@ -88,9 +88,11 @@ class Scorer:
                 timer = clock.at(loop, deadline, lambda: self._expire(batch))
             self.recorder.watch_limits()
             for start in range(0, len(batch.samples), TURN):
-                await self._room_for(batch, progress)
-                for index, plan, form, key in self._plan_some(batch, start):
+                if self._spare() <= 0:
                     await self._room_for(batch, progress)
+                for index, plan, form, key in self._plan_some(batch, start):
+                    if self._spare() <= 0:
+                        await self._room_for(batch, progress)
                     if batch.done:
                         break
                     if form == self._form_now():
@@ -103,6 +105,13 @@ class Scorer:
             self._next_in_line()
             if not batch.done:
                 await progress.done.wait()
+        except Exception as error:  # a bug of ours: the caller hears of it, and nobody takes it for his own cancelling
+            batch.error = batch.error or RefereeError(
+                f"judging this batch failed unexpectedly ({type(error).__name__}); see the log. What was judged before "
+                "is kept in the cache."
+            )
+            self.stop(batch, Unscored(reason=Reason.CONFIG, detail=f"internal error: {type(error).__name__}"))
+            raise
         finally:
             if timer is not None:
                 timer.cancel()
@@ -111,14 +120,17 @@ class Scorer:
 
     async def _room_for(self, batch: Batch, progress: _Progress) -> None:
         """Until another request may be planned, or the batch is over."""
-        while self.engine.pressing >= self._window() and not batch.done:
+        while self._spare() <= 0 and not batch.done:
             progress.room.clear()
             heapq.heappush(self._line, progress)
             await progress.room.wait()
 
     def _next_in_line(self) -> None:
-        """Wake one: thousands of small batches may wait. Who has had his turn wakes the next."""
-        while self._line and self.engine.pressing < self._window():
+        """Wake one: thousands of small batches may wait. Who has had his turn wakes the next.
+
+        Not for the room of one request: waking costs as much as planning.
+        """
+        while self._line and self._spare() >= TURN:
             progress = heapq.heappop(self._line)
             if not progress.done.is_set():
                 progress.room.set()
@@ -162,8 +174,12 @@ class Scorer:
             "budget_spent_usd": self.engine.admission.budget.spent,
         }
 
-    def _window(self) -> int:
-        return 2 * sum(endpoint.limiter.limit for endpoint in self.engine.endpoints) + AHEAD
+    def _spare(self) -> int:
+        """How many more requests may be planned."""
+        limit = 0
+        for endpoint in self.engine.endpoints:
+            limit += endpoint.limiter.limit
+        return 2 * limit + AHEAD - self.engine.pressing
 
     def _plan_some(self, batch: Batch, start: int) -> list[tuple[int, Plan, Form, str | None]]:
         """The plans of the next samples, and their keys, which the cache looks up together."""

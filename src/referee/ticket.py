@@ -7,7 +7,7 @@ import functools
 import logging
 import os
 import threading
-from collections.abc import AsyncIterator, Callable, Generator, Iterator
+from collections.abc import AsyncIterator, Callable, Generator, Iterator, Sequence
 from typing import Any
 
 from referee import clock
@@ -42,6 +42,7 @@ class Ticket:
         self.finished = 0.0
         """Wall time at which the last reward became final."""
         self.on_collect: Callable[[], None] | None = None
+        self.on_rewards: Callable[[Sequence[Reward]], None] | None = None
 
     def __len__(self) -> int:
         return self._count
@@ -94,6 +95,11 @@ class Ticket:
             if self._done and seen == len(self._landed):
                 self._collect()
                 return
+
+    def rewarded(self, rewards: Sequence[Reward]) -> None:
+        """What the trainer was given for these samples, where they were submitted with shaped=False; for the record."""
+        if self.on_rewards is not None:
+            self.on_rewards(rewards)
 
     def deliver(self, rewards: list[Reward], error: RefereeError | None, done: bool) -> None:
         """Called by the work's thread as rewards become final."""

@@ -12,9 +12,11 @@ from tests.engine.harness import HOST, config_for, run, samples
 
 from referee import clock
 from referee.batch import Batch
+from referee.engine import Endpoint
 from referee.engine.fast import FastTransport
 from referee.engine.port import TransportFault
-from referee.records import Reward
+from referee.errors import RefereeError
+from referee.records import Action, Failure, Reason, Reward, Sampling, Unscored
 from referee.scorer import Scorer, build_scorer
 from referee.sim import Provider, ProviderSpec, SimTransport, run_virtual
 
@@ -90,6 +92,50 @@ def test_open_ended_work_after_an_outage_is_judged() -> None:
         return found
 
     assert run_virtual(main()) == [0, 20]
+
+
+def test_what_a_server_has_given_is_not_unlearned() -> None:
+    """A replica that says it has no log-probabilities is out of order if the server gave them before: asked again."""
+    config = config_for([HOST], judge={"kind": "yes_no"})
+    endpoint = Endpoint(config.endpoint[0], config.limits, None)
+    asked = Sampling(max_tokens=8, top_logprobs=5)
+    complaint = Failure(reason=Reason.CONFIG, action=Action.GIVE_UP, status=400, unsupported="logprobs")
+    assert endpoint.believed(complaint, asked, 1.0) is complaint, "at the start it is learned"
+    endpoint.proved(asked, endpoint.adaptation)
+    glitch = endpoint.believed(complaint, asked, 2.0)
+    assert (glitch.action, glitch.unsupported) == (Action.BACK_OFF, "")
+    assert endpoint.believed(complaint, Sampling(max_tokens=8), 3.0) is complaint, "another request was never served"
+
+
+def test_a_bug_of_ours_is_an_error_and_no_cancelling() -> None:
+    """The caller must not take a batch that failed inside for one that he cancelled himself."""
+
+    def broken(scorer: Scorer, batch: Batch) -> None:
+        def fail(*_: Any) -> None:
+            raise KeyError("planning")
+
+        scorer._plan_some = fail  # type: ignore[method-assign,assignment]
+
+    async def main() -> tuple[list[Reward], list[object]]:
+        config = config_for([HOST])
+        scorer = build_scorer(config, SimTransport({HOST: Provider(ProviderSpec(), 1)}), random.Random(1), b"secret")
+        landed: list[Reward] = []
+        errors: list[object] = []
+
+        def deliver(rewards: list[Reward], error: object, done: bool) -> None:
+            landed.extend(rewards)
+            errors.append(error)
+
+        batch = Batch("b", samples(5), config, 60.0, deliver)
+        broken(scorer, batch)
+        with pytest.raises(KeyError):
+            await scorer.run(batch)
+        await scorer.close()
+        return landed, errors
+
+    landed, errors = run_virtual(main())
+    assert {str(reward.verdict.reason) for reward in landed if isinstance(reward.verdict, Unscored)} == {"config"}
+    assert [type(error) for error in errors] == [RefereeError]
 
 
 def test_a_judge_that_moves_is_looked_up_again() -> None:

@@ -21,6 +21,8 @@ from tests.trainers.verl_real import DataProto, loading
 from tests.trainers.verl_rule import contains
 
 from referee.errors import ConfigError, UnscoredError
+from referee.ledger import RewardLine, read
+from referee.report.data import build
 from referee.sim import ProviderSpec, ServerProcess, start_server_process
 from referee.trainers.shared import close_all
 from referee.trainers.verl import RefereeRewardManager
@@ -316,3 +318,32 @@ def test_cached_rows_say_so(tokenizer: Any, server: ServerProcess) -> None:
     data = make_batch(tokenizer, ["right [[quality=7]]"] * 4, fresh("a", "b", "c", "d"))
     outs = run([manager(tokenizer, {"config": judge(server)})], data)
     assert sum(out["reward_extra_info"]["judge_cached"] for out in outs) == 3.0
+
+
+def test_the_ledger_has_the_reward_verl_got(tokenizer: Any, server: ServerProcess, tmp_path: Path) -> None:
+    """One reward line a rollout, with the group's terms, which no worker knows when its verdict lands."""
+    texts = ["right [[quality=4]]" + "x" * 80, "right [[quality=6]]" + "y" * 80, "right [[quality=x]]"]
+    data = make_batch(tokenizer, texts, fresh(*"aaa"))
+    lines = {"ledger": {"dir": "runs"}, "missing": {"policy": "group_mean"}}
+    length = {"shaping": {"scale": "native", "length": {"enable": True}}}
+    made = [manager(tokenizer, {"config": judge(server, **lines, **length)}, n=3) for _ in range(2)]
+    outs = run(made, data)
+    close_all()
+    found = [line for line in read(tmp_path / "runs") if isinstance(line, RewardLine)]
+    assert sorted(line.value or 0.0 for line in found) == sorted(out["reward_score"] for out in outs)
+    median = float(sorted(lengths(data))[1])
+    assert {(line.length, line.median_length) for line in found} == {(length, median) for length in lengths(data)}
+    short = next(line for line in found if line.length == min(lengths(data)))
+    assert (short.penalty, short.judge, short.filled) == (1.0, None, "group_mean")
+    step = build(read(tmp_path / "runs")).steps[0]
+    assert (step.rewards, step.filled, step.missing) == (2, 1, 0)
+    assert step.reward_mean == pytest.approx(6.0)
+
+
+def test_the_ledger_says_where_verl_got_nothing(tokenizer: Any, server: ServerProcess, tmp_path: Path) -> None:
+    """abstain: the rollout failed, and its reward line has no value."""
+    data = make_batch(tokenizer, ["right [[quality=x]]"], fresh("a"))
+    made = manager(tokenizer, {"config": judge(server, ledger={"dir": "runs"}, missing={"abort_above": 1.0})})
+    assert isinstance(run([made], data, errors=True)[0], UnscoredError)
+    close_all()
+    assert [line.value for line in read(tmp_path / "runs") if isinstance(line, RewardLine)] == [None]

@@ -99,6 +99,7 @@ class Admission:
 
     def __init__(self, endpoints: Sequence[Endpoint], budget: Budget, rng: random.Random, patience: float) -> None:
         """`patience`: seconds without any success in an outage after which open-ended requests are given up."""
+        self._now = clock.running()
         self.endpoints = tuple(endpoints)
         self._patience = patience
         self._progress: float | None = None
@@ -146,8 +147,8 @@ class Admission:
         """Stand in line; `granted` may be called before this returns. `avoid` is used only if nobody else can,
         `excluded` never. Closed comes when no endpoint ever will, or, for an open-ended request, when none has for too
         long."""
-        now = clock.now()
-        if self._progress is None or (self._idle and now - self._idle_since >= IDLE):
+        now = self._now()
+        if self._progress is None or (now - self._idle_since >= IDLE and self._idle):
             self._progress = now  # nobody asked for anything until now, so nothing was missed
         waiter = Waiter(turn, request, avoid, excluded, open_ended, granted)
         line = self._lines.setdefault(frozenset(excluded), [])
@@ -161,7 +162,7 @@ class Admission:
         if self.queued:
             return None
         waiter = Waiter(0, request, avoid, excluded, False, _nobody)
-        now = clock.now()
+        now = self._now()
         endpoint, _ = self._choose(waiter, now)
         if endpoint is None:
             return None
@@ -211,8 +212,6 @@ class Admission:
             wait = self._serve()
         finally:
             self._pumping = False
-        if self._idle:
-            self._idle_since = clock.now()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -222,7 +221,7 @@ class Admission:
 
     def _serve(self) -> float | None:
         """Serve the oldest while somebody can take it. Returns seconds until it is worth another look."""
-        now = clock.now()
+        now = self._now()
         shortest: float | None = None
         stuck: list[frozenset[Endpoint]] = []
         while (excluded := self._oldest(stuck)) is not None:
@@ -239,6 +238,7 @@ class Admission:
             endpoint, wait = (None, None) if declined else self._choose(waiter, now)
             if declined or (endpoint is None and waiter.open_ended and self._hopeless(now)):
                 heapq.heappop(line)
+                self._idle_since = now
                 waiter.granted(Closed(self._why_not(waiter)))
                 continue
             if endpoint is None:
@@ -324,7 +324,7 @@ class Admission:
     def _released(
         self, permit: Permit, outcome: Outcome, reply: Reply | None, hints: RateHints | None, unknown: bool
     ) -> None:
-        now = clock.now()
+        now = self._now()
         endpoint = permit.endpoint
         endpoint.in_flight -= 1
         if outcome == "ok":
@@ -352,10 +352,12 @@ class Admission:
                 hints.limit_tokens, hints.remaining_tokens, hints.reset_tokens, permit.tokens, permit.started, now
             )
         self.pump()
+        if not endpoint.in_flight and self._idle:
+            self._idle_since = now
 
     def learn(self, endpoint: Endpoint, failure: Failure) -> None:
         """Tell an endpoint's health what a failed attempt means for the next. Called before the permit goes back."""
-        now, breaker = clock.now(), endpoint.breaker
+        now, breaker = self._now(), endpoint.breaker
         if failure.status:
             breaker.on_answer()
         if failure.action is Action.CLOSE:

@@ -32,6 +32,7 @@ class Calls:
     """Sends requests that have a permit."""
 
     def __init__(self, limits: LimitsConfig, transports: Mapping[Endpoint, Transport], admission: Admission) -> None:
+        self._now = clock.running()
         self._limits = limits
         self._transports = transports
         self._admission = admission
@@ -49,11 +50,11 @@ class Calls:
 
         def look_after() -> float:
             late = stragglers.late_after
-            return LOOK if late is None else max(late - (clock.now() - permit.started), late / 8)
+            return LOOK if late is None else max(late - (self._now() - permit.started), late / 8)
 
         def again() -> Coroutine[Any, Any, tuple[Reply | Failure, Permit]] | None:
             late = stragglers.late_after
-            if late is None or clock.now() - permit.started < late:
+            if late is None or self._now() - permit.started < late:
                 return None
             spare = self._admission.now(flight.request, permit.endpoint, flight.refused_by)
             if spare is None:
@@ -71,22 +72,23 @@ class Calls:
         flight.attempts += 1
         flight.adaptation = endpoint.adaptation
         if flight.sent_first is None:
-            flight.sent_first = clock.now()
+            flight.sent_first = self._now()
         full = self._limits.attempt_timeout
-        timeout = min(full, max(0.05, self.give_up_at(flight) - clock.now()))
+        timeout = min(full, max(0.05, self.give_up_at(flight) - self._now()))
         max_tokens = request.sampling.max_tokens * 2 if longer else None
         try:
             outcome, hints = await attempt(self._transports[endpoint], endpoint, request, timeout, max_tokens)
             if isinstance(outcome, Reply):
                 endpoint.served = max(endpoint.served, permit.started)
-                latency = clock.now() - permit.started
+                endpoint.proved(request.sampling, flight.adaptation)
+                latency = self._now() - permit.started
                 endpoint.latency += 0.1 * (latency - endpoint.latency)
                 self.stragglers.answered(latency)
                 endpoint.breaker.on_ok(permit.started)
                 flight.cost += endpoint.cost(outcome)
                 permit.release("ok", outcome, hints)
                 return outcome
-            outcome = endpoint.believed(outcome, clock.now())
+            outcome = endpoint.believed(outcome, request.sampling, self._now())
             self._note(endpoint, outcome)
             cut_short = outcome.reason is Reason.TIMEOUT and timeout < full  # our deadline's doing, not the server's
             if outcome.action is Action.GIVE_UP and outcome.status:

@@ -10,7 +10,7 @@ from referee import wire
 from referee.cache import KeyMaker
 from referee.config import EndpointConfig, LimitsConfig, Secret
 from referee.limits import AdaptiveLimit, Breaker, Bucket, FixedLimit, Limit
-from referee.records import Action, Failure, JudgeRequest, Reason, Reply
+from referee.records import Action, Failure, JudgeRequest, Reason, Reply, Sampling
 
 log = logging.getLogger("referee.engine")
 
@@ -45,9 +45,20 @@ class Endpoint:
         self.served = float("-inf")
         """When the latest of the requests that got an answer was sent."""
         self._doubted = float("inf")
+        self._proved: tuple[Sampling, wire.Adaptation] | None = None
 
-    def believed(self, failure: Failure, now: float) -> Failure:
-        """The failure; or, where it would close an endpoint that has served well, an outage for some time."""
+    def proved(self, sampling: Sampling, adaptation: wire.Adaptation) -> None:
+        """A request that asked for this was served."""
+        self._proved = sampling, adaptation
+
+    def believed(self, failure: Failure, sampling: Sampling, now: float) -> Failure:
+        """The failure; or, where it would close an endpoint that has served well, an outage for some time.
+
+        A server that has given log-probabilities has them, whatever one of its replicas says: verdicts with and without
+        are not on one scale, and must not be mixed in a run.
+        """
+        if failure.unsupported and self._proved == (sampling, self.adaptation):
+            return replace(failure, action=Action.BACK_OFF, unsupported="")
         if failure.action is not Action.CLOSE or failure.reason is Reason.QUOTA or self.served == float("-inf"):
             return failure
         if not self._doubted <= now or self.served >= self._doubted:

@@ -33,7 +33,7 @@ from referee.records import Failure, JudgeRequest, Reason, Reply, Settled, Unsco
 
 log = logging.getLogger("referee.engine")
 
-STORING = 2048
+STORING = 512
 """Flights that may wait to be stored without holding back new ones."""
 
 
@@ -50,6 +50,7 @@ class Engine:
         rng: random.Random,
     ) -> None:
         """`transports[i]` serves `endpoints[i]`; one object may serve several. The cache calls back on this loop."""
+        self._now = clock.running()
         self._config = config
         self._transport = dict(zip(endpoints, transports, strict=True))
         self._cache = cache
@@ -99,7 +100,7 @@ class Engine:
             found = self._look_up(request, key)
             if found is not None:
                 return found
-            flight = self._flights[key] = Flight(key, request, clock.now())
+            flight = self._flights[key] = Flight(key, request, self._now())
             flight.join(listener, deadline)
             self._search(flight)
         else:
@@ -160,7 +161,7 @@ class Engine:
         if self._shared is not None:
             keys = [flight.key, *(endpoint.keys.key(flight.request) for endpoint in self.endpoints[1:])]
             # Half of the time goes to waiting for somebody else's verdict, so that the other half is left for our own.
-            patience = min(self._config.limits.deadline, flight.deadline - clock.now()) / 2
+            patience = min(self._config.limits.deadline, flight.deadline - self._now()) / 2
             flight.claim = self._shared.claim(keys, patience, functools.partial(self._searched, flight))
         if flight.claim is None:
             self._line_up(flight)
@@ -259,7 +260,7 @@ class Engine:
             if outcome.unsupported and self._adapt(flight, endpoint, outcome.unsupported):
                 granted = await self._again(flight, endpoint)
                 continue
-            if not course.after_failure(outcome, endpoint.served, clock.now()):
+            if not course.after_failure(outcome, endpoint.served, self._now()):
                 return self._end(flight, Unscored(reason=outcome.reason, detail=outcome.detail), None, permit)
             delay = retry_delay(outcome, course.failures, self._rng.random(), endpoint.latency)
             if not self._time_for(flight, outcome, delay):
@@ -297,7 +298,7 @@ class Engine:
         """Whether the next attempt could come in time. A Retry-After binds if there is no other server."""
         if len(self.endpoints) == 1:
             delay = max(delay, failure.retry_after or 0.0)
-        return clock.now() + delay < self.calls.give_up_at(flight)
+        return self._now() + delay < self.calls.give_up_at(flight)
 
     def _keep(self, flight: Flight, endpoint: Endpoint, verdict: Verdict, settled: Settled) -> bool:
         """Store an accepted verdict. True: it is handed out when it would survive a kill, and not before."""
@@ -329,7 +330,7 @@ class Engine:
     def _end(
         self, flight: Flight, verdict: Verdict | Unscored, reply: Reply | None = None, permit: Permit | None = None
     ) -> Settled:
-        now = clock.now()
+        now = self._now()
         sent = flight.sent_first
         return Settled(
             verdict=verdict,

@@ -60,12 +60,12 @@ class Judged:
         """This process's Referee for the configuration, opened on first use."""
         return _open(self._identity, self.config).referee
 
-    def submit(self, samples: Iterable[Sample], deadline: float | None = None) -> Pending:
-        """Start judging and return at once. `deadline`: seconds, instead of limits.deadline."""
+    def submit(self, samples: Iterable[Sample], deadline: float | None = None, *, shaped: bool = True) -> Pending:
+        """Start judging and return at once. `deadline`: seconds, if not the configured ones; `shaped`: see Referee."""
         samples = tuple(samples)
         opened = _open(self._identity, self.config)
         try:
-            return Pending(opened, samples, opened.referee.submit(samples, deadline), None)
+            return Pending(opened, samples, opened.referee.submit(samples, deadline, shaped=shaped), None)
         except MISTAKES:
             raise
         except OUTAGES as error:
@@ -77,11 +77,16 @@ class Judged:
 
     async def ascore(self, samples: Iterable[Sample], deadline: float | None = None) -> list[Reward]:
         """Judge and wait on any event loop, a new one each time if need be. Cancelling it stops the judging."""
+        return await (await self.asubmit(samples, deadline))
+
+    async def asubmit(
+        self, samples: Iterable[Sample], deadline: float | None = None, *, shaped: bool = True
+    ) -> Pending:
+        """As `submit`, on an event loop that may not be held up."""
         if self.config.runtime == "thread" and self._identity in _opened:
-            pending = self.submit(samples, deadline)  # no thread of the caller's pool, which may be full of waiters
-        else:
-            pending = await asyncio.to_thread(self.submit, tuple(samples), deadline)
-        return await pending
+            # No thread of the caller's pool, which may be full of waiters.
+            return self.submit(samples, deadline, shaped=shaped)
+        return await asyncio.to_thread(self.submit, tuple(samples), deadline, shaped=shaped)
 
     def metrics(self) -> dict[str, float]:
         """Counts so far in this process, under the names of docs/metrics.md."""
@@ -156,6 +161,11 @@ class Pending:
         """Stop judging; what has no verdict yet stays unscored."""
         if self._ticket is not None:
             self._ticket.cancel()
+
+    def rewarded(self, rewards: Sequence[Reward]) -> None:
+        """What the trainer was given for them, where they were submitted with shaped=False; for the record."""
+        if self._ticket is not None:
+            self._ticket.rewarded(rewards)
 
     @property
     def waited_s(self) -> float:

@@ -21,7 +21,7 @@ from referee.errors import UnscoredError
 from referee.records import Reward, Sample, Settled, Unscored, Verdict
 from referee.runtime.ray_groups import GroupClient, open_groups
 from referee.shaping import shape_group
-from referee.trainers.shared import Judged
+from referee.trainers.shared import Judged, Pending
 from referee.trainers.verl.columns import columns_of, numeric
 from referee.trainers.verl.data import (
     Row,
@@ -83,14 +83,23 @@ class RefereeRewardManager:
         lengths = self._start(self._lengths(row, member)) if self.settings.config.shaping.length.enable else None
         rule, extra = await self._rule(row)
         sample = row.sample(rule, member)
+        pending: Pending | None = None
         try:
-            settled = (await self._judged.ascore([sample]))[0].settled if self.settings.asks else NOTHING
+            if self.settings.asks:
+                pending = await self._judged.asubmit([sample], shaped=False)
+            settled = (await pending)[0].settled if pending is not None else NOTHING
             reward = self._shaped(sample, settled, await lengths if lengths is not None else [row.length])
         except BaseException:
             if lengths is not None:
                 lengths.cancel()  # its report is out; siblings do not miss it
             raise
-        value = await self._value(row, member, reward)
+        final = reward
+        try:
+            value = await self._value(row, member, reward)
+            final = replace(reward, value=value, filled=self._policy if reward.value is None else "")
+        finally:
+            if pending is not None:
+                pending.rewarded([final])
         columns = columns_of(reward, value) | numeric(extra, self.settings.rule_keys)
         return {"reward_score": value, "reward_extra_info": columns}
 
