@@ -36,6 +36,9 @@ AHEAD = 128
 planned long before it is sent has left the processor's caches."""
 TURN = 32
 """Samples planned between two turns of the loop, so that replies are not kept waiting."""
+ENDING, EARLIEST = 25e-6, 0.02
+"""Seconds it takes to end one request, about. So much before its deadline a batch begins to end, that its callers are
+back by then; but not before the last fiftieth of its time."""
 SCHEMA_TRIES = 8
 """Schema replies that may all be unreadable before the judge is asked for text instead."""
 UNREADABLE = frozenset({Reason.SCHEMA, Reason.NO_VERDICT, Reason.EMPTY})
@@ -46,12 +49,13 @@ NOTHING = Settled(verdict=Unscored(reason=Reason.CANCELLED))
 class _Progress:
     """One batch under way: who waits for which flight, when it is due, and the signal that it is done."""
 
-    __slots__ = ("done", "due", "number", "room", "waiting")
+    __slots__ = ("done", "due", "number", "room", "timer", "waiting")
 
     def __init__(self, number: int, due: float) -> None:
         self.number = number
         self.due = due
         self.waiting: dict[int, tuple[Flight, Callable[[Settled], None]]] = {}
+        self.timer: asyncio.TimerHandle | None = None
         self.room = asyncio.Event()
         self.done = asyncio.Event()
 
@@ -82,10 +86,9 @@ class Scorer:
         self._batches += 1
         deadline = loop.time() + batch.seconds - batch.late
         progress = self._active[batch] = _Progress(self._batches, deadline)
-        timer: asyncio.TimerHandle | None = None
         try:
             if math.isfinite(deadline):
-                timer = clock.at(loop, deadline, lambda: self._expire(batch))
+                progress.timer = clock.at(loop, deadline - EARLIEST * batch.seconds, lambda: self._expire(batch))
             self.recorder.watch_limits()
             for start in range(0, len(batch.samples), TURN):
                 if self._spare() <= 0:
@@ -113,8 +116,8 @@ class Scorer:
             self.stop(batch, Unscored(reason=Reason.CONFIG, detail=f"internal error: {type(error).__name__}"))
             raise
         finally:
-            if timer is not None:
-                timer.cancel()
+            if progress.timer is not None:
+                progress.timer.cancel()
             self.stop(batch, Unscored(reason=Reason.CANCELLED, detail="the batch was abandoned"))
             del self._active[batch]
 
@@ -286,6 +289,13 @@ class Scorer:
             self._active[batch].room.set()
 
     def _expire(self, batch: Batch) -> None:
+        """End a batch in time to be done with it at its deadline; look again if that is not yet."""
+        progress = self._active[batch]
+        loop = asyncio.get_running_loop()
+        start = progress.due - ENDING * self.engine.flying
+        if loop.time() < start:
+            progress.timer = clock.at(loop, start, lambda: self._expire(batch))
+            return
         self.stop(batch, Unscored(reason=Reason.DEADLINE, detail=f"not judged within {batch.seconds:g} s"))
 
 

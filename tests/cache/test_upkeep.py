@@ -140,3 +140,19 @@ def test_what_the_file_has_is_brought_into_memory(path: Path) -> None:
     assert cache.get(key(1)) == bare(entry(1))
     assert cache.get(key(2)) is None
     cache.close()
+
+
+def test_beyond_its_bound_the_oldest_make_room(path: Path) -> None:
+    """The file stays near its bound however much is stored, and what was stored last is there."""
+    bound = 300_000
+    cache = SqliteCache(path, most=bound)
+    for number in range(1500):
+        store(cache, key(number), entry(number))
+    rows = cache.stats()["rows"]
+    assert 100 < rows < 1200
+    assert cache.get(key(0)) is None
+    assert all(cache.get(key(number)) is not None for number in range(1500 - 100, 1500))
+    assert cache._writer is not None
+    pages, size = (cache._writer.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "page_size"))
+    assert pages * size < 1.2 * bound
+    cache.close()

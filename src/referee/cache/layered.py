@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from referee.cache.entry import Entry
@@ -65,5 +66,6 @@ def open_cache(config: CacheConfig, notify: Notify | None = None, link: RedisLin
     if not config.enabled:
         return MemoryCache(0)
     memory = MemoryCache(config.memory_items)
-    local: Cache = LayeredCache(memory, SqliteCache(config.path, notify)) if config.path else memory
+    most = config.max_gb * 1e9 or math.inf
+    local: Cache = LayeredCache(memory, SqliteCache(config.path, notify, most)) if config.path else memory
     return local if link is None or not link.config.cache else RedisCache(local, link)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from referee import clock
-from referee.config import RedisConfig
+from referee.config import RedisConfig, is_variable
 from referee.config.schema import without_credentials
 from referee.errors import ConfigError, MissingKeyError
 
@@ -228,8 +228,9 @@ def _client(config: RedisConfig, env: Mapping[str, str]) -> Redis:
     if config.password_env:
         password = env.get(config.password_env, "").strip()
         if not password:
+            shown = config.password_env if is_variable(config.password_env) else "named there (not shown)"
             raise MissingKeyError(
-                f"redis.password_env: the environment variable {config.password_env} is not set. Set it, or leave "
+                f"redis.password_env: the environment variable {shown} is not set. Set it, or leave "
                 "password_env out if the server asks for none. Nothing was sent.",
                 setting="redis.password_env",
             )

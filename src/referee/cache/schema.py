@@ -32,6 +32,7 @@ CREATE = (
 )""",
 )
 SELECT = "SELECT data FROM entry WHERE key = ?"
+_SIZE = ("page_count", "freelist_count", "page_size")
 _ROW = "(?, ?, ?, ?, ?, ?)"
 
 
@@ -43,6 +44,14 @@ def insert(rows: int) -> str:
 def select_many(keys: int) -> str:
     """The lookup of so many keys at once."""
     return f"SELECT key, data FROM entry WHERE key IN ({', '.join('?' * keys)})"  # noqa: S608
+
+
+def trim(link: sqlite3.Connection, added: int, most: float) -> None:
+    """Inside a transaction that has added rows: if the file holds more bytes than `most`, twice as many of the oldest
+    go. So it shrinks to its bound step by step, and no commit takes much longer than the others."""
+    used, free, size = (link.execute(f"PRAGMA {name}").fetchone()[0] for name in _SIZE)
+    if (used - free) * size > most:
+        link.execute("DELETE FROM entry WHERE rowid IN (SELECT rowid FROM entry ORDER BY rowid LIMIT ?)", (2 * added,))
 
 
 FAULTS = (sqlite3.Error, MemoryError, UnicodeDecodeError)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import os
 import sqlite3
 import threading
@@ -35,6 +36,7 @@ from referee.cache.schema import (
     is_corrupt,
     open_writer,
     select_many,
+    trim,
 )
 from referee.errors import ConfigError
 
@@ -73,8 +75,10 @@ class SqliteCache:
     Upkeep (`stats`, `prune`, `find`, `entries`) is for people and raises ConfigError where the file is at fault.
     """
 
-    def __init__(self, path: str | Path, notify: Notify | None = None) -> None:
+    def __init__(self, path: str | Path, notify: Notify | None = None, most: float = math.inf) -> None:
+        """`most`: bytes of the file beyond which the oldest entries go."""
         self.path = Path(path)
+        self._most = most
         self.problem = ""
         self._notify = notify or run_all
         self._closed = False
@@ -298,6 +302,8 @@ class SqliteCache:
                 for start in range(0, len(rows), TOGETHER):
                     some = rows[start : start + TOGETHER]
                     link.execute(insert(len(some)), [value for row in some for value in row])
+                if self._most < math.inf:
+                    trim(link, len(rows), self._most)
                 link.execute("COMMIT")
             except FAULTS as error:
                 self._facets.forget()
