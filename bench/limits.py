@@ -53,6 +53,10 @@ class Aimd:
                     self.limit = min(self._most, self.limit + more)
                 self._clean = self._peak = 0
 
+    def explains(self, in_flight: int) -> bool:
+        """It has no opinion."""
+        return False
+
 
 def _spec(**more: Any) -> ProviderSpec:
     return ProviderSpec(latency_median=MEDIAN, latency_sigma=SIGMA, retry_after="none", **more)
@@ -117,6 +121,11 @@ def one(
     row["refused"] = stats.refused / stats.received
     if spec.capacity and not spec.schedule:
         row["steady"] = found.steady() * MEAN / CAPACITY
+    whole = int(found.makespan // 60) - 1
+    if (spec.rpm or spec.tpm) and whole > 0:
+        per_minute = spec.rpm or (spec.tpm or 0) * count / (stats.tokens_in + stats.tokens_out)
+        landed = sum(60.0 <= at < 60.0 * (whole + 1) for at, _ in found.landed)
+        row["steady"] = landed / (per_minute * whole)
     return row
 
 
@@ -154,7 +163,8 @@ def report(results: dict[str, Any]) -> list[str]:
         f"{results['count']} samples at once, latency lognormal (median {MEDIAN:g} s, sigma {SIGMA:g}), no "
         f"Retry-After; virtual time, {results['seeds']} seeds, median (min to max). Ideal: work over capacity, or "
         "whole minutes of the rate; no client can beat it (a sample of latencies can, by a little). Steady state: "
-        "samples/s from a fifth to nine tenths of the batch, over capacity / mean latency.",
+        "samples/s from a fifth to nine tenths of the batch, over capacity / mean latency; for a rate, samples in the "
+        "whole minutes after the first, over the rate.",
         "",
         *table(head, rows),
         "",

@@ -6,7 +6,7 @@ State only: no loop, no thread, no clock. One thread lands results; `deliver` ha
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from referee.config import Config
 from referee.errors import InputError, RefereeError, UnscoredError
@@ -98,13 +98,28 @@ class Batch:
         return shape_group(members, self._config)
 
 
+def listed(samples: Iterable[Sample]) -> tuple[Sample, ...]:
+    """What a caller handed in as a list of samples. One sample by itself is not a list."""
+    if isinstance(samples, Iterable) and not isinstance(samples, str | bytes | Mapping):
+        return tuple(samples)
+    raise InputError(
+        f"expected a list of referee.Sample, got one {type(samples).__name__}: write [sample], with brackets. Nothing "
+        "was spent.",
+        field="samples",
+    )
+
+
 def check_samples(samples: Sequence[Sample]) -> None:
     """Refuse what cannot be judged, by position and field, before anything is spent."""
     for index, sample in enumerate(samples):
         if _is_plain(sample):
             continue
         if not isinstance(sample, Sample):
-            raise InputError(f"sample {index}: expected a referee.Sample, got {type(sample).__name__}", field="sample")
+            raise InputError(
+                f"sample {index}: expected a referee.Sample, got {type(sample).__name__}. Make one of it: "
+                "Sample(prompt=..., response=...), or Sample(**row) of a dict with those names. Nothing was spent.",
+                field="sample",
+            )
         for field, kind in (("prompt", str), ("response", str), ("id", str), ("group", str), ("truncated", bool)):
             if not isinstance(getattr(sample, field), kind):
                 raise _wrong(index, field, kind.__name__, getattr(sample, field))

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any
 
 from referee import clock
-from referee.batch import Batch
+from referee.batch import Batch, listed
 from referee.config import Config, load
 from referee.engine import find_key
 from referee.errors import InputError, RefereeError, WrongContext
@@ -56,7 +56,7 @@ class Referee:
         `shaped=False`: the caller makes its own rewards of the verdicts, and tells them to `Ticket.rewarded`: the
         ledger has those instead of the ones the ticket gives.
         """
-        samples = tuple(samples)
+        samples = listed(samples)
         seconds = self.config.limits.deadline if deadline is None else deadline
         if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not seconds > 0:
             raise InputError(f"deadline must be a positive number of seconds, not {deadline!r}.", field="deadline")
@@ -88,7 +88,7 @@ class Referee:
 
     async def ascore(self, samples: Iterable[Sample]) -> list[Reward]:
         """Judge and wait without blocking the caller's event loop. Cancelling it stops the judging."""
-        submitting = asyncio.ensure_future(asyncio.to_thread(self.submit, tuple(samples)))
+        submitting = asyncio.ensure_future(asyncio.to_thread(self.submit, listed(samples)))
         try:
             ticket = await asyncio.shield(submitting)
         except asyncio.CancelledError:

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from referee.errors import RefereeError
+from referee.errors import EndpointClosed, RefereeError
 from referee.sim import ProviderSpec, start_server_process
 from referee.trainers.shared import CONFIG_VARIABLE, close_all
 
@@ -43,6 +43,13 @@ def sim_url() -> Iterator[str]:
 def broke_url() -> Iterator[str]:
     """A provider that says the account is empty, to everybody."""
     with start_server_process(ProviderSpec(faults={"quota": 1.0}), seed=1) as server:
+        yield server.url
+
+
+@pytest.fixture(scope="module")
+def down_url() -> Iterator[str]:
+    """A provider that is overloaded for ever."""
+    with start_server_process(ProviderSpec(faults={"http_503": 1.0}), seed=1) as server:
         yield server.url
 
 
@@ -113,19 +120,19 @@ class AdapterContract:
         """A true 0.0 stays one: it is not taken for a missing reward."""
         assert self.rewards(write_config(self.missing), answers(1, 10)) == [0.0, 1.0]
 
-    def test_an_outage_does_not_stop_the_trainer(self, write_config: Write) -> None:
-        """Nobody answers: no exception but the framework's own signal, no invented number, step after step."""
-        self.outage(write_config(self.missing, NOWHERE, limits={"deadline": 0.3}))
-
-    def test_an_empty_account_does_not_stop_the_trainer(self, write_config: Write, broke_url: str) -> None:
-        """The endpoint is closed for good: the same."""
-        self.outage(write_config(self.missing, broke_url))
-
-    def outage(self, config: Path) -> None:
-        """Three steps without any verdict."""
+    def test_an_outage_does_not_stop_the_trainer(self, write_config: Write, down_url: str) -> None:
+        """Nobody judges: no exception but the framework's own signal, no invented number, step after step."""
+        config = write_config(self.missing, down_url, limits={"deadline": 0.3})
         number = 0.0 if self.fills_with_mean else self.missing.get("value")
         for _ in range(3):
             assert self.rewards(config, answers(5, 6)) == [number, number]
+
+    def test_a_judge_that_can_never_answer_stops_the_trainer(self, write_config: Write, broke_url: str) -> None:
+        """An empty account, a wrong key or address, before any verdict: the one clear error, in the first step."""
+        config = write_config({**self.missing, "abort_above": 1.0}, broke_url)
+        for _ in range(2):
+            with pytest.raises(EndpointClosed, match="quota"):
+                self.rewards(config, answers(5, 6))
 
     def test_policy_raise_raises(self, write_config: Write) -> None:
         """Then, and only then, an unscored answer is an error of ours."""

@@ -19,6 +19,7 @@ from tests.contracts.adapter_suite import (
     Write,
     answers,
     broke_url,
+    down_url,
     fair,
     sim_url,
     write_config,
@@ -28,7 +29,7 @@ from referee.errors import ConfigError, RefereeError, UnscoredError
 from referee.trainers import areal, art, nemo_gym, openrlhf, skyrl, slime, swift, tinker, trl, verifiers
 from referee.trainers.shared import Judged
 
-__all__ = ["broke_url", "sim_url", "write_config"]
+__all__ = ["broke_url", "down_url", "sim_url", "write_config"]
 
 pytestmark = pytest.mark.timeout(120)
 

@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import json
 import logging
 import os
 import pickle
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.contracts.adapter_suite import NOWHERE, UNSCORED, Write, answers, broke_url, fair, sim_url, write_config
+from tests.contracts.adapter_suite import NOWHERE, UNSCORED, Write, answers, fair, sim_url, write_config
 
 from referee.config import Secret, load
 from referee.errors import ConfigError, EndpointClosed, InputError, TooManyUnscored, UnscoredError
 from referee.records import Reason, Sample, Unscored
+from referee.sim import ProviderSpec, start_server_process
 from referee.trainers import shared
 from referee.trainers.shared import Judged, close_all, from_environment, number, unscored, values, why
 
-__all__ = ["broke_url", "sim_url", "write_config"]
+__all__ = ["sim_url", "write_config"]
 
 ABSTAIN = {"policy": "abstain"}
 
@@ -135,20 +140,104 @@ def test_too_many_unscored_stop_the_run(write_config: Write) -> None:
         judged.score(samples([f"{UNSCORED} {n}" for n in range(8)]))
 
 
-def test_a_closed_endpoint_stops_the_run_by_the_same_limit(
-    write_config: Write, broke_url: str, caplog: pytest.LogCaptureFixture
+class Fickle(BaseHTTPRequestHandler):
+    """A judge that gives everybody a 7, until its server's account is `empty`."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self) -> None:
+        """One chat completion, or the news that there is no money left."""
+        self.rfile.read(int(self.headers["content-length"]))
+        empty = bool(getattr(self.server, "empty", False))
+        message = {"role": "assistant", "content": '{"reason": "good", "score": 7}'}
+        completion = {"choices": [{"index": 0, "message": message, "finish_reason": "stop"}]}
+        error = {"error": {"message": "You exceeded your current quota.", "code": "insufficient_quota"}}
+        body = json.dumps(error if empty else completion).encode()
+        self.send_response(429 if empty else 200)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Nothing on standard error."""
+
+
+@pytest.fixture
+def fickle() -> Iterator[ThreadingHTTPServer]:
+    """Such a judge, on a free port."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Fickle)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+    thread.start()
+    yield server
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def test_a_judge_that_closes_later_is_an_outage(
+    write_config: Write, fickle: ThreadingHTTPServer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """An empty account is an outage first, said once; it ends the run when abort_above is passed, or never at 1."""
-    judged = Judged(write_config({"policy": "abstain", "abort_above": 0.1}, broke_url))
+    """Once it has given a verdict, an account that runs dry is said once, and ends the run by abort_above."""
+    url = f"http://127.0.0.1:{fickle.server_port}/v1"
+    judged = Judged(write_config({"policy": "abstain", "abort_above": 0.1}, url))
+    assert values(judged.score(samples(answers(5)))) == pytest.approx(fair(7))
+    fickle.empty = True  # type: ignore[attr-defined]
     with caplog.at_level(logging.ERROR, "referee.trainers"):
-        assert values(judged.score(samples(answers(*range(1, 11))))) == [None] * 10
-        assert values(judged.score(samples(answers(*range(1, 11))))) == [None] * 10
+        assert values(judged.score(samples([f"a {n}" for n in range(10)]))) == [None] * 10
+        assert values(judged.score(samples([f"b {n}" for n in range(10)]))) == [None] * 10
     assert len([record for record in caplog.records if record.name == "referee.trainers"]) == 1
     with pytest.raises(EndpointClosed):
-        judged.score(samples(answers(*range(1, 11))))
-    patient = Judged(write_config({"policy": "abstain", "abort_above": 1.0}, broke_url))
-    for _ in range(3):
-        assert values(patient.score(samples([f"x {n}" for n in range(100)]))) == [None] * 100
+        judged.score(samples([f"c {n}" for n in range(10)]))
+
+
+def test_a_closed_endpoint_never_stops_the_run_at_abort_above_1(
+    write_config: Write, fickle: ThreadingHTTPServer
+) -> None:
+    """That is the user's word for "go on whatever happens", once there has been a verdict."""
+    url = f"http://127.0.0.1:{fickle.server_port}/v1"
+    patient = Judged(write_config({"policy": "abstain", "abort_above": 1.0}, url))
+    assert values(patient.score(samples(answers(5)))) == pytest.approx(fair(7))
+    fickle.empty = True  # type: ignore[attr-defined]
+    for step in range(3):
+        assert values(patient.score(samples([f"{step} {n}" for n in range(100)]))) == [None] * 100
+
+
+@pytest.mark.parametrize("reason", ["auth", "config", "connection", "quota"])
+def test_a_judge_that_never_gave_a_verdict_stops_the_run(
+    write_config: Write, reason: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A wrong key, model, address or an empty account is a mistake in the set-up: raised at once, and logged once."""
+    faults: dict[str, ProviderSpec] = {
+        "auth": ProviderSpec(key="another"),
+        "config": ProviderSpec(model="another"),
+        "quota": ProviderSpec(faults={"quota": 1.0}),
+    }
+    with contextlib.ExitStack() as stack:
+        url = stack.enter_context(start_server_process(faults[reason])).url if reason in faults else NOWHERE
+        judged = Judged(write_config({"policy": "abstain", "abort_above": 1.0}, url))
+        with caplog.at_level(logging.ERROR, "referee.trainers"):
+            for _ in range(2):
+                with pytest.raises(EndpointClosed) as caught:
+                    judged.score(samples(["", *answers(5, 6)]))
+        assert caught.value.reason == reason
+        assert len(caught.value.rewards) == 3, "the empty one was settled by a gate, which says nothing about a judge"
+        assert len([record for record in caplog.records if record.name == "referee.trainers"]) == 1
+
+
+def test_a_cached_verdict_proves_no_judge(tmp_path: Path) -> None:
+    """A second run with a wrong key finds what the first one paid for, and stops at the first answer it does not."""
+    cache = {"path": str(tmp_path / "cache.sqlite")}
+    with start_server_process(ProviderSpec(key="right")) as server:
+        keyed = {"url": server.url, "model": "simulated"}
+        first = Judged({"endpoint": {**keyed, "api_key": Secret("right")}, "cache": cache})
+        assert values(first.score(samples(answers(5)))) == fair(5)
+        first.close()
+        second = Judged({"endpoint": {**keyed, "api_key": Secret("wrong")}, "cache": cache})
+        assert values(second.score(samples(answers(5)))) == fair(5)
+        with pytest.raises(EndpointClosed, match="auth"):
+            second.score(samples(answers(6)))
+        second.close()
 
 
 def test_policies_hold_when_everything_breaks(write_config: Write) -> None:

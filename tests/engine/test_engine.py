@@ -36,7 +36,7 @@ def test_a_provider_that_refuses_loses_nothing() -> None:
     """Above its capacity it says 429; every sample is scored all the same."""
     done = run(samples(300), ProviderSpec(latency_median=1.0, latency_sigma=0.4, capacity=8, retry_after="none"))
     assert done.reasons() == {"scored": 300}
-    assert done.seen.received <= 300 * 1.2
+    assert done.seen.received <= 300 * 1.25
 
 
 def test_retry_after_pauses_the_whole_endpoint() -> None:

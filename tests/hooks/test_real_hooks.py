@@ -11,15 +11,16 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.contracts.adapter_suite import UNSCORED, VALUE, Write, answers, fair, sim_url, write_config
+from tests.contracts.adapter_suite import UNSCORED, VALUE, Write, answers, broke_url, fair, sim_url, write_config
 
+from referee.errors import EndpointClosed
 from referee.trainers import art as art_hook
 from referee.trainers import openrlhf as openrlhf_hook
 from referee.trainers import slime as slime_hook
 from referee.trainers import swift as swift_hook
 from referee.trainers.tinker import Grader
 
-__all__ = ["sim_url", "write_config"]
+__all__ = ["broke_url", "sim_url", "write_config"]
 
 pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.timeout(300)]
 
@@ -212,6 +213,28 @@ def test_art_gathers_groups(write_config: Write) -> None:
     (found,) = asyncio.run(main())
     assert [one.reward for one in found.trajectories] == pytest.approx(fair(4, 9))
     assert found.trajectories[0].metrics["judge"] == 4
+
+
+def test_a_judge_that_can_never_answer_comes_through(write_config: Write, broke_url: str) -> None:
+    """SkyRL's environment and ART's gathering do not swallow it: the run stops with the one clear error."""
+    gym, art = need("skyrl_gym"), need("art")
+    path = write_config(NUMBER, broke_url)
+    if "referee" not in gym.envs.registration.registry:
+        gym.register(id="referee", entry_point="referee.trainers.skyrl:JudgedEnv")
+    env = gym.make("referee", env_config={}, extras={})
+    env.init([{"role": "user", "content": PROMPT}])
+    with pytest.raises(EndpointClosed, match="quota"):
+        env.step("an answer")
+
+    async def group() -> Any:
+        talk = [{"role": "user", "content": PROMPT}, {"role": "assistant", "content": "an answer"}]
+        return art.TrajectoryGroup([art.Trajectory(messages_and_choices=talk, reward=0.0)])
+
+    async def main() -> Any:
+        return await art.gather_trajectory_groups([group()], after_each=art_hook.after_each(path))
+
+    with pytest.raises(EndpointClosed, match="quota"):
+        asyncio.run(main())
 
 
 def test_tinker_group_rollout(write_config: Write) -> None:

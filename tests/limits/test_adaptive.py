@@ -43,8 +43,8 @@ def test_starts_moderate_and_within_the_ceiling(ceiling: int, expected: int) -> 
 def test_ramp_doubles_each_round() -> None:
     """A round of successes while every slot is in use doubles the limit."""
     load = Load(AdaptiveLimit(512))
-    load.end("ok", 32)
-    assert load.limit.limit == 64
+    load.end("ok", START)
+    assert load.limit.limit == 2 * START
 
 
 def test_does_not_grow_when_unused() -> None:
@@ -97,7 +97,7 @@ def test_refusals_that_come_at_any_level_are_not_answered() -> None:
 def test_a_burst_of_refusals_is_one_cut_to_what_was_accepted() -> None:
     """When most of a burst is refused, the limit goes to the part that was served, not to one cut per refusal."""
     load = Load(AdaptiveLimit(512))
-    load.end("throttled", 28, latency=0.05, refill=False)
+    load.end("throttled", START - 4, latency=0.05, refill=False)
     assert load.limit.limit == 4
 
 
@@ -159,6 +159,83 @@ def test_a_quota_that_ran_out_is_not_mistaken_for_an_edge() -> None:
     assert load.limit.limit == 1
     load.end("ok", 150)
     assert load.limit.limit >= 50
+
+
+def test_a_refusal_of_one_that_was_alone_is_not_about_the_limit() -> None:
+    """A quota that ran out refuses single requests: the limit is needed again when it opens."""
+    limit = AdaptiveLimit(512)
+    for _ in range(50):
+        limit.release(limit.admit(0.0, 1), "throttled", 0.1, 0, 0.1, 0)
+    assert limit.limit == START
+
+
+def test_after_a_cut_one_refusal_below_it_is_enough() -> None:
+    """The server has fewer places than the cut left: nothing served since, so the level is followed down at once."""
+    load = Load(AdaptiveLimit(512, start=60))
+    load.end("throttled", 3, newest=True, latency=0.05)
+    before = load.limit.limit
+    stamp = load.limit.admit(load.now, 31)
+    load.limit.release(stamp, "throttled", load.now + 0.1, 30, 0.05, 0)
+    assert load.limit.limit == before // 2 or load.limit.limit <= 0.7 * before
+
+
+@pytest.mark.parametrize(("served_at_once", "fewer"), [(1, True), (2, True), (30, False), (60, False)])
+def test_answers_one_after_another_mean_a_line(served_at_once: int, fewer: bool) -> None:
+    """Where the first answers come a few at a time, the start was too many; where half of it is served, it was not."""
+    limit = AdaptiveLimit(512)
+    stamps = [limit.admit(0.0, i + 1) for i in range(START)]
+    for i in range(40):
+        now = 2.0 * (i // served_at_once + 1) + i / 1000
+        limit.release(stamps[i], "ok", now, START - 1, now, 0)
+        stamps.append(limit.admit(now, START))
+    assert (limit.limit < START) == fewer
+
+
+def test_the_ramp_ends_where_more_in_flight_makes_it_slower() -> None:
+    """Half a window with less goodput than before is enough: the rest would only add to the crowd."""
+    limit = AdaptiveLimit(512)
+    load = Load(limit)
+    load.end("ok", START)
+    assert limit.limit == 2 * START
+    for _ in range(START + 2):
+        load.end("ok", latency=8.0)
+    assert limit.mode == "hill"
+    assert limit.limit == START
+
+
+def test_requests_of_a_crowd_are_waited_for_before_a_level_is_measured() -> None:
+    """What was sent before the level was taken comes back late and slow, and is not this level's."""
+    limit = AdaptiveLimit(512)
+    load = Load(limit)
+    load.end("ok", START)
+    for _ in range(START + 2):
+        load.end("ok", latency=8.0)
+    epoch = load.limit.admit(load.now, len(load.stamps))
+    while len(load.stamps) > START:
+        load.end("ok", refill=False)
+    slow = [load.stamps.pop() for _ in range(START // 4)]
+    assert all(stamp < epoch for stamp in slow)
+    load.stamps = [epoch] * (START - len(slow))
+    for _ in range(10 * START):  # far better than anything before, with a quarter of the places held by the crowd
+        load.now += 0.001
+        limit.release(epoch, "ok", load.now, START - 1, 2.0, 0)
+    assert limit.limit == START
+
+
+def test_the_first_round_after_idling_is_not_compared() -> None:
+    """Requests sent together come back together, late: that is no loss of goodput."""
+    limit = AdaptiveLimit(512)
+    load = Load(limit)
+    load.end("ok", START)
+    level = limit.limit
+    while len(load.stamps) > 1:
+        load.end("ok", refill=False)
+    load.now += 60.0
+    load.fill()
+    load.now += 8.0
+    load.end("ok", len(load.stamps) // 2 + 2, latency=2.0)
+    assert limit.mode == "ramp"
+    assert limit.limit >= level
 
 
 def test_one_overload_stops_growth_for_a_while() -> None:

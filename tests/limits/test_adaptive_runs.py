@@ -44,9 +44,9 @@ def compare(make: Callable[[], Provider], capacity: int, jobs: list[Job]) -> tup
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_one_batch_on_a_server_that_refuses(seed: int) -> None:
-    """1024 samples, 60 at once, unknown: at least 0.95 of the possible, ramp included; hardly anything refused."""
+    """1024 samples, 60 at once, unknown: at least 0.97 of the possible, start included; hardly anything refused."""
     ours, efficiency, _ = compare(lambda: Refusing(always(60)), 60, lognormal_jobs(1024, seed))
-    assert efficiency > 0.95
+    assert efficiency > 0.97
     assert ours.refused < 0.015 * ours.sent
 
 
@@ -54,7 +54,7 @@ def test_one_batch_on_a_server_that_refuses(seed: int) -> None:
 def test_one_batch_on_a_server_that_queues(seed: int) -> None:
     """The same without refusals."""
     _, efficiency, _ = compare(lambda: Queueing(always(60)), 60, lognormal_jobs(1024, seed))
-    assert efficiency > 0.96
+    assert efficiency > 0.98
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -74,8 +74,8 @@ def test_steady_state_on_a_server_that_queues(jobs: list[Job]) -> None:
     ours, efficiency, steady = compare(lambda: Queueing(always(60)), 60, jobs)
     assert steady > 0.97
     assert efficiency > 0.97
-    assert ours.mean_in_flight(*ours.steady()) < 2 * 60
-    assert ours.peak_in_flight(ours.steady()[0]) < 3 * 60
+    assert ours.mean_in_flight(*ours.steady()) < 2.3 * 60
+    assert ours.peak_in_flight(ours.steady()[0]) < 3.5 * 60
 
 
 def test_heavy_tails_do_not_fool_it() -> None:
@@ -85,9 +85,9 @@ def test_heavy_tails_do_not_fool_it() -> None:
     assert ours.mean_in_flight(*ours.steady()) < 2 * 60
 
 
-@pytest.mark.parametrize(("power", "least"), [(1.0, 0.96), (1.5, 0.88)])
+@pytest.mark.parametrize(("power", "least"), [(1.0, 0.96), (1.5, 0.93), (2.0, 0.89)])
 def test_server_that_slows_down_under_load(power: float, least: float) -> None:
-    """Beyond 60 everything gets slower, with no gain (1) or a loss (1.5) in all: it stays near 60."""
+    """Beyond 60 everything gets slower, with no gain (1) or a loss (1.5, 2) in all: it stays near 60."""
     ours, efficiency, _ = compare(lambda: Sharing(lambda n: max(1.0, n / 60) ** power), 60, lognormal_jobs(4000, 1))
     assert efficiency > least
     assert ours.mean_in_flight(*ours.steady()) < 2 * 60
@@ -123,10 +123,10 @@ def test_capacity_changes_on_a_server_that_queues() -> None:
 
 
 def test_a_server_that_grows_twentyfold_is_not_climbed_step_by_step() -> None:
-    """20 at once, then 400, without refusals: found within seconds, not minutes."""
+    """20 at once, then 400, without refusals: found within a minute, of which most is the time to the next look."""
     jobs = lognormal_jobs(12_000, 1)
     ours = run(AdaptiveLimit(512), Queueing(lambda now: 20 if now < 100 else 400), jobs)
-    assert ours.makespan < 1.18 * (100 + (sum(job.seconds for job in jobs) - 100 * 20) / 400)
+    assert ours.makespan < 1.4 * (100 + (sum(job.seconds for job in jobs) - 100 * 20) / 400)
 
 
 def test_server_that_refuses_first_and_queues_later() -> None:
@@ -144,7 +144,7 @@ def test_server_that_refuses_first_and_queues_later() -> None:
     assert ours.mean_in_flight(150, ours.finished_at[5400]) < 2 * 60
 
 
-@pytest.mark.parametrize(("capacity", "count", "most_refused"), [(1, 200, 60), (4, 600, 60)])
+@pytest.mark.parametrize(("capacity", "count", "most_refused"), [(1, 200, 90), (4, 600, 90)])
 def test_small_servers_that_refuse(capacity: int, count: int, most_refused: int) -> None:
     """One or four at once: full use from the start; the first burst and one look in sixty are refused."""
     ours, efficiency, _ = compare(lambda: Refusing(always(capacity)), capacity, lognormal_jobs(count, 1))
@@ -218,10 +218,17 @@ def test_server_that_takes_its_time_to_refuse(seconds: float) -> None:
 
 
 def test_quota_per_minute_without_headers() -> None:
-    """When a minute's quota is gone, the breaker's pauses keep refusals few, and the next minute starts at speed."""
+    """When a minute's quota is gone few ask whether it is back; the next minutes are used in full, and not passed."""
     ours = run(AdaptiveLimit(512), Quota(600), lognormal_jobs(3000, 1), Breaker())
-    assert ours.sent < 1.25 * ours.done
-    assert ours.makespan < 1.2 * (4 * 60 + 8)
+    assert ours.refused < 0.015 * ours.sent
+    assert ours.makespan < 1.1 * (4 * 60 + 8)
+
+
+def test_a_server_that_loses_places_is_not_stormed() -> None:
+    """60 at once, then 20: what is in flight passes the new capacity, and the breaker lets single ones ask."""
+    ours = run(AdaptiveLimit(512), Refusing(lambda now: 60 if now < 40 else 20), lognormal_jobs(1500, 1), Breaker())
+    assert ours.refused < 0.04 * ours.sent
+    assert ours.throughput(60, 80) > 0.85 * 20 / 2.4
 
 
 @pytest.mark.parametrize(("capacity", "median", "count"), [(1, 2.0, 150), (4, 2.0, 400), (8, 8.0, 300)])
@@ -229,7 +236,7 @@ def test_small_servers_that_queue_with_time_outs(capacity: int, median: float, c
     """A start far above the capacity leads to time-outs; it comes down before they eat the work."""
     jobs = [Job(min(job.seconds, 36.0)) for job in lognormal_jobs(count, 1, median=median)]
     ours = run(AdaptiveLimit(512), Queueing(always(capacity)), jobs, timeout=60.0)
-    assert sum(job.seconds for job in jobs) / capacity / ours.makespan > 0.75
+    assert sum(job.seconds for job in jobs) / capacity / ours.makespan > 0.8
     assert ours.sent < 1.4 * ours.done
 
 

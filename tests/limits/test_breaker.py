@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.limits.simulated import Failing, Refusing, always, lognormal_jobs, run
 
 from referee.limits import AdaptiveLimit, Breaker
-from referee.limits.breaker import FAULTS, LONGEST_PAUSE, PROBE_FIRST, PROBE_MOST, REFUSALS
+from referee.limits.breaker import FAULTS, LONGEST_PAUSE, PATIENCE, PROBE_FIRST, PROBE_MOST, REFUSALS
 from referee.records import Reason, Unscored
 
 
@@ -168,6 +168,112 @@ def test_refusals_without_a_time_pause_only_in_a_row() -> None:
     assert first > 0
     breaker.on_throttled(100.0 + first, 0.5)
     assert breaker.wait(100.0 + first) > first
+
+
+def refuse(breaker: Breaker, now: float, count: int = 1) -> None:
+    for _ in range(count):
+        send(breaker, now)
+        breaker.on_throttled(now, 0.5)
+        breaker.on_gone()
+
+
+def test_answers_to_requests_sent_before_the_refusals_do_not_end_them() -> None:
+    """A minute's quota ran out while others are being served: their answers say nothing about now."""
+    breaker = Breaker()
+    send(breaker, 0.0)
+    for i in range(REFUSALS):
+        refuse(breaker, 10.0 + i)
+        breaker.on_ok(sent=0.0)
+    assert breaker.wait(10.0 + REFUSALS - 1) > 0
+    breaker.on_ok(sent=30.0)
+    refuse(breaker, 31.0)
+    assert breaker.wait(31.0) == 0.0
+
+
+def test_in_a_run_of_refusals_one_at_a_time_asks() -> None:
+    """After the pause one goes; while it may still be refused nothing else does, then more often, but
+    never all at once: a few places may have come free, not all."""
+    breaker = Breaker()
+    refuse(breaker, 0.0, REFUSALS)
+    now = breaker.wait(0.0)
+    send(breaker, now)
+    gaps = []
+    for _ in range(6):
+        gaps.append(breaker.wait(now))
+        now += gaps[-1]
+        send(breaker, now)
+    assert gaps[0] == pytest.approx(PATIENCE)
+    assert gaps == sorted(gaps, reverse=True)
+    assert gaps[-1] == pytest.approx(PATIENCE / 8)
+
+
+def test_a_server_that_refuses_slowly_is_given_the_time() -> None:
+    """The next one asks when the one before it has had twice the time a refusal took."""
+    breaker = Breaker()
+    refuse(breaker, 0.0, REFUSALS)
+    now = breaker.wait(0.0)
+    send(breaker, now)
+    breaker.on_throttled(now + 0.4, 0.5)
+    breaker.on_gone()
+    now += 0.4 + breaker.wait(now + 0.4)
+    send(breaker, now)
+    assert breaker.wait(now) == pytest.approx(0.8)
+
+
+def test_places_that_are_free_now_and_then_are_not_waited_for_longer_and_longer() -> None:
+    """If one that asked was taken and the next was not, the pauses start from the first again."""
+    breaker, now = Breaker(), 0.0
+    refuse(breaker, now, REFUSALS)
+    for _ in range(4):
+        now += breaker.wait(now)
+        refuse(breaker, now)
+    long = breaker.wait(now)
+    now += long
+    send(breaker, now)
+    now += breaker.wait(now)
+    refuse(breaker, now)
+    assert breaker.wait(now) < long / 4
+
+
+@pytest.mark.parametrize("others", [0, 1])
+def test_a_quota_is_learned_only_from_a_refusal_of_one_that_was_alone(others: int) -> None:
+    """With others in flight the refusal may be about them; alone it is about the minute."""
+    breaker = Breaker()
+    for _ in range(10):
+        send(breaker, 0.0)
+    for _ in range(10 - others):
+        breaker.on_ok(sent=0.0)
+        breaker.on_gone()
+    refuse(breaker, 5.0, REFUSALS)
+    refuse(breaker, 20.0)
+    send(breaker, 60.0)
+    breaker.on_ok(sent=60.0)
+    breaker.on_gone()
+    for _ in range(9):
+        send(breaker, 61.0)
+    send(breaker, 61.0)  # a look at what is beyond
+    assert (breaker.wait(61.0) > 30.0) == (others == 0)
+
+
+def test_a_known_window_is_waited_for_without_asking() -> None:
+    """When the quota learned before has run out again, the next that asks goes when there is room."""
+    breaker = Breaker()
+    send(breaker, 0.0, 10)
+    for _ in range(10):
+        breaker.on_ok(sent=0.0)
+        breaker.on_gone()
+    refuse(breaker, 1.0, REFUSALS + 1)
+    send(breaker, 60.0)
+    breaker.on_ok(sent=60.0)
+    breaker.on_gone()
+    send(breaker, 61.0, 8)
+    for _ in range(8):
+        breaker.on_ok(sent=61.0)
+        breaker.on_gone()
+    refuse(breaker, 62.0, REFUSALS)
+    now = 62.0 + breaker.wait(62.0)
+    refuse(breaker, now)
+    assert now + breaker.wait(now) == pytest.approx(120.5, abs=1.0)
 
 
 def test_unreachable_needs_tries_and_time() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import random
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given, settings
@@ -139,11 +141,65 @@ def test_a_changed_server_makes_old_measurements_void() -> None:
     assert max(late) <= 50
 
 
+@pytest.mark.parametrize("middle", [1, 2, 5, 60, 63, 512, 1000])
+def test_where_work_begins_is_one_of_the_levels(middle: int) -> None:
+    """From one to the ceiling, each level above the last by a third of a doubling at most, or by one."""
+    hill = Hill(512, middle)
+    levels = []
+    for level in range(1, 513):
+        hill.begin(level, [])
+        levels.append(hill.level)
+    found = sorted(set(levels))
+    assert found[0] == 1
+    assert found[-1] == 512
+    assert min(middle, 512) in found
+    assert all(high <= max(low + 1, 1.35 * low) for low, high in itertools.pairwise(found))
+    for wanted, level in enumerate(levels, 1):
+        assert all(
+            max(level, wanted) * min(other, wanted) <= max(other, wanted) * min(level, wanted) for other in found
+        )
+
+
+def test_a_level_that_is_a_loss_is_looked_at_less_often() -> None:
+    """Where more in flight does harm, looking costs; once that is sure, it is done seldom."""
+
+    def looks(goodput: Callable[[int], float]) -> int:
+        hill = Hill(512, 60)
+        hill.begin(60, [])
+        visited = []
+        for _ in range(200):
+            visited.append(hill.level)
+            hill.measured(goodput(hill.level))
+        return sum(level > 60 for level in visited[40:])
+
+    assert looks(lambda level: min(level, 60 * 60 / level)) <= 0.5 * looks(lambda level: min(level, 60))
+
+
+def test_hints_about_lower_levels_do_not_last() -> None:
+    """A cold start made the lower level look poor; measured anew it is as good, and it is taken."""
+    hill = Hill(512, 60)
+    hill.begin(76, [(60, 45.0), (121, 30.0)])
+    visited = []
+    for _ in range(30):
+        visited.append(hill.level)
+        hill.measured(min(hill.level, 60.0 * (60 / hill.level) ** 0.5))
+    assert visited[-1] == 60
+
+
+def test_a_window_knows_its_age() -> None:
+    """For telling a line from a crowd."""
+    meter = Meter()
+    meter.start(4, 10.0)
+    assert meter.age(12.0) == pytest.approx(2.0)
+    meter.start(4, 20.0)
+    assert meter.age(20.0) == 0.0
+
+
 def test_hints_from_the_ramp_say_where_to_look() -> None:
     """A level known to be no better is not tried first."""
     hill = Hill(512)
     hill.begin(64, [(32, 30.0), (64, 60.0), (128, 61.0)])
-    assert hill.level == 79
+    assert hill.level == 63
     assert max(settle(hill, 60.0, STALE // 2)) <= 79
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from tests.trainers.trl_tiny import logged, make_trainer, quietly
 
-from referee.errors import ConfigError, UnscoredError
+from referee.errors import ConfigError, EndpointClosed, UnscoredError
 from referee.sim import ProviderSpec, ServerProcess, start_server_process
 from referee.trainers import trl as adapter
 from referee.trainers.rows import to_sample
@@ -157,7 +157,7 @@ def test_unscored_rows_teach_nothing(tmp_path: Path, judge: Start) -> None:
 @pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
 def test_training_survives_a_judge_that_is_down(tmp_path: Path, judge: Start, attached: bool, is_async: bool) -> None:
     """Every call fails: training goes on, no reward is invented, the model does not move by it."""
-    config = judge({"quota": 1.0}, limits={"deadline": 20.0})
+    config = judge({"http_503": 1.0}, limits={"deadline": 1.0})
     trainer = make_trainer(tmp_path, [adapter.reward_func(config, is_async=is_async)], steps=3)
     if attached:
         adapter.attach(trainer)
@@ -166,6 +166,19 @@ def test_training_survives_a_judge_that_is_down(tmp_path: Path, judge: Start, at
     assert trainer.state.global_step == 3
     assert all(math.isnan(reward) for reward in rewards)
     assert set(advantages) == {0.0}
+
+
+@pytest.mark.parametrize("attached", [False, True], ids=["plain", "attached"])
+@pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
+def test_a_wrong_key_stops_training_at_once(tmp_path: Path, judge: Start, attached: bool, is_async: bool) -> None:
+    """A judge that can never answer: the one clear error in the first step, before the model has moved."""
+    config = judge({"auth": 1.0})
+    trainer = make_trainer(tmp_path, [adapter.reward_func(config, is_async=is_async)], steps=3)
+    if attached:
+        adapter.attach(trainer)
+    with pytest.raises(EndpointClosed, match="key_env"):
+        trainer.train()
+    assert trainer.state.global_step == 0
 
 
 def test_policy_raise_stops_training(tmp_path: Path, judge: Start) -> None:

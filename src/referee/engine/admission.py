@@ -364,7 +364,8 @@ class Admission:
             breaker.close(Unscored(reason=failure.reason, detail=failure.detail))
         elif failure.action is Action.PARK:
             endpoint.throttled += 1
-            breaker.on_throttled(now, self._rng.random(), failure.retry_after, endpoint.latency)
+            explained = endpoint.limiter.explains(endpoint.in_flight)
+            breaker.on_throttled(now, self._rng.random(), failure.retry_after, endpoint.latency, explained)
         elif failure.action in (Action.BACK_OFF, Action.RETRY):
             connecting = failure.action is Action.BACK_OFF and failure.reason is Reason.CONNECTION
             breaker.on_fault(now, self._rng.random(), connecting)

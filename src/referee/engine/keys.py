@@ -17,6 +17,12 @@ DEFAULT_VARIABLE = "OPENAI_API_KEY"
 def find_key(endpoint: EndpointConfig, env: Mapping[str, str] | None = None) -> Secret | None:
     """The key to send, None if none is wanted, MissingKeyError if one is wanted and not there."""
     env = os.environ if env is None else env
+    if (endpoint.api_key is not None or endpoint.key_file) and not key_may_travel(endpoint):
+        raise MissingKeyError(
+            f"endpoint {endpoint.label}: the key would travel unencrypted. Use https, or key_over_http = true if the "
+            "network in between is yours. Nothing was sent.",
+            setting="endpoint.url",
+        )
     if endpoint.api_key is not None:
         return _usable(endpoint.api_key.reveal(), endpoint, "api_key")
     if endpoint.key_file:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+from referee.limits.adaptive import SATURATED
 from referee.limits.breaker import LONGEST_PAUSE, PAUSE_FIRST, Breaker
 from referee.limits.bucket import Bucket
 from referee.limits.budget import NANO, Budget
@@ -56,6 +57,10 @@ class SharedLimit:
             self.share = max(0, min(self.share, in_flight))
             self._hurry()
 
+    def explains(self, in_flight: int) -> bool:
+        """Whether a refusal with so many in flight here is about their number, which will be lowered."""
+        return self._learns and in_flight >= SATURATED * self.share
+
     def take_events(self, now: float) -> tuple[Event, ...]:
         """What was over since the last time, and how long ago."""
         events, self.events = self.events, []
@@ -71,11 +76,16 @@ class SharedBreaker(Breaker):
     asked_until = -math.inf
 
     def on_throttled(
-        self, now: float, chance: float, retry_after: float | None = None, latency: float = PAUSE_FIRST
+        self,
+        now: float,
+        chance: float,
+        retry_after: float | None = None,
+        latency: float = PAUSE_FIRST,
+        explained: bool = False,
     ) -> None:
         """Refused: too many."""
-        super().on_throttled(now, chance, retry_after, latency)
-        if retry_after is not None:
+        super().on_throttled(now, chance, retry_after, latency, explained)
+        if retry_after is not None and self.wait(now) > 0:
             self.asked_until = max(self.asked_until, now + min(retry_after, LONGEST_PAUSE))
 
 

@@ -18,9 +18,14 @@ from typing import Literal
 from referee.limits.goodput import SMALLEST_WINDOW, Hill, Meter, gain
 from referee.limits.limit import Outcome, Stamp
 
-START = 32
-"""Requests at once before anything is known. Half of it costs 3 % of a batch of 1024 on a server good for 60; twice as
-many only means more refusals on small servers."""
+START = 60
+"""Requests at once before anything is known: what batch jobs of judges commonly use. Half of it costs 2 % of a batch of
+1024 on a server good for 60, and 4 to 8 % on larger ones; the price is some more refusals on small servers."""
+LATE, PERHAPS_IN_LINE, IN_LINE = 4.0, 0.6, 0.3
+"""If so many times what the first answers took has passed and no more than this share of the requests is done, perhaps
+the rest stands in line, and the start is not raised; at the smaller share it does, and the start was too many."""
+FIRST_ANSWERS = 3
+"""As many answers tell what one takes when nothing waits before it. The very first may be a lucky one."""
 SATURATED = 0.8
 """Share of the limit that must be in use for an outcome to say anything about the limit."""
 STRIKES = 3.0
@@ -40,6 +45,11 @@ PAUSE = 8
 """Successes without growth after an overloaded outcome."""
 RAMP_PAYS = 0.5
 """Gain at which the ramp goes on doubling."""
+BLIND = 1 / 8
+"""Part of a window in which it grows unseen."""
+LEFTOVER = 1 / 8
+"""Part of a level that may still be requests from before it when its measurement begins: where a crowd makes the server
+slow, those of the crowd come back long after the rest."""
 
 
 class AdaptiveLimit:
@@ -51,19 +61,21 @@ class AdaptiveLimit:
         self._size = 1.0
         self._epoch = 0
         self._epoch_oks = 0
+        self._old = 0
         self._strikes = 0.0
         self._usual = 0.0
         self._skip = 0
         self._oks = 0.0
         self._busy = 0.0
         self._last_ok = 0.0
+        self._first_latency = math.inf
         self._mean_latency = 0.0
         self._edge = math.inf
         self._accepted = math.inf
         self._held = 0
         self._meter = Meter()
         self._ramped: list[tuple[int, float]] = []
-        self._hill = Hill(self.ceiling)
+        self._hill = Hill(self.ceiling, max(1, start))
         self._settling = False
         self._resize(start)
 
@@ -78,12 +90,17 @@ class AdaptiveLimit:
         self, stamp: Stamp, outcome: Outcome, now: float, in_flight: int, latency: float, tokens_out: int
     ) -> None:
         """It is over. `in_flight` no longer counts it. `tokens_out`: length of the reply, 0 if unknown."""
+        self._old -= stamp < self._epoch
         if outcome == "ok":
             self._on_ok(stamp, now, in_flight, latency, tokens_out)
         elif outcome == "throttled":
             self._on_throttled(stamp, in_flight)
         elif outcome == "overloaded":
             self._on_overloaded(stamp, now, in_flight, latency)
+
+    def explains(self, in_flight: int) -> bool:
+        """Whether a refusal with so many in flight, itself included, is about their number, which will be lowered."""
+        return in_flight >= SATURATED * self.limit
 
     def _on_ok(self, stamp: Stamp, now: float, in_flight: int, latency: float, tokens: int) -> None:
         self._count(now, latency)
@@ -101,21 +118,29 @@ class AdaptiveLimit:
             if fresh and not skipped:
                 self._feel(now)
             return
-        if self.mode == "hill" and in_flight > self.limit:
-            self._restart(now)  # still more in flight than this level has
+        if self.mode == "hill" and (in_flight > self.limit or self._old > LEFTOVER * self.limit):
+            self._restart(now)  # what is in flight is not yet this level's
             return
         goodput = self._meter.add(tokens, now)
         if self.mode == "ramp":
-            if not skipped:
+            in_line = self._in_line(now)
+            if in_line < IN_LINE:
+                self._enter_hill(self._meter.count, now, in_flight)
+                return
+            if not skipped and in_line >= PERHAPS_IN_LINE:
                 self._grow(now)
+            if goodput is None and self._worse(now):
+                goodput = self._meter.goodput(now)
             if goodput is not None:
-                self._check_ramp(goodput, now)
+                self._check_ramp(goodput, now, in_flight)
         elif goodput is not None:
             self._climb(goodput, now)
 
     def _count(self, now: float, latency: float) -> None:
         self._mean_latency += (latency - self._mean_latency) * (0.05 if self._mean_latency else 1.0)
         self._oks += 1
+        if self._oks == FIRST_ANSWERS and self._first_latency == math.inf:
+            self._first_latency = latency
         self._busy += min(now - self._last_ok, self._mean_latency)  # pauses between batches do not count
         self._last_ok = now
         if self._oks > 8 * max(self.limit, SHORTEST_HOLD):  # the rate of late, not of the whole run
@@ -130,11 +155,29 @@ class AdaptiveLimit:
         if self._size >= 2 * meter.level:
             return
         enough = self._ramped[-1][1] * 2**RAMP_PAYS if self._ramped else 0.0
-        if 2 * meter.count < meter.level or meter.goodput(now) > enough:
+        if meter.count < BLIND * meter.level or meter.goodput(now) > enough:
             self._resize(self._size + 1)
 
-    def _check_ramp(self, goodput: float, now: float) -> None:
+    def _in_line(self, now: float) -> float:
+        """Share of the first window that is done; 1 while it is early, or after it. A small one: the answers come one
+        after another, as from a server that works on a few at once."""
+        meter = self._meter
+        early = self._ramped or meter.age(now) <= LATE * self._first_latency
+        return 1.0 if early else meter.count / meter.level
+
+    def _worse(self, now: float) -> bool:
+        """True if half a window shows less goodput than the level before: no need to see the rest."""
+        meter = self._meter
+        if self._settling or not self._ramped or 2 * meter.count < meter.level:
+            return False
+        return meter.goodput(now) < self._ramped[-1][1]
+
+    def _check_ramp(self, goodput: float, now: float, in_flight: int) -> None:
         level = self._meter.level
+        if self._settling:  # after idling: the first generation came back all at once
+            self._settling = False
+            self._meter.start(self.limit, now)
+            return
         paid = True
         if level >= SMALLEST_WINDOW and (not self._ramped or level >= 1.2 * self._ramped[-1][0]):
             paid = not self._ramped or gain(*self._ramped[-1], level, goodput) >= RAMP_PAYS
@@ -143,12 +186,14 @@ class AdaptiveLimit:
             self._meter.start(self.limit, now)
             return
         best = max((goodput for _, goodput in self._ramped), default=0.0)
-        self._enter_hill(min((n for n, goodput in self._ramped if goodput > 0.92 * best), default=level), now)
+        level = min((n for n, goodput in self._ramped if goodput > 0.92 * best), default=level)
+        self._enter_hill(level, now, in_flight)
 
     def _enter_ramp(self, known: list[tuple[int, float]], now: float) -> None:
         self.mode = "ramp"
         self._edge = math.inf
         self._ramped = known
+        self._settling = False
         self._meter.start(self.limit, now)
 
     # edge
@@ -175,13 +220,17 @@ class AdaptiveLimit:
                 self._edge = max(1.0, self._accepted)
                 self._resize(min(self._size, CUT * self._edge))
             return
-        if not self._struck(1.0):
+        if in_flight == 0:
+            return  # refused although it was alone: lowering the limit would not help
+        # Below a level to which it was cut already, and nothing served since: no chance, so no need to see it thrice.
+        sure = self._epoch > 0 and not self._epoch_oks and in_flight < CUT * self._size
+        if not self._struck(1.0) and not sure:
             return
         cut = CUT if self._epoch_oks else HARD_CUT
         size = max(cut * min(in_flight, self._size), self._size / 2)
         # If nothing sent since the last cut was served, a quota ran out: the edge seen before it is the better guess.
         found = self._epoch_oks > 0 or self._edge == math.inf
-        self._cut(size)
+        self._cut(size, in_flight)
         if found:
             self._edge = max(size, float(in_flight))
             self._accepted = in_flight
@@ -194,13 +243,13 @@ class AdaptiveLimit:
             # It failed after a long wait: a time-out in a queue. Half of what is served in that time can be waited for.
             room = max(self._oks / self._busy * latency / 2, self._size / 4)
             if room < self._size:
-                self._cut(room)
+                self._cut(room, in_flight)
                 self._ramped = []
-                self._enter_hill(self.limit, now)
+                self._enter_hill(self.limit, now, in_flight)
                 return
         if self._struck(OVERLOADED):
             self._edge = min(self._edge, self._size)
-            self._cut(CUT * self._size)
+            self._cut(CUT * self._size, in_flight)
 
     def _struck(self, weight: float) -> bool:
         self._learn(weight)
@@ -212,20 +261,25 @@ class AdaptiveLimit:
         if self._size <= self._edge:
             self._usual += (weight - self._usual) * LEARN
 
-    def _cut(self, size: float) -> None:
+    def _cut(self, size: float, in_flight: int) -> None:
         """Fewer from now on. What was sent before is of another epoch, so one overload cuts once."""
         self._resize(size)
         self.mode = "edge"
-        self._epoch += 1
-        self._epoch_oks = 0
-        self._strikes = 0.0
+        self._begin_epoch(in_flight)
         self._held = 0
         self._accepted = math.inf
 
+    def _begin_epoch(self, in_flight: int) -> None:
+        self._epoch += 1
+        self._epoch_oks = 0
+        self._old = in_flight
+        self._strikes = 0.0
+
     # hill
 
-    def _enter_hill(self, level: int, now: float) -> None:
+    def _enter_hill(self, level: int, now: float, in_flight: int) -> None:
         self.mode = "hill"
+        self._begin_epoch(in_flight)
         self._edge = math.inf
         self._hill.begin(level, self._ramped)
         self._resize(self._hill.level)

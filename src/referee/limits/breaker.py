@@ -2,13 +2,15 @@
 
     healthy ──faults in a row──► suspended: a probe now and then ──an answer──► healthy
        └──────── wrong key, no quota, never reachable ────────► closed, for good
-A pause (the server's Retry-After, or a run of refusals without one) holds sending back in any state.
+A pause (the server's Retry-After, or a run of refusals without one) holds sending back in any state. In a run of
+refusals one request at a time asks whether it is over; what the run teaches about the provider's minute is `pace`'s.
 """
 
 from __future__ import annotations
 
 import math
 
+from referee.limits.pace import Pace
 from referee.records import Unscored
 
 FAULTS = 5
@@ -17,10 +19,11 @@ PROBE_FIRST, PROBE_MOST = 0.5, 1.5
 """Seconds between probes, growing: recovery is noticed within two seconds, and an outage costs few requests."""
 PATIENCE = 0.25
 """Seconds, at least, before a probe that is still out is followed by another. Where failing is quick, one that has not
-failed by then may well succeed; where requests hang, it does not hold up the next for long."""
-REFUSALS = 8
-"""Refusals in a row, with no success between them, after which sending pauses even if the server names no time."""
-PAUSE_FIRST, PAUSE_MOST = 1.0, 4.0
+failed by then may well succeed; where requests hang, it does not hold up the next for long. In refusals too."""
+REFUSALS = 6
+"""Refusals in a row, with nothing served that was sent after the first, after which sending pauses even if the server
+names no time."""
+PAUSE_FIRST, PAUSE_MOST = 1.0, 8.0
 """Seconds of such a pause, doubling with every further refusal."""
 LONGEST_PAUSE = 300.0
 """Seconds a server's Retry-After can hold us up: after that we ask again and are told again."""
@@ -42,6 +45,11 @@ class Breaker:
         self._trouble_since = -math.inf
         self._burst = 0
         self._refusals = 0
+        self._refused_since = math.inf
+        self._asking: list[float] = []
+        self._refusal = PATIENCE
+        self._alone = False
+        self._pace = Pace()
         self._probing = False
         self._probed = -math.inf
         self._patience = PROBE_MOST
@@ -55,11 +63,16 @@ class Breaker:
         """Seconds until something may be sent; 0: now."""
         self._asked = now
         until = max(self._paused_until, self._probe_at) if self.suspended else self._paused_until
-        return max(0.0, until - now)
+        return max(0.0, until - now, 0.0 if self._shut else self._pace.wait(now))
 
     def on_send(self) -> None:
         """A request goes out, at the time `wait` was last asked."""
         self._in_flight += 1
+        if self._shut:
+            self.pause(self._asked + self._refusal / 2 ** min(3, len(self._asking)))
+            self._asking.append(self._asked)
+        else:
+            self._pace.sent(self._asked)
         if self.suspended:
             self._probing = True
             self._probed = self._asked
@@ -80,10 +93,13 @@ class Breaker:
         An answer to a request sent before the trouble began says nothing about now.
         """
         self._answered = True
+        self._pace.served(sent)
+        if sent >= self._refused_since:
+            self._end_refusals(sent)
         if sent >= self._trouble_since:
             self.suspended = False
             self._trouble_since = -math.inf
-            self._faults = self._refusals = 0
+            self._faults = 0
             self._interval = PROBE_FIRST
 
     def on_fault(self, now: float, chance: float, connecting: bool = False) -> None:
@@ -113,20 +129,57 @@ class Breaker:
         self._probe_at = now + self._interval * (0.75 + 0.5 * chance)
 
     def on_throttled(
-        self, now: float, chance: float, retry_after: float | None = None, latency: float = PAUSE_FIRST
+        self,
+        now: float,
+        chance: float,
+        retry_after: float | None = None,
+        latency: float = PAUSE_FIRST,
+        explained: bool = False,
     ) -> None:
         """Refused: too many. Obeys the time the server names; without one, waits once refusals come in a row.
 
         `latency`: what an answer usually takes there, so that a fast server is not left idle for many answers' time.
+        `explained`: it was one more than the server takes at once, and there will be fewer. Then the time it names is
+        no reason to leave the places of the others empty as they come free; a run of refusals is.
         """
         self._answered = True
+        self._refused_since = min(self._refused_since, now)
         self._refusals += 1
-        if retry_after is not None:
+        asked = bool(self._asking)
+        self._refusal = min(PATIENCE, latency)
+        if asked:
+            self._refusal = max(self._refusal, min(PROBE_MOST, 2 * (now - self._asking[0])))
+            if len(self._asking) > 1:
+                self._refusals = REFUSALS  # one before it was taken: places are free now and then
+            self._asking.clear()
+        self._alone = self._alone or (asked and self._in_flight == 1)
+        if not asked:
+            self._pace.refused(now)
+        if retry_after is not None and (self._shut or not explained):
             self.pause(now + min(retry_after, LONGEST_PAUSE) * (1 + 0.1 * chance))
-        elif self._refusals >= REFUSALS and now >= self._paused_until:
+        elif self._shut and (asked or now >= self._paused_until):
             first = min(PAUSE_FIRST, latency)
             seconds = min(PAUSE_MOST, first * 2.0 ** min(8, self._refusals - REFUSALS))
             self.pause(now + seconds * (0.75 + 0.5 * chance))
+            if self._alone:
+                self.pause(self._pace.opens())
+
+    @property
+    def _shut(self) -> bool:
+        """True in a run of refusals: one request at a time asks whether it is over."""
+        return self._refusals >= REFUSALS
+
+    def _end_refusals(self, sent: float) -> None:
+        """Something sent after the first refusal was served. If even a request that was alone had been refused before,
+        it was no matter of how many are in flight: a quota had run out."""
+        asking, self._asking = self._asking, []
+        if self._alone:
+            self._pace.opened(sent, self._refused_since)
+        for at in asking:
+            self._pace.sent(at)
+        self._refusals = 0
+        self._refused_since = math.inf
+        self._alone = False
 
     def pause(self, until: float) -> None:
         """Send nothing until then."""

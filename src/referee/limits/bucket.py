@@ -1,20 +1,18 @@
 """A pace: so many requests, or tokens, per minute. Pure: `now` is an argument.
 
 The bucket holds one second's worth and refills so that no sixty seconds pass the limit: some providers look at each
-second, others at each minute. What the server's headers say can only slow it down, because they come late and in any
-order.
+second, others at each minute. What the server's headers say can only slow it down; `remaining` counts down what they
+say is left.
 """
 
 from __future__ import annotations
 
 import math
 
+from referee.limits.remaining import DUST, LONGEST, Remaining
+
 BURST = 1.0
 """Seconds' worth that may go at once."""
-LONGEST = 60.0
-"""Seconds a server's headers can hold us up: after that we ask again and are told again."""
-DUST = 1e-6
-"""A shortage this small is rounding, and no wait is shorter than this: a clock must be able to show it."""
 
 
 class Bucket:
@@ -23,6 +21,7 @@ class Bucket:
     def __init__(self, per_minute: float | None) -> None:
         self.per_minute = per_minute
         """The limit in force: the configured one, or the server's if that is lower."""
+        self.remaining = Remaining()
         self._configured = per_minute
         self._blocked_until = -math.inf
         self._last = -math.inf
@@ -31,7 +30,7 @@ class Bucket:
 
     def wait(self, amount: float, now: float) -> float:
         """Seconds until this amount may be sent; 0: now."""
-        blocked = max(0.0, self._blocked_until - now)
+        blocked = max(0.0, self._blocked_until - now, self.remaining.wait(amount, now))
         if self.per_minute is None:
             return blocked
         needed = min(amount, self._burst)
@@ -42,6 +41,7 @@ class Bucket:
 
     def take(self, amount: float, now: float) -> None:
         """This amount goes out."""
+        self.remaining.sent(amount, now)
         self._add(-amount, now)
 
     def settle(self, estimated: float, actual: float, now: float) -> None:

@@ -22,6 +22,11 @@ CHANGED = 1.5
 """A window this many times better or worse than its level's mean: the server is not what it was."""
 STALE = 12
 """Windows after which a level is measured anew."""
+HINTS = 6
+"""Windows after which a hint about a lower level counts no more: measured from a cold start, it was too low."""
+LOSS, SURE, SELDOM = -0.5, 300, 48
+"""Below this gain, seen in so many completions, the level above does harm: it is measured anew only after so many
+windows."""
 SMALLEST_WINDOW = 24
 """Completions. Fewer say nothing."""
 FIRST_TOKEN = 32
@@ -68,6 +73,10 @@ class Meter:
             return None
         return self.goodput(now)
 
+    def age(self, now: float) -> float:
+        """Seconds since the window began."""
+        return now - self._start
+
     def goodput(self, now: float) -> float:
         """Work per second in the window so far."""
         return self._work / max(now - self._start, 1e-9)
@@ -96,10 +105,13 @@ class Hill:
     doubt is resolved upwards: a few requests waiting in line cost nothing, an idle server does.
     """
 
-    def __init__(self, ceiling: int) -> None:
-        levels = [1]
+    def __init__(self, ceiling: int, middle: int = 1) -> None:
+        """Levels from 1 to `ceiling`; `middle`, where work begins, is one of them."""
+        levels = [min(middle, ceiling)]
         while levels[-1] < ceiling:
             levels.append(min(ceiling, max(levels[-1] + 1, round(levels[-1] * STEP))))
+        while levels[0] > 1:
+            levels.insert(0, min(levels[0] - 1, round(levels[0] / STEP)))
         self._levels = levels
         self._cells: dict[int, _Cell] = {}
         self._here = 0
@@ -130,15 +142,22 @@ class Hill:
             self._cells.clear()
             self._climbed = 2 if goodput > cell.goodput else 0
             cell = None
+        self._drop_hints()
         if cell is None:
             cell = self._cells[self._here] = _Cell(goodput, self._tick)
         cell.add(goodput, self._tick)
         if not self.open_above:
             self._here = self._next(self._here)
 
+    def _drop_hints(self) -> None:
+        """Forget old hints, but for the one that says that there is harm above."""
+        for i in [i for i, c in self._cells.items() if not c.windows and self._tick - c.seen > HINTS]:
+            if i < self._here or self._here not in self._cells or self._gain(self._here, i) >= LOSS:
+                del self._cells[i]
+
     def _next(self, here: int) -> int:
         lower = max((i for i in self._cells if i < here), default=None)
-        upper = min((i for i in self._cells if i > here and self._fresh(i)), default=None)
+        upper = min((i for i in self._cells if i > here and self._known(here, i)), default=None)
         lift = math.inf if lower is None else self._gain(lower, here)
         if upper is not None and self._gain(here, upper) >= PAYS:
             return here + 1
@@ -163,7 +182,15 @@ class Hill:
         return self._levels[lower] * self._cells[here].goodput / self._cells[lower].goodput
 
     def _index(self, level: int) -> int:
-        return min(bisect_left(self._levels, level), len(self._levels) - 1)
+        """The place of the nearest level."""
+        i = min(bisect_left(self._levels, level), len(self._levels) - 1)
+        return i - 1 if i > 0 and self._levels[i - 1] * self._levels[i] > level * level else i
+
+    def _known(self, here: int, upper: int) -> bool:
+        """Whether the level above need not be measured again. Where it was a loss, looking costs, and is rarer."""
+        cell = self._cells[upper]
+        loss = self._gain(here, upper) < LOSS and max(1, cell.windows) * self._levels[upper] >= SURE
+        return self._tick - cell.seen <= (SELDOM if loss else STALE)
 
     def _fresh(self, i: int) -> bool:
         return i in self._cells and self._tick - self._cells[i].seen <= STALE

@@ -29,6 +29,9 @@ class Limit(Protocol):
     ) -> None:
         """It is over. `in_flight` no longer counts it. `tokens_out`: length of the reply, 0 if unknown."""
 
+    def explains(self, in_flight: int) -> bool:
+        """Whether a refusal with so many in flight, itself included, is about their number, which will be lowered."""
+
 
 class FixedLimit:
     """The number the user gave. Learns nothing."""
@@ -46,6 +49,10 @@ class FixedLimit:
         self, stamp: Stamp, outcome: Outcome, now: float, in_flight: int, latency: float, tokens_out: int
     ) -> None:
         """Nothing to learn."""
+
+    def explains(self, in_flight: int) -> bool:
+        """It is not lowered."""
+        return False
 
     def __repr__(self) -> str:
         return f"FixedLimit({self.limit})"

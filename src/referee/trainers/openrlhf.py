@@ -15,7 +15,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from referee.errors import UnscoredError
+from referee.errors import RefereeError
 from referee.records import Reward, Sample, Verdict
 from referee.trainers.rows import to_sample
 from referee.trainers.shared import Judged, from_environment, number
@@ -33,7 +33,7 @@ def reward_func(queries: Sequence[str], prompts: Sequence[str], labels: Sequence
     samples = [_sample(prompt, _answer(query, prompt), label) for query, prompt, label in rows]
     try:
         return _result(judged.score(samples))
-    except UnscoredError as error:
+    except RefereeError as error:
         log.error("OpenRLHF will not show this error, only a missing reward: %s", error)
         raise
 

@@ -2,7 +2,8 @@
 
 `Judged` is small and picklable; connections, loops and keys stay in the process that opened them. An outage of the
 judge never stops a trainer: what could not be scored comes back as `[missing] policy` says. Only three things are
-raised: policy = "raise", more unscored samples than `[missing] abort_above` allows, and mistakes in the set-up.
+raised: policy = "raise", more unscored samples than `[missing] abort_above` allows, and mistakes in the set-up. A judge
+that is closed before it has given a single verdict is such a mistake: a wrong key, an empty account, a wrong address.
 No framework is imported here.
 """
 
@@ -19,8 +20,17 @@ from typing import Any
 
 import msgspec
 
+from referee.batch import listed
 from referee.config import Config, Secret, load
-from referee.errors import ConfigError, InputError, RefereeError, TooManyUnscored, UnscoredError, WrongContext
+from referee.errors import (
+    ConfigError,
+    EndpointClosed,
+    InputError,
+    RefereeError,
+    TooManyUnscored,
+    UnscoredError,
+    WrongContext,
+)
 from referee.records import Reason, Reward, Sample, Settled, Unscored
 from referee.referee import Referee
 from referee.shaping import shape_group
@@ -62,7 +72,7 @@ class Judged:
 
     def submit(self, samples: Iterable[Sample], deadline: float | None = None, *, shaped: bool = True) -> Pending:
         """Start judging and return at once. `deadline`: seconds, if not the configured ones; `shaped`: see Referee."""
-        samples = tuple(samples)
+        samples = listed(samples)
         opened = _open(self._identity, self.config)
         try:
             return Pending(opened, samples, opened.referee.submit(samples, deadline, shaped=shaped), None)
@@ -86,7 +96,7 @@ class Judged:
         if self.config.runtime == "thread" and self._identity in _opened:
             # No thread of the caller's pool, which may be full of waiters.
             return self.submit(samples, deadline, shaped=shaped)
-        return await asyncio.to_thread(self.submit, tuple(samples), deadline, shaped=shaped)
+        return await asyncio.to_thread(self.submit, listed(samples), deadline, shaped=shaped)
 
     def metrics(self) -> dict[str, float]:
         """Counts so far in this process, under the names of docs/metrics.md."""
@@ -208,18 +218,32 @@ class _Opened:
         self.referee = Referee(config)
         self.lost = 0
         """Samples left unscored by batches that ended in an error, since the last batch that did not."""
+        self._served = self._said = False
 
     def fine(self, rewards: list[Reward]) -> list[Reward]:
         """A batch came back as it should."""
         if rewards:
             self.lost = 0
+            self._note(rewards)
         return rewards
+
+    def _note(self, rewards: Sequence[Reward]) -> None:
+        """Remember that a judge has given a verdict here. One out of the cache or from a gate says nothing about it."""
+        self._served = self._served or any(
+            reward.scored and reward.settled.origin in ("call", "shared") for reward in rewards
+        )
 
     def despite(self, error: Exception, samples: Sequence[Sample]) -> list[Reward]:
         """What a batch gives that ended in an error, by the policy; or the error, where that is the policy."""
+        rewards = [reward for reward in getattr(error, "rewards", None) or () if reward is not None]
+        self._note(rewards)
+        if isinstance(error, EndpointClosed) and not self._served:
+            if not self._said:  # some frameworks swallow what a hook raises
+                self._said = True
+                log.error("nothing can be judged here, so this is raised and not counted as an outage: %s", error)
+            raise error
         if isinstance(error, (TooManyUnscored, *MISTAKES)) or self.config.missing.policy == "raise":
             raise error
-        rewards = [reward for reward in getattr(error, "rewards", None) or () if reward is not None]
         if len(rewards) != len(samples):
             rewards = unscored(samples, self.config, f"{type(error).__name__}: {error}")
         missing = sum(not reward.scored for reward in rewards)
