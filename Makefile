@@ -36,8 +36,8 @@ test-local: .venv/.dev .venv/.local ## Run the rest: slow ones, the embedded mod
 
 # One process for each file: a process has room for one Ray cluster.
 TRAINED := .venv-trainers/bin/python -m pytest
-test-trainers: .venv-trainers/.made .venv-hooks/.made ## Run the tests with real verl, TRL and Ray (installs about 2 GB)
-	@set -e; for file in $(sort $(wildcard tests/trainers/test_*.py)); do \
+test-trainers: .venv-trainers/.made .venv-trainers/releases/.made .venv-hooks/.made ## Run the tests with real verl, TRL and Ray (installs about 2 GB)
+	@set -e; export REFEREE_VERL_RELEASES="$(CURDIR)/.venv-trainers/releases"; for file in $(sort $(wildcard tests/trainers/test_*.py)); do \
 		echo "$$file"; $(TRAINED) $$file $(ARGS) || { test -n "$(RETRY)" && echo "== once more, by itself: what failed" && \
 		$(TRAINED) $$file --last-failed --last-failed-no-failures none $(ARGS); }; done
 	REQUIRED_HOOKS=art,skyrl_gym,verifiers .venv-hooks/bin/python -m pytest tests/hooks $(ARGS)
@@ -116,6 +116,16 @@ clean: ## Remove caches and build output; .venv and .referee (verdicts you paid 
 	@.venv-trainers/bin/python -m pip install --quiet --disable-pip-version-check --no-input \
 		--constraint constraints-trainers.txt torch verl trl cachetools hydra-core "ray[default]" pytest pytest-timeout pytest-xdist hypothesis \
 		--editable '.[redis]'
+	@touch $@
+
+# Older releases of verl, unpacked side by side: a test runs our batch manager on each.
+RELEASES := 0.5.0 0.6.1 0.8.0
+.venv-trainers/releases/.made: .venv-trainers/.made
+	@echo "fetching older releases of verl ($(RELEASES))"
+	@mkdir -p .venv-trainers/releases
+	@cd .venv-trainers/releases; for release in $(RELEASES); do \
+		../bin/python -m pip download --quiet --disable-pip-version-check --no-input --no-deps verl==$$release && \
+		../bin/python -m zipfile -e verl-$$release-*.whl $$release || echo "verl $$release: not fetched, so not tested"; done
 	@touch $@
 
 # Frameworks whose own code calls our hooks without torch. The others are tested by hand; docs/trainers.md says which.

@@ -133,7 +133,7 @@ def report(results: dict[str, Any]) -> list[str]:
     ]
     return [
         f"A provider that never answers, {results['in_flight']:,} samples in flight, over real sockets; milliseconds "
-        "after its time at which a call came back (asked: 50 at p99, on a machine of one's own).",
+        "after its time at which a call came back (goal: 50 at p99, on a machine of one's own).",
         "",
         *table(["call", "calls", "p50", "p99", "most"], waits),
         "",

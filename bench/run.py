@@ -1,4 +1,4 @@
-"""Run the benchmarks and write what was measured: `python -m bench.run [--quick] [name…]`."""
+"""Run the benchmarks and write what was measured: `python -m bench.run [--quick | --render] [name…]`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from referee import clock
 HERE = Path(__file__).parent
 GROUPS: dict[str, dict[str, str]] = {
     "The trainer's time": {
-        "documents": "The documents' tables, theirs and ours",
+        "documents": "A hand-written reward manager and referee",
         "waiting": "What a training step waits for its judge",
         "interpreter": "What judging takes from the trainer's interpreter",
     },
@@ -46,6 +46,10 @@ GROUPS: dict[str, dict[str, str]] = {
         "reliability": "Deadlines and outages",
     },
 }
+PICTURES = {"waiting": "bench-waiting", "limits": "bench-limits", "client_cost": "bench-cost"}
+"""What `python -m bench.plots` draws of them."""
+SMALL = "(Small sizes, as in a quick run.)"
+"""Stands under a table whose figures are of a quick run. It stays as long as the figures do."""
 TITLES = {name: title for group in GROUPS.values() for name, title in group.items()}
 LONG = frozenset({"finding_the_limit", "interpreter", "processes", "service", "ray_runtime", "verl_batch", "trl_step"})
 """Not part of `--quick` unless named: together they would take longer than a quick run may."""
@@ -108,6 +112,24 @@ def write(results: dict[str, Any], name: str, found: Any, lines: list[str]) -> N
         results[name] = found
         results.setdefault("tables", {})[name] = lines
     results["machine"] = machine()
+    save(results)
+
+
+def render(results: dict[str, Any], names: list[str]) -> None:
+    """Make tables anew from figures that are there already; one that cannot be made here stays as it was written."""
+    for name in names:
+        if name in results and not skipped(results[name]):
+            try:
+                lines, before = lines_of(name, results[name]), results["tables"].get(name, [])
+                small = [SMALL] if SMALL in before and SMALL not in lines else []
+                results["tables"][name] = [*lines, *([""] if small else []), *small]
+            except Exception as error:  # not installed here, or figures of an older form of the benchmark
+                print(f"{name}: left as it was written ({type(error).__name__}: {error})")
+    save(results)
+
+
+def save(results: dict[str, Any]) -> None:
+    """Write the raw rows, and the page of all tables."""
     (HERE / "results.json").write_text(json.dumps(results, indent=1) + "\n")
     page = ["# Measured", "", f"On {results['machine']} Made by `make bench`; raw figures in results.json.", ""]
     for group, titles in GROUPS.items():
@@ -115,7 +137,10 @@ def write(results: dict[str, Any], name: str, found: Any, lines: list[str]) -> N
         if shown:
             page += [f"## {group}", ""]
         for key, title in shown.items():
-            page += [f"### {title}", "", *results["tables"][key], "", f"`python -m bench.run {key}`", ""]
+            page += [f"### {title}", ""]
+            if key in PICTURES and not skipped(results[key]):
+                page += [f"![{title}](../docs/images/{PICTURES[key]}.svg)", ""]
+            page += [*results["tables"][key], "", f"`python -m bench.run {key}`", ""]
     (HERE / "RESULTS.md").write_text("\n".join(page))
 
 
@@ -125,12 +150,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", metavar="name", help=", ".join(names))
     parser.add_argument("--quick", action="store_true", help="smaller sizes, nothing written, the long ones left out")
+    parser.add_argument(
+        "--render", action="store_true", help="measure nothing: write the tables anew from results.json"
+    )
     options = parser.parse_args()
     unknown = sorted(set(options.names) - set(names))
     if unknown:
         parser.error(f"no benchmark {', '.join(unknown)}; there are {', '.join(names)}")
     chosen = options.names or [name for name in names if not (options.quick and name in LONG)]
     path = HERE / "results.json"
+    if options.render:
+        render(json.loads(path.read_text()), options.names or names)
+        return
     for name in chosen:
         started = clock.monotonic()
         found = measure(name, options.quick)

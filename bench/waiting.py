@@ -203,5 +203,5 @@ def report(results: dict[str, Any]) -> list[str]:
         "",
         *table(["way", "step, s", "blocked, ms", "blocked, share of step", "compute slower", "scored"], lines),
         "",
-        f"Blocked with ours during generation: {blocked:.2%} of the step (asked: under 1 %).",
+        f"Blocked with ours during generation: {blocked:.2%} of the step (goal: under 1 %).",
     ]

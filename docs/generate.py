@@ -6,6 +6,7 @@ A test compares both with what this would write, so they cannot go stale.
 from __future__ import annotations
 
 import ast
+import json
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,10 @@ def configuration() -> str:
         "unknown keys are refused with the nearest known name. Environment variables override keys:",
         "`REFEREE_LIMITS_RPM=500` is `[limits] rpm`, `REFEREE_ENDPOINT_MODEL` is the first endpoint's model.",
         "`referee init` writes a commented starter. Made by `python docs/generate.py`.",
+        "",
+        "Relative paths: `judge.prompt_file`, `endpoint.key_file` and `redis.ca_file` in a TOML file are relative to",
+        "the folder of that file; from Python or the environment, and for everything that is written (`cache.path`,",
+        "`ledger.dir`), to the current directory. `~` is the home directory. Errors show the full path.",
     ]
     tree = ast.parse(Path(schema.__file__).read_text(encoding="utf-8"))
     classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
@@ -53,28 +58,31 @@ def configuration() -> str:
 
 
 def _fields(node: ast.ClassDef) -> list[tuple[str, str, str]]:
-    """Simple settings of one section. A sentence that follows several fields speaks for all of them."""
+    """Simple settings of one section, each with the sentence below it. One without is an error."""
     found: list[tuple[str, str, str]] = []
-    waiting: list[tuple[str, str]] = []
-    for item in node.body:
-        if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name):
-            default = ast.unparse(item.value) if item.value else ""
-            if default.startswith("field("):
-                if "dict" not in default:
-                    continue
-                default = "{}"
-            waiting.append((item.target.id, f"`{default}`"))
-        elif isinstance(item, ast.Expr) and isinstance(item.value, ast.Constant) and waiting:
-            text = " ".join(str(item.value.value).split()).replace("|", "\\|")
-            found += [(key, default, text) for key, default in waiting]
-            waiting = []
-    return found + [(key, default, "") for key, default in waiting]
+    for item, below in zip(node.body, [*node.body[1:], None], strict=True):
+        if not isinstance(item, ast.AnnAssign) or not isinstance(item.target, ast.Name):
+            continue
+        if isinstance(item.value, ast.Call):
+            if "dict" not in ast.unparse(item.value):
+                continue
+            default = "{}"
+        else:
+            assert item.value is not None
+            given = ast.literal_eval(item.value)
+            default = "unset" if given is None else json.dumps(given)
+        if not isinstance(below, ast.Expr) or not isinstance(below.value, ast.Constant):
+            raise ValueError(f"{node.name}.{item.target.id} has no sentence that says what it means")
+        text = " ".join(str(below.value.value).split()).replace("|", "\\|")
+        found.append((item.target.id, default if default == "unset" else f"`{default}`", text))
+    return found
 
 
 def commands() -> str:
     """The help of every command."""
     root = typer.main.get_command(app)
     lines = ["# Command line", "", "What `--help` says. Made by `python docs/generate.py`."]
+    lines += ["What `referee score` reads and writes is in [rollouts.md](rollouts.md)."]
     for path, command in _walk("referee", root):
         context = command.make_context(path, [], resilient_parsing=True, terminal_width=100, max_content_width=100)
         lines += ["", f"## {path}", "", "```text", command.get_help(context).replace("\b", "").rstrip(), "```"]

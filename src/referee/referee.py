@@ -15,7 +15,7 @@ from typing import Any
 
 from referee import clock
 from referee.batch import Batch, listed
-from referee.config import Config, load
+from referee.config import Config, anchored, load
 from referee.engine import find_key
 from referee.errors import InputError, RefereeError, WrongContext
 from referee.judging import make_judge
@@ -34,7 +34,7 @@ class Referee:
 
     def __init__(self, config: Config, build: Callable[[Config], Scorer] = build_scorer) -> None:
         """Checks what can be checked without a call: keys are there, the prompt template is sound."""
-        config = load(config)
+        config = anchored(load(config))
         for endpoint in config.endpoint:
             find_key(endpoint)
         make_judge(config.judge, b"", read_template(config))

@@ -2,14 +2,17 @@
 
 Names are those of `records.Sample`, or the trainers' own: completion, output (response); question (prompt); uid
 (group); ground_truth (reference). A prompt or response may be a list of chat messages, and names and references may
-be numbers. Other columns are ignored.
+be numbers. Other columns are ignored. A file that is packed with gzip is read as what is in it.
 """
 
 from __future__ import annotations
 
+import gzip
+import io
 import json
 import math
 import re
+import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO
@@ -24,6 +27,8 @@ from referee.records import Sample
 LONGEST_LINE = 16 * 1024 * 1024
 """Bytes. A longer line is refused without being held in memory."""
 KEPT_OF_LONG_LINE = 1024
+GZIP = b"\x1f\x8b"
+"""How a file packed with gzip begins."""
 
 ALIASES: dict[str, tuple[str, ...]] = {
     "prompt": ("question",),
@@ -97,13 +102,16 @@ def read_rollouts(source: BinaryIO | str | Path) -> Iterator[tuple[int, Sample |
     try:
         with _open(source) as stream:
             yield from _read(stream)
-    except OSError as error:
-        raise InputError(f"{source}: cannot read rollouts ({error.strerror or error}).") from None
+    except (OSError, EOFError, zlib.error) as error:
+        problem = getattr(error, "strerror", None) or error
+        raise InputError(f"{source}: cannot read rollouts ({problem}).") from None
 
 
-def _open(path: str | Path) -> BinaryIO:
+def _open(path: str | Path) -> io.BufferedIOBase:
     try:
-        return open(path, "rb")
+        with open(path, "rb") as stream:
+            packed = stream.read(2) == GZIP
+        return gzip.open(path, "rb") if packed else open(path, "rb")
     except ValueError as error:
         raise InputError(f"{str(path)!r}: not a file name ({error}).") from None
 
@@ -119,7 +127,7 @@ def check_file(path: str | Path) -> tuple[int, list[BadLine]]:
     return count, problems
 
 
-def _read(stream: BinaryIO) -> Iterator[tuple[int, Sample | BadLine]]:
+def _read(stream: BinaryIO | io.BufferedIOBase) -> Iterator[tuple[int, Sample | BadLine]]:
     number = found = 0
     while data := stream.readline(LONGEST_LINE + 1):
         number += 1

@@ -17,8 +17,11 @@ STORED: dict[str, Any] = {
     "documents": {
         "scale": 10.0,
         "count": 8,
-        "002": {"theirs: synchronous": [[70.0, 60.0, 100]], "ours: thread": [[10.0, 0.0, 100], [10.2, 0.1, 100]]},
-        "003": {"theirs: one by one": [[16.0, 8.0]], "ours: not told the limit": [[1.0, 8]]},
+        "responses": {
+            "hand-written: synchronous": [[70.0, 60.0, 100]],
+            "referee: thread": [[10.0, 0.0, 100], [10.2, 0.1, 100]],
+        },
+        "samples": {"hand-written: one by one": [[16.0, 8.0]], "referee: not told the limit": [[1.0, 8]]},
     },
     "waiting": {
         "seconds": 1.0,
@@ -129,6 +132,44 @@ def test_figures_are_not_lost_to_a_skip(tmp_path: Any, monkeypatch: pytest.Monke
     run.write(results, "tail", {"skipped": "why"}, ["Not measured: why."])
     assert results["tail"] == STORED["tail"]
     assert "| a table |" in (tmp_path / "RESULTS.md").read_text()
+
+
+def test_tables_are_made_anew_without_measuring(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The stored figures become today's words, under the names of today, each with its picture where there is one."""
+    monkeypatch.setattr(run, "HERE", tmp_path)
+    older = {
+        "scale": 10.0,
+        "count": 8,
+        "002": {"theirs: synchronous": [[70.0, 60.0, 100]], "ours: thread": [[10.0, 0.0, 100]]},
+        "003": {"theirs: one by one": [[16.0, 8.0]], "theirs: batch of 60": [[1.0, 8]]},
+    }
+    results = {
+        "machine": "m.",
+        "documents": older,
+        "waiting": STORED["waiting"],
+        "tables": {"documents": ["old words"]},
+    }
+    results["tables"]["waiting"] = ["old words", run.SMALL]
+    results |= {"growth": {"older": "form"}}
+    results["tables"]["growth"] = ["| kept |"]
+    run.render(results, ["documents", "waiting", "tail", "growth"])
+    page = (tmp_path / "RESULTS.md").read_text()
+    assert "| kept |" in page
+    assert page.count(run.SMALL) == 1
+    assert "| hand-written: 60 at once |" in page
+    assert "| referee: thread |" in page
+    assert "docs/images/bench-waiting.svg" in page
+    for word in ("old words", "theirs", "ocument 00", "asked:"):
+        assert word not in page
+
+
+def test_an_axis_has_round_numbers() -> None:
+    """From nothing to at least the most, in a few steps."""
+    assert plots.ticks(6783.0) == [0, 2000, 4000, 6000, 8000]
+    assert plots.ticks(0.97) == pytest.approx([0, 0.2, 0.4, 0.6, 0.8, 1.0])
+    for most in (0.0, 1e-3, 1.0, 5.0, 9.99, 10.0, 123.0):
+        assert plots.ticks(most)[-1] >= most
+        assert len(plots.ticks(most)) <= 7
 
 
 @pytest.mark.parametrize("name", sorted(plots.PLOTS))

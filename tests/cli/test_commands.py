@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Callable
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
 from tests.cli.conftest import KEY, Run, rows, write_config, write_rollouts
 
@@ -36,6 +38,23 @@ def test_the_starter_names_every_setting() -> None:
     given = {(section, key) for section, table in data.items() if isinstance(table, dict) for key in table}
     known = {(section, key) for section, table in Config().public().items() if isinstance(table, dict) for key in table}
     assert known - given <= {("missing", "value"), ("limits", "budget_usd")}
+
+
+def test_the_starter_shows_defaults_or_says_that_it_does_not() -> None:
+    """What is commented out is the default, or its line says that it is an example."""
+    text = resources.files("referee.cli").joinpath("starter.toml").read_text()
+    known: Any = Config().public()
+    table: Any = known
+    for line in text.splitlines():
+        header = re.match(r"(?:# )?\[+([a-z.]+)\]+", line)
+        if header:
+            table = known
+            for name in header[1].split("."):
+                table = table[name][0] if name == "endpoint" else table[name]
+        setting = re.match(r"# ([a-z_]+ = [^#]*)", line)
+        if setting and "for example" not in line:
+            [(name, value)] = tomllib.loads(setting[1]).items()
+            assert table[name] == value, line
 
 
 def test_doctor_finds_everything_in_place(tmp_path: Path, referee: Run, provider: Start) -> None:
@@ -84,6 +103,16 @@ def test_cache_commands(tmp_path: Path, referee: Run, provider: Start) -> None:
     assert "7 verdicts deleted" in referee("cache", "prune", "--keep", "3").stdout
     assert "0 verdicts deleted" in referee("cache", "prune", "--older-than", "1d").stdout
     assert "3 verdicts deleted" in referee("cache", "prune", "--all").stdout
+
+
+def test_the_simulator_can_be_made_to_refuse(referee: Run) -> None:
+    """A key it should ask for is named by its variable; one that is not set is an error, and no key is shown."""
+    unset = referee("sim", "--port", "0", "--key-env", "SIM_KEY")
+    assert unset.returncode == 2
+    assert "SIM_KEY" in unset.stderr
+    pasted = referee("sim", "--port", "0", "--key-env", KEY)
+    assert pasted.returncode == 2
+    assert KEY not in pasted.stderr
 
 
 def test_version_and_help(referee: Run) -> None:

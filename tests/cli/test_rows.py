@@ -8,6 +8,7 @@ from pathlib import Path
 from referee.cli.rows import Digests, Row, RowWriter, consolidate, partial, read_rows
 from referee.config import load
 from referee.records import Sample
+from referee.rollouts import ALIASES
 
 
 def row(line: int, reward: float | None = 0.5, **fields: str) -> Row:
@@ -77,3 +78,40 @@ def test_digests_follow_what_shapes_a_reward_and_nothing_else() -> None:
     assert plain != Digests(load({"judge": {"criteria": "kindness"}})).of(sample)
     assert plain != Digests(load({"shaping": {"coefficient": 0.5}})).of(sample)
     assert plain != Digests(load({})).of(Sample(prompt="p", response="r", rule_score=1.0))
+
+
+def test_the_template_counts_by_its_text(tmp_path: Path) -> None:
+    """A template edited under its name is another judge; the same text in another place is the same one."""
+    sample = Sample(prompt="p", response="r")
+    for name, text in (("a.txt", "one"), ("b.txt", "one"), ("c.txt", "two")):
+        (tmp_path / name).write_text(text)
+
+    def digest(name: str) -> str:
+        return Digests(load({"judge": {"prompt_file": str(tmp_path / name)}})).of(sample)
+
+    assert digest("a.txt") == digest("b.txt")
+    assert digest("a.txt") != digest("c.txt")
+
+
+def test_gaps_are_filled_from_the_run_before(tmp_path: Path) -> None:
+    """A stopped run leaves gaps; rows of an earlier one that lie in them are kept."""
+    out = tmp_path / "r.jsonl"
+    first = RowWriter(str(out), None)
+    first.write([row(1), row(2), row(4)])
+    first.finish()
+    second = RowWriter(str(out), None)
+    second.write([row(1, 0.9), row(3, 0.9), row(9, 0.9)])
+    assert second.abandon() == out
+    assert [(r.line, r.reward) for r in read_rows(out)] == [(1, 0.9), (2, 0.5), (3, 0.9), (4, 0.5), (9, 0.9)]
+
+
+def test_every_field_is_documented() -> None:
+    """docs/rollouts.md says what each column of input and output means."""
+    page = (Path(__file__).parents[2] / "docs" / "rollouts.md").read_text(encoding="utf-8")
+    rollouts, rewards = page.split("## Rewards")
+    for names, text in (
+        (Sample.__struct_fields__, rollouts),
+        ([alias for more in ALIASES.values() for alias in more], rollouts),
+        (Row.__struct_fields__, rewards),
+    ):
+        assert [name for name in names if f"`{name}`" not in text] == []

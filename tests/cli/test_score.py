@@ -128,7 +128,7 @@ def test_resume_judges_again_what_was_unscored(tmp_path: Path, referee: Run, pro
     """After a provider's bad day, only the rows without a score are asked for again."""
     down = provider(faults={"refusal": 1.0})
     setup(tmp_path, down, 6)
-    assert referee("score", "in.jsonl", "-o", "out.jsonl").returncode == 0
+    assert referee("score", "in.jsonl", "-o", "out.jsonl").returncode == 3
     assert {row["unscored"] for row in rows(tmp_path / "out.jsonl")} == {"refused"}
     write_config(tmp_path / "referee.toml", provider().url)
     assert referee("score", "in.jsonl", "-o", "out.jsonl", "--resume").returncode == 0

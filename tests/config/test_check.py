@@ -66,6 +66,11 @@ PRICED = {"price_in": 1.0, "price_out": 2.0}
         ({"endpoint": {"price_in": -1.0, "price_out": 1.0}}, "endpoint[0].price_in", ["-1.0"]),
         ({"endpoint": {"price_in": 1.0, "price_out": NAN}}, "endpoint[0].price_out", ["nan"]),
         ({"endpoint": {"extra": {"x": object()}}}, "endpoint[0].extra", ["JSON"]),
+        ({"endpoint": {"extra": {"max_tokens": 9000}}}, "endpoint[0].extra", ["max_tokens", "judge.max_tokens"]),
+        ({"endpoint": {"extra": {"max_completion_tokens": 9}}}, "endpoint[0].extra", ["judge.max_tokens"]),
+        ({"endpoint": {"extra": {"n": 4}}}, "endpoint[0].extra", ["`n`", "1"]),
+        ({"endpoint": {"extra": {"stream": True}}}, "endpoint[0].extra", ["`stream`", "false"]),
+        ({"endpoint": {"extra": {"model": "other"}}}, "endpoint[0].extra", ["endpoint.model"]),
         ({"judge": {"criteria": "\ud800"}}, "text", ["surrogate", r"\ud800"]),
         (
             {"endpoint": {"url": "http://judge.example/v1", "key_env": "JUDGE_KEY"}},
@@ -98,6 +103,7 @@ def test_a_refusal_names_setting_and_value(source: Any, setting: str, words: lis
         {"endpoint": {"url": "http://judge.example/v1", "key_env": ""}},
         {"endpoint": {"url": "http://judge.example/v1", "key_env": "K", "key_over_http": True}},
         {"endpoint": {"url": "https://example.com", "proxy": "http://me:pw@proxy.local:3128"}},
+        {"endpoint": {"extra": {"n": 1, "stream": False, "temperature": 0.7, "max_thinking_tokens": 5}}},
     ],
 )
 def test_what_is_allowed_loads(source: Any) -> None:
@@ -121,3 +127,46 @@ def test_a_key_only_travels_encrypted_or_at_home(url: str, allowed: bool) -> Non
     """Plain http carries a key to this machine only, unless the user says the network is theirs."""
     assert key_may_travel(EndpointConfig(url=url)) is allowed
     assert key_may_travel(EndpointConfig(url=url, key_over_http=True))
+
+
+@pytest.mark.parametrize(("proxy", "allowed"), [("http://proxy.corp:3128", False), ("http://127.0.0.1:3128", True)])
+def test_a_proxy_elsewhere_is_not_this_machine(proxy: str, allowed: bool) -> None:
+    """A key for this machine that goes through a proxy on another one would leave it in the clear."""
+    endpoint = {"url": "http://127.0.0.1:8000/v1", "proxy": proxy, "key_env": "JUDGE_KEY"}
+    assert key_may_travel(EndpointConfig(**endpoint)) is allowed
+    if not allowed:
+        with pytest.raises(ConfigError, match=r"proxy\.corp"):
+            load({"endpoint": endpoint})
+
+
+KEYS = [
+    "sk-proj-CANARY0123456789abcdef",
+    "sk_live_CANARY0123456789abcdef",
+    "gsk_CANARY0123456789abcdefABCDEF",
+    "hf_CANARYabcdefghijklmnopqrstuvwxyz",
+    "AKIACANARY0123456789",
+    "CANARY a key with spaces",
+]
+
+
+@pytest.mark.parametrize("key", KEYS)
+@pytest.mark.parametrize(
+    ("setting", "put"),
+    [
+        ("endpoint[0].key_env", lambda key: {"endpoint": {"key_env": key}}),
+        ("redis.password_env", lambda key: {"redis": {"password_env": key}}),
+        ("serve.token_env", lambda key: {"serve": {"token_env": key}}),
+    ],
+)
+def test_a_key_where_a_name_belongs_is_refused_unseen(key: str, setting: str, put: Any) -> None:
+    """The commonest mistake: the key itself instead of the variable's name. The error does not repeat it."""
+    with pytest.raises(ConfigError, match="name of an environment variable") as caught:
+        load(put(key))
+    assert caught.value.setting == setting
+    assert "CANARY" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["OPENAI_API_KEY", "JUDGE_KEY_2", "key", "_K", "AZURE_OPENAI_API_KEY_EASTUS2", "K1"])
+def test_names_of_variables_are_taken(name: str) -> None:
+    """What people call their variables."""
+    assert load({"endpoint": {"key_env": name}}).endpoint[0].key_env == name

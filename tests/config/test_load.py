@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from referee.config import Config, load
+from referee.config import Config, EndpointConfig, anchored, load
 from referee.errors import ConfigError
 
 KEY = "sk-canary-0123456789"
@@ -110,7 +110,9 @@ def test_unknown_keys_are_refused_with_the_nearest_name(source: Any, words: list
         ({"limits": {"rpm": 1.5}}, ["limits.rpm", "`float`"]),
         ({"limits": 5}, ["limits", "`int`"]),
         ({"limits": None}, ["limits", "`null`"]),
-        ({"judge": {"kind": "scores"}}, ["judge.kind", "'scores'"]),
+        ({"judge": {"kind": "scores"}}, ["judge.kind", "'scores'", "one of: score, yes_no, reference"]),
+        ({"judge": {"gates": {"echo": "no"}}}, ["judge.gates.echo", "one of: lowest, unscored, off"]),
+        ({"limits": {"concurrency": "many"}}, ["limits.concurrency", "one of: a number, auto"]),
         ({"endpoint": [{}, {"url": 5}]}, ["endpoint[1].url", "`int`"]),
         ({"endpoint": 5}, ["endpoint", "table"]),
         ({"endpoint": {"api_key": 5}}, ["endpoint[0].api_key", "`int`"]),
@@ -131,6 +133,111 @@ def test_a_key_in_a_file_is_refused(tmp_path: Path, header: str) -> None:
     message = refusal(write(tmp_path, f'{header}\napi_key = "{KEY}"'))
     assert "key_env" in message
     assert "key_file" in message
+
+
+@pytest.mark.parametrize(
+    "extra",
+    [
+        f'api_key = "{KEY}"',
+        f'"X-Api-Key" = "{KEY}"',
+        f'extra_headers = {{ Authorization = "Bearer {KEY}" }}',
+        f'litellm = {{ params = {{ aws_secret_access_key = "{KEY}" }} }}',
+    ],
+)
+def test_a_key_in_extra_is_refused_in_a_file_too(tmp_path: Path, extra: str) -> None:
+    """However deep it stands; the message names the field and where the key belongs."""
+    message = refusal(write(tmp_path, f"[endpoint.extra]\n{extra}"))
+    assert "endpoint[0].extra" in message
+    assert "key_env" in message
+
+
+def test_other_extra_fields_are_not_taken_for_keys(tmp_path: Path) -> None:
+    """Fields that only sound like it."""
+    text = '[endpoint.extra]\nprompt_cache_key = "a"\nmin_tokens = 1\nstop_token_ids = [1]\nsafety_identifier = "u"'
+    config = load(write(tmp_path, text))
+    assert config.public()["endpoint"][0]["extra"] == config.endpoint[0].extra
+
+
+def test_endpoints_at_one_host_are_told_apart() -> None:
+    """Two models, or two accounts, at one provider are two endpoints in the record; names of the user's stay."""
+    models = ["a", "b", "b", "b"]
+    config = load({"endpoint": [*({"model": m} for m in models), {"name": "mine"}, {"url": "https://h.example/v1"}]})
+    host = "api.openai.com"
+    assert [endpoint.label for endpoint in config.endpoint] == [
+        f"{host}/a",
+        f"{host}/b",
+        f"{host}/b#2",
+        f"{host}/b#3",
+        "mine",
+        "h.example",
+    ]
+    assert load(config.public()) == config
+    made = Config(endpoint=(EndpointConfig(model="a"), EndpointConfig(model="b")))
+    assert [endpoint.label for endpoint in load(made).endpoint] == [f"{host}/a", f"{host}/b"]
+
+
+FILES = '[judge]\nprompt_file = "a/t.txt"\n[redis]\nca_file = "ca.pem"\n[[endpoint]]\nkey_file = "k"\n[[endpoint]]\n'
+
+
+def files(config: Config) -> list[str]:
+    return [config.judge.prompt_file, config.redis.ca_file, *(endpoint.key_file for endpoint in config.endpoint)]
+
+
+def test_files_lie_beside_the_configuration_that_names_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the current directory is, then or later; the caller's mapping is not written to."""
+    (tmp_path / "sub").mkdir()
+    path = write(tmp_path / "sub", FILES)
+    monkeypatch.chdir(tmp_path)
+    here = tmp_path / "sub"
+    assert files(load(path)) == [str(here / "a/t.txt"), str(here / "ca.pem"), str(here / "k"), ""]
+    assert load("sub/referee.toml") == load(path)
+
+
+def test_files_named_elsewhere_are_relative_to_the_current_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From Python and from the environment; a home directory and an absolute path stay what they are."""
+    (tmp_path / "sub").mkdir()
+    path = write(tmp_path / "sub", FILES)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", "/home/me")
+    source = {"judge": {"prompt_file": "t.txt"}, "redis": {"ca_file": "~/ca.pem"}, "endpoint": {"key_file": "/k"}}
+    assert files(load(source)) == [str(tmp_path / "t.txt"), "/home/me/ca.pem", "/k"]
+    assert source["judge"] == {"prompt_file": "t.txt"}
+    assert load(path, {"REFEREE_JUDGE_PROMPT_FILE": "t.txt"}).judge.prompt_file == str(tmp_path / "t.txt")
+
+
+def test_other_paths_stay_as_they_are_written(tmp_path: Path) -> None:
+    """Cache and ledger are begun where the run is, not beside the configuration."""
+    config = load(write(tmp_path, '[cache]\npath = "c.sqlite"\n[ledger]\ndir = "l"'))
+    assert (config.cache.path, config.ledger.dir) == ("c.sqlite", "l")
+
+
+def test_anchored_paths_do_not_follow_the_current_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every path of a configuration, also of one made in Python; what is empty stays empty."""
+    monkeypatch.chdir(tmp_path)
+    config = anchored(load({"ledger": {"dir": "l"}, "judge": {"prompt_file": "t"}}))
+    assert (config.cache.path, config.ledger.dir) == (str(tmp_path / ".referee/cache.sqlite"), str(tmp_path / "l"))
+    assert files(config) == [str(tmp_path / "t"), "", ""]
+    monkeypatch.chdir("/")
+    assert anchored(config) == config
+    assert anchored(load({"cache": {"path": ""}})).cache.path == ""
+
+
+def test_the_digest_does_not_depend_on_the_folder(tmp_path: Path) -> None:
+    """The processes of one job name their settings alike, wherever each of them finds the files."""
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+    assert load(write(tmp_path / "a", FILES)).digest() == load(write(tmp_path / "b", FILES)).digest()
+    assert load({"judge": {"prompt_file": "x"}}).digest() != load({"judge": {"prompt_file": "y"}}).digest()
+
+
+@pytest.mark.parametrize("head", [b"\xef\xbb\xbf", b""])
+def test_a_byte_order_mark_is_passed_over(tmp_path: Path, head: bytes) -> None:
+    """Editors on Windows write one."""
+    path = tmp_path / "referee.toml"
+    path.write_bytes(head + b"[judge]\r\nhigh = 5\r\n")
+    assert load(path).judge.high == 5
 
 
 @pytest.mark.parametrize(
@@ -213,7 +320,7 @@ def test_other_variables_are_left_alone() -> None:
         ("REFEREE_LIMITS_RPM", "", ["''"]),
         ("REFEREE_LIMITS_RPM", "9" * 5000, []),
         ("REFEREE_LIMITS_RPM", "[" * 50_000, []),
-        ("REFEREE_RUNTIME", "fast", ["'fast'"]),
+        ("REFEREE_RUNTIME", "fast", ["'fast'", "one of: thread, inline, processes, ray"]),
     ],
 )
 def test_a_wrong_override_is_refused(variable: str, text: str, words: list[str]) -> None:
@@ -221,6 +328,21 @@ def test_a_wrong_override_is_refused(variable: str, text: str, words: list[str])
     message = refusal({}, {variable: text})
     for word in [variable, *words]:
         assert word in message
+
+
+@pytest.mark.parametrize(
+    ("variable", "text"),
+    [
+        ("REFEREE_ENDPOINT_EXTRA", f'{{"api_key":"{KEY}"}}'),
+        ("REFEREE_ENDPOINT_EXTRA", '{"password":"hunter2"}'),
+        ("REFEREE_LIMITS_RPM", KEY),
+    ],
+)
+def test_a_wrong_override_does_not_show_a_key(variable: str, text: str) -> None:
+    """JSON where TOML is read, or the right key in the wrong variable: named, not repeated."""
+    message = refusal({}, {variable: text})
+    assert variable in message
+    assert "hunter2" not in message
 
 
 def test_an_override_does_not_hide_a_wrong_section() -> None:

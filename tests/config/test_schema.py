@@ -18,7 +18,8 @@ KEY = "sk-canary-0123456789"
 
 
 def with_key() -> Config:
-    return load({"endpoint": {"api_key": KEY, "proxy": f"http://user:{KEY}@proxy.local:3128"}})
+    extra = {"api_key": KEY, "more": [{"token": KEY, "user": f"is {KEY}"}], "seed": 1}
+    return load({"endpoint": {"api_key": KEY, "proxy": f"http://user:{KEY}@proxy.local:3128", "extra": extra}})
 
 
 def rich_text(value: Any) -> str:
@@ -54,6 +55,8 @@ def test_a_key_is_there_for_whoever_sends() -> None:
     assert endpoint.api_key is not None
     assert endpoint.api_key.reveal() == KEY
     assert KEY in endpoint.proxy
+    assert endpoint.extra["api_key"] == KEY
+    assert with_key().public()["endpoint"][0]["extra"]["seed"] == 1
 
 
 @pytest.mark.parametrize("carry", [pickle.dumps, copy.copy, copy.deepcopy])

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from tests.report.browser import Visit, launch
 from tests.report.ledgers import HOSTILE, hostile, make_page, many, small
+from tests.report.test_again import FILE, resumed
 
 from referee.ledger import Line, VerdictLine
 
@@ -65,6 +66,19 @@ def test_the_page_draws_every_panel(visit: Open) -> None:
     assert page.locator(".panel .js-plotly-plot .main-svg").count() >= 10
     assert page.locator(".tile").count() == 7
     assert page.locator("#findings li").count() >= 1
+
+
+def test_a_resumed_file_is_shown_as_one_run(visit: Open) -> None:
+    """No trainer, nothing cancelled, each sample once; the head says that some came again."""
+    page = visit("resumed", lambda: resumed(FILE)).page
+    tiles = page.locator("#tiles").inner_text()
+    assert "Trainer" not in tiles
+    assert "12" in tiles
+    assert "0 not scored" in tiles
+    assert "cancelled" not in page.locator("#findings").inner_text()
+    assert "5 samples came again" in page.locator("#runs").inner_text()
+    assert page.locator("#panel-wait").count() == 0
+    assert "From" in page.locator("#columns").inner_text()
 
 
 def test_filters_work_alone_and_together(visit: Open) -> None:

@@ -281,3 +281,20 @@ def test_the_command_works_from_numbers_alone() -> None:
     assert data["workload"]["sigma"] == pytest.approx(math.log(2) / 1.6449)
     for bad in (["--samples", "0"], ["--rpm", "-5"], ["--latency", "nan"], ["--asked", "2"], ["--latency-p95", "0.1"]):
         assert run.invoke(app, bad).exit_code != 0
+
+
+def test_what_is_not_known_is_not_called_free() -> None:
+    """Prices without tokens give no cost, and the plan says what it took for granted; with tokens it has a cost."""
+    run = CliRunner(env={"COLUMNS": "200"})
+    prices = ["--price-in", "0.15", "--price-out", "0.6"]
+    shown = run.invoke(app, prices).stdout
+    assert "$" not in shown
+    assert shown.count("unknown") == 2
+    assert "assumed: --samples" in shown
+    assert "assumed: --latency" in shown
+    assert "give --tokens-in and --tokens-out, or a ledger" in shown
+    told = run.invoke(app, [*prices, "--tokens-in", "900", "--tokens-out", "60", "--samples", "10", "--latency", "1"])
+    assert "assumed" not in told.stdout
+    assert "$0.0017" in told.stdout
+    assert make_plan(Workload(samples=10, price_in=1.0, price_out=1.0)).cost_step is None
+    assert make_plan(Workload(samples=10, price_in=1.0, price_out=1.0, tpm=100)).binds == "answer time"

@@ -27,6 +27,7 @@ from referee.sim import ProviderSpec, ServerProcess, start_server_process
 from referee.trainers.shared import close_all
 from referee.trainers.verl import LengthPenaltyConfig, LengthPenaltyRewardManager, acompute_score, compute_score
 from referee.trainers.verl.columns import KEYS
+from referee.trainers.verl.data import rows_of
 
 pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.timeout(300)]
 
@@ -197,6 +198,24 @@ def test_the_callers_data_is_left_alone(make: Any, tokenizer: Any) -> None:
     assert data.non_tensor_batch["extra_info"][0] == before
     assert (set(data.non_tensor_batch), set(data.batch.keys())) == columns
     assert seen[0]["num_turns"] == 2
+
+
+def test_a_prompt_is_decoded_once_for_all_its_rollouts(tokenizer: Any) -> None:
+    """Told apart by its tokens: another prompt under the same uid is decoded too, and each row has its own."""
+    decoded: list[str] = []
+
+    class Counting:
+        pad_token_id = tokenizer.pad_token_id
+
+        def decode(self, ids: Any, skip_special_tokens: bool) -> str:
+            decoded.append(tokenizer.decode(ids, skip_special_tokens=skip_special_tokens))
+            return decoded[-1]
+
+    data = make_batch(tokenizer, ["one", "two", "three", "four"], ["a"] * 4)
+    data.batch["prompts"][3, -1] = tokenizer("X", add_special_tokens=False)["input_ids"][0]
+    rows = rows_of(data, Counting())
+    assert [row.prompt for row in rows] == ["ask", "ask", "ask", "asX"]
+    assert sorted(decoded) == sorted(["one", "two", "three", "four", "ask", "asX"])
 
 
 def test_rows_without_a_score_get_their_siblings_mean(make: Any, tokenizer: Any) -> None:

@@ -1,4 +1,4 @@
-"""A real RewardLoopManager on Ray, four reward workers, a simulated judge over HTTP. One cluster for the module.
+"""A real RewardLoopManager on Ray, eight reward workers, a simulated judge over HTTP. One cluster for the module.
 
 Starting the workers takes a minute, most of it verl's own import, so all tests share a few of them.
 """
@@ -17,9 +17,11 @@ pytest.importorskip("verl")
 
 import ray
 from omegaconf import OmegaConf
+from tests.trainers.ray_tools import wait_for
 from tests.trainers.verl_batches import lengths, make_batch, make_tokenizer
 from tests.trainers.verl_real import DataProto, RewardLoopManager
 
+from referee.ledger import RewardLine, read
 from referee.sim import ProviderSpec, ServerProcess, start_server_process
 from referee.trainers.verl.columns import KEYS
 
@@ -29,7 +31,7 @@ pytestmark = [
     pytest.mark.slow,
 ]
 
-WORKERS = 4
+WORKERS = 8
 LIMIT = 10
 
 
@@ -68,17 +70,38 @@ def server() -> Iterator[ServerProcess]:
         yield started
 
 
-def verl_config(folder: Path, url: str, **sections: Any) -> Any:
-    """What main_ppo would hand to the RewardLoopManager, with our lines."""
-    referee = {
+def by_keys(url: str, ledger: Path) -> dict[str, Any]:
+    """The documents' keys."""
+    return {
+        "length_penalty": {
+            "enable": True,
+            "enable_openai_reward": True,
+            "api_endpoint": url,
+            "max_concurrent_requests": LIMIT,
+            "referee": {
+                "cache": {"path": ""},
+                "judge": {"ask_again": 0},
+                "ledger": {"dir": str(ledger)},
+                "missing": {"policy": "group_mean"},
+            },
+        }
+    }
+
+
+def by_file(url: str, **sections: Any) -> dict[str, Any]:
+    """What stands in a referee.toml."""
+    config = {
         "judge": {"kind": "integer", "ask_again": 0, "reply": "text"},
         "endpoint": {"url": url, "key_env": ""},
         "cache": {"path": ""},
-        "limits": {"max_concurrency": LIMIT, "concurrency": LIMIT},
         "shaping": {"scale": "native", "length": {"enable": True}},
-        "missing": {"policy": "group_mean"},
         **sections,
     }
+    return {"config": config}
+
+
+def verl_config(folder: Path, ours: dict[str, Any], workers: int) -> Any:
+    """What main_ppo would hand to the RewardLoopManager, with our lines."""
     return OmegaConf.create(
         {
             "actor_rollout_ref": {
@@ -87,8 +110,8 @@ def verl_config(folder: Path, url: str, **sections: Any) -> Any:
             },
             "trainer": {"experiment_name": "x", "use_v1": True},
             "reward": {
-                "num_workers": WORKERS,
-                "referee": {"config": referee, "group_wait": 120},
+                "num_workers": workers,
+                "referee": {**ours, "group_wait": 120},
                 "reward_model": {"enable": False, "enable_resource_pool": False},
                 "custom_reward_function": {"path": str(Path(__file__).with_name("verl_rule.py")), "name": "contains"},
                 "reward_manager": {
@@ -112,9 +135,9 @@ def start(cluster: None, tokenizer_folder: Path) -> Iterator[Callable[..., Any]]
                 ray.kill(worker)
         running.clear()
 
-    def make(url: str, **sections: Any) -> Any:
+    def make(ours: dict[str, Any], workers: int = WORKERS) -> Any:
         stop()
-        running.append(RewardLoopManager(verl_config(tokenizer_folder, url, **sections)))
+        running.append(RewardLoopManager(verl_config(tokenizer_folder, ours, workers)))
         return running[-1]
 
     yield make
@@ -122,9 +145,15 @@ def start(cluster: None, tokenizer_folder: Path) -> Iterator[Callable[..., Any]]
 
 
 @pytest.fixture(scope="module")
-def loop(start: Callable[..., Any], server: ServerProcess) -> Any:
-    """Four workers with a good judge."""
-    return start(server.url)
+def ledger(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where all workers write."""
+    return tmp_path_factory.mktemp("ledger")
+
+
+@pytest.fixture(scope="module")
+def loop(start: Callable[..., Any], server: ServerProcess, ledger: Path) -> Any:
+    """All workers, with a good judge."""
+    return start(by_keys(server.url, ledger))
 
 
 def groups(count: int, size: int = 4) -> list[str]:
@@ -168,10 +197,11 @@ def test_a_batch_through_verls_own_path(loop: Any, server: ServerProcess, tokeni
 
 
 def test_the_limit_holds_for_all_workers_together(loop: Any, server: ServerProcess, tokenizer: Any) -> None:
-    """Four workers, ten calls: the provider never sees more than ten at once, and more than one worker's share."""
+    """Eight workers, max_concurrent_requests = 10: the provider never sees more than ten at once, nor only one."""
     texts = [f"right {row} [[quality=5]] limit" for row in range(160)]
     outs = one_by_one(loop, make_batch(tokenizer, texts, groups(40)))
     assert [out["reward_score"] for out in outs] == [6.0] * 160
+    assert len(loop.reward_loop_worker_handles) == 8
     stats = server.stats()
     assert 1 < stats.max_open <= LIMIT
 
@@ -193,16 +223,34 @@ def test_sparse_failures_do_not_break_the_step(loop: Any, tokenizer: Any) -> Non
     assert scored == [0.0 if row % 9 == 0 else 1.0 for row in range(32)]
 
 
+def test_the_ledger_has_the_rewards_verl_got(loop: Any, ledger: Path, tokenizer: Any) -> None:
+    """One line a rollout, with its group's terms, whichever worker wrote it."""
+    uids = groups(8)
+    sizes = [80 if row < 24 else 20 for row in range(32)]
+    texts = [f"right {row:02d} [[quality={row % 10 + 1}]]" + "x" * size for row, size in enumerate(sizes)]
+    outs = one_by_one(loop, make_batch(tokenizer, texts, uids))
+
+    def written() -> list[RewardLine]:
+        lines = [line for line in read(ledger) if isinstance(line, RewardLine) and line.group in uids]
+        return lines if len(lines) >= len(outs) else []
+
+    lines = wait_for(written, "a reward line for each rollout")
+    assert len(lines) == len(outs)
+    assert sorted(line.value for line in lines) == pytest.approx(sorted(out["reward_score"] for out in outs))
+    assert sum(line.penalty for line in lines) == pytest.approx(8.0)
+
+
 def test_a_judge_outage_is_an_error_for_each_prompt_and_no_zeros(
     start: Callable[..., Any], loop: Any, tokenizer: Any
 ) -> None:
     """abstain in V1: every rollout fails with a clear error, the workers live on, and answer when the judge does."""
     with start_server_process(ProviderSpec(faults={"http_503": 1.0})) as down:
-        manager = start(
+        ours = by_file(
             down.url,
             missing={"policy": "abstain", "abort_above": 1.0},
             limits={"max_concurrency": LIMIT, "deadline": 5.0},
         )
+        manager = start(ours, workers=2)
         texts = [f"right {row} [[quality=4]] outage" for row in range(8)]
         outs = one_by_one(manager, make_batch(tokenizer, texts, groups(2)))
         assert {type(out).__name__ for out in outs} == {"UnscoredError"}

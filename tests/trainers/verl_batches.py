@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from tests.trainers.verl_real import DataProto
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    from verl import DataProto
 
 PROMPT_WIDTH = 12
 

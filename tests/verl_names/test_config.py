@@ -121,6 +121,9 @@ def test_a_missing_key_is_a_clear_error(monkeypatch: pytest.MonkeyPatch) -> None
         config.settings("thread")
     local = LengthPenaltyConfig(enable_openai_reward=True, api_endpoint="http://127.0.0.1:8099/v1/chat/completions")
     assert load(local.settings("thread")).endpoint[0].key_env == ""
+    monkeypatch.delenv("JUDGE_KEY", raising=False)
+    with pytest.raises(MissingKeyError, match="JUDGE_KEY is not set"):
+        LengthPenaltyConfig(api_key_env="JUDGE_KEY").settings("thread")
     monkeypatch.setenv("JUDGE_KEY", KEY)
     named = LengthPenaltyConfig(api_key_env="JUDGE_KEY")
     assert named.judges

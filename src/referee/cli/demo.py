@@ -32,8 +32,9 @@ def command(
     started = clock.monotonic()
     console = Console()
     with tempfile.TemporaryDirectory() as folder:
-        _judge(console, Path(folder))
-        _show(console, Path(folder), page)
+        run = Path(folder) / "demo.run"  # named like the record of `referee score`: there is no trainer that waits
+        _judge(console, run)
+        _show(console, run, page)
     console.print()
     console.print(
         "100 responses, a judge that takes about 0.6 s each, and 10 s of other work in the training step "
@@ -47,7 +48,8 @@ def _show(console: Console, run: Path, page: Path) -> None:
     """The report page of what was judged, where its charting library is installed."""
     try:
         page.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        console.print(f"{make_report(run, page, 'referee demo')} Open {page} in a browser.", markup=False)
+        make_report(run, page, "referee demo")
+        console.print(f"the page: {page} ({page.stat().st_size / 1e6:.1f} MB); open it in a browser", markup=False)
     except (RefereeError, OSError) as error:
         console.print(f"No report page: {error}", markup=False)
 
@@ -62,13 +64,16 @@ def _judge(console: Console, run: Path) -> None:
     with start_local() as judge:
         config = replace(load(embedded_config(judge.url, judge.model)), cache=CacheConfig(path=""))
         config = replace(config, ledger=LedgerConfig(dir=str(run)))
-        with Referee(config) as referee, Meter(len(samples), referee.metrics):
-            rewards = referee.submit(samples).result()
-            metrics = referee.metrics()
+        with Referee(config) as referee:
+            with Meter(len(samples), referee.metrics) as meter:
+                rewards = referee.submit(samples).result()
+                metrics = referee.metrics()
+            if not console.is_terminal:
+                typer.echo(meter.line(), err=True)  # lines come every ten seconds; the last one says that all is done
     console.print(_table(labelled, rewards))
     unscored = [reward for reward in rewards if not reward.scored]
     console.print(
-        f"{len(rewards)} rollouts: {metrics['requests']:.0f} calls, {metrics['gated']:.0f} settled without a call, "
+        f"{len(rewards)} rollouts: {metrics['requests']:.0f} requests, {metrics['gated']:.0f} settled without a call, "
         f"{len(unscored)} unscored"
     )
     for reward in unscored:

@@ -91,7 +91,7 @@ def _checks(config: Config, offline: bool) -> Iterator[Check]:
     if config.redis.url:
         yield examine(config.redis)
     if config.ledger.dir:
-        yield _writable(Path(config.ledger.dir), "ledger")
+        yield _writable(Path(config.ledger.dir).expanduser(), "ledger")
 
 
 def _holder(config: Config) -> str:
@@ -143,10 +143,10 @@ def _engines(config: Config) -> Iterator[Check]:
 
 def _cache(config: CacheConfig) -> Check:
     if not config.enabled:
-        return True, "cache: off; every verdict is paid for, and --resume is not possible"
+        return True, "cache: off; every verdict is paid for, again after an interruption"
     if not config.path:
         return True, "cache: memory only; verdicts are lost at exit"
-    path = Path(config.path)
+    path = Path(config.path).expanduser()
     if not path.exists():
         return _writable(path.parent, "cache folder")
     mode = path.stat().st_mode & 0o777
@@ -184,7 +184,7 @@ def _probe(given: Config) -> Check:
     return True, (
         f"probe: {settled.endpoint} answered in {seconds:.2f} s: score {verdict.score:g} (value {verdict.value:.2f}, "
         f"read from {verdict.how}), {metrics['tokens_in']:.0f} tokens in, {metrics['tokens_out']:.0f} out, "
-        f"${settled.cost:.6f}"
+        + (f"${settled.cost:.6f}" if all(e.price_in is not None for e in config.endpoint) else "cost unknown")
     )
 
 

@@ -5,21 +5,44 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+import typer.core
 
 from referee.cli import cache, demo, diff, doctor, init, plan, report, score, serve, sim, watch
 from referee.errors import RefereeError
 from referee.version import VERSION
 
+GONE = 141
+"""Exit status when the reader of our output went away, as the shell reports that signal."""
+
+
+class _Commands(typer.core.TyperGroup):
+    """The commands, with output that nobody reads any more (| head) as an end and not an error of ours."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command, and let all of its output reach the system while that can still be said."""
+        try:
+            done = super().invoke(ctx)
+            if sys.stdout is not None:
+                sys.stdout.flush()
+            return done
+        except BrokenPipeError:
+            # Point stdout at nothing, so that the interpreter's own flush at exit stays quiet too.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise typer.Exit(GONE) from None
+
+
 app = typer.Typer(
     name="referee",
+    cls=_Commands,
     help="An LLM judge as an RL reward, without making the GPU wait.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("score")(score.command)
 app.command("serve")(serve.command)
@@ -65,11 +88,11 @@ def main() -> None:
     except KeyboardInterrupt:
         typer.echo("interrupted", err=True)
         sys.exit(130)
-    except BrokenPipeError:
-        # The reader of our output went away (| head): not an error of ours. Point stdout at nothing, so that the
-        # interpreter's own flush at exit stays quiet too.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(141)
+    except OSError as error:
+        name = f"{error.filename}: " if error.filename else ""
+        logging.getLogger("referee").debug("what the system refused", exc_info=True)
+        typer.echo(f"error: {name}{error.strerror or error}", err=True)
+        sys.exit(1)
 
 
 if __name__ == "__main__":

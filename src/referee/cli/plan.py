@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Collection
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -22,6 +23,8 @@ from referee.report.workload import limits_in, observe
 
 SAMPLES = 1024.0
 """Per step, where neither a ledger nor an option says."""
+ASSUMED = ("samples", "latency")
+"""What a plan needs and, without a ledger, takes as usual unless an option says it."""
 NINETY_FIVE = 1.6449
 
 
@@ -30,11 +33,11 @@ def command(
         Path | None, typer.Argument(help="A ledger (folder or file) to learn from. Options below override it.")
     ] = None,
     config: Annotated[Path | None, typer.Option("--config", "-c", help="Take limits and prices from here.")] = None,
-    samples: Annotated[float | None, typer.Option(help="Samples per training step.")] = None,
+    samples: Annotated[float | None, typer.Option(help="Samples per training step (without a ledger 1024).")] = None,
     steps: Annotated[float | None, typer.Option(help="Steps of an epoch (default 100).")] = None,
     tokens_in: Annotated[float | None, typer.Option(help="Prompt tokens per call.")] = None,
     tokens_out: Annotated[float | None, typer.Option(help="Reply tokens per call.")] = None,
-    latency: Annotated[float | None, typer.Option(help="Median seconds per call.")] = None,
+    latency: Annotated[float | None, typer.Option(help="Median seconds per call (without a ledger 2).")] = None,
     latency_p95: Annotated[float | None, typer.Option(help="Seconds 95 % of the calls do not exceed.")] = None,
     concurrency: Annotated[float | None, typer.Option(help="Calls in flight, all endpoints.")] = None,
     rpm: Annotated[float | None, typer.Option(help="Requests per minute, all endpoints.")] = None,
@@ -72,11 +75,12 @@ def command(
         workload = replace(workload, sigma=math.log(latency_p95 / workload.latency) / NINETY_FIVE)
     _check(workload)
     plan = make_plan(workload)
+    assumed = {name for name in ASSUMED if run is None and given[name] is None}
     if as_json:
         data = {"workload": workload, "plan": plan}
         typer.echo(msgspec.json.format(msgspec.json.encode(data), indent=2).decode())
     else:
-        show(workload, plan, terminal())
+        show(workload, plan, terminal(), assumed)
 
 
 def _base(run: Path | None, config: Path | None) -> Workload:
@@ -104,9 +108,9 @@ def _check(workload: Workload) -> None:
         raise InputError(f"asked is a share of the samples, at most 1, not {workload.asked!r}.", field="asked")
 
 
-def show(workload: Workload, plan: Plan, console: Console) -> None:
-    """The plan as plain tables."""
-    console.print(_facts(workload, plan))
+def show(workload: Workload, plan: Plan, console: Console, assumed: Collection[str] = ()) -> None:
+    """The plan as plain tables. `assumed`: numbers that neither a ledger nor an option gave."""
+    console.print(_facts(workload, plan, assumed))
     if plan.limits:
         console.print()
         console.print(_limits(plan))
@@ -116,13 +120,14 @@ def show(workload: Workload, plan: Plan, console: Console) -> None:
         console.print(f"- {line}")
 
 
-def _facts(workload: Workload, plan: Plan) -> Table:
+def _facts(workload: Workload, plan: Plan, assumed: Collection[str]) -> Table:
     table = Table(show_header=False, show_edge=False, pad_edge=False, box=None)
     table.add_column(justify="left")
     table.add_column(justify="right")
     table.add_column(justify="left")
     share = f"{workload.asked:.0%} of {workload.samples:g} samples, {workload.attempts:.3g} attempts each"
-    spread = f"median {duration(workload.latency)} a call"
+    share += " (assumed: --samples)" if "samples" in assumed else ""
+    spread = f"median {duration(workload.latency)} a call" + (" (assumed: --latency)" if "latency" in assumed else "")
     table.add_row("calls per step", f"{plan.calls:.0f}", share)
     table.add_row("judging per step", duration(plan.judging_s), spread)
     table.add_row("  one step in twenty", duration(plan.judging_p95_s), "or longer")
@@ -145,6 +150,8 @@ def _limits(plan: Plan) -> Table:
 
 
 def _tokens(workload: Workload) -> str:
+    if workload.tokens_in is None or workload.tokens_out is None:
+        return "tokens not known (--tokens-in, --tokens-out)"
     return f"{workload.tokens_in:.0f} tokens in, {workload.tokens_out:.0f} out a call"
 
 

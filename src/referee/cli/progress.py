@@ -21,8 +21,11 @@ WIDE = 110
 class Meter:
     """Shows how a run of `total` samples goes. `metrics` is asked now and then, from a thread of its own."""
 
-    def __init__(self, total: int, metrics: Callable[[], dict[str, float]], quiet: bool = False) -> None:
+    def __init__(
+        self, total: int, metrics: Callable[[], dict[str, float]], quiet: bool = False, priced: bool = True
+    ) -> None:
         self._total = total
+        self._priced = priced
         self._metrics = metrics
         self._quiet = quiet
         self._done = 0
@@ -83,7 +86,7 @@ class Meter:
             f"{now.get('in_flight', 0):.0f}/{now.get('limit', 0):.0f} in flight",
             f"{now.get('cache_hits', 0) + now.get('shared', 0):.0f} reused",
             f"{now.get('unscored', 0):.0f} unscored",
-            f"${now.get('cost_usd', 0):.4f}",
+            f"${now.get('cost_usd', 0):.4f}" if self._priced else "cost unknown",
         ]
         if left is not None:
             parts.append(f"ETA {_duration(left)}")

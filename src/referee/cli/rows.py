@@ -6,7 +6,9 @@ leaves one of the two complete up to some line, and `--resume` joins what both h
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import heapq
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -17,6 +19,7 @@ from msgspec import Struct
 
 from referee.config import Config
 from referee.records import Reward, Sample, Unscored, Verdict
+from referee.scorer import read_template
 
 
 class Row(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -59,6 +62,9 @@ class Row(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return not self.unscored
 
 
+LONGEST_ROW = 1 << 24
+"""Bytes read to see whether a file begins with a row."""
+
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Row).decode
 
@@ -98,6 +104,8 @@ class Digests:
     def __init__(self, config: Config) -> None:
         public = config.public()
         shaped = {name: public[name] for name in ("judge", "endpoint", "shaping", "missing")}
+        # The template counts by its text: a file can change under its name, or move and stay the same.
+        shaped["judge"] = {**shaped["judge"], "prompt_file": read_template(config) or ""}
         self._settings = msgspec.json.encode(shaped, order="sorted")
 
     def of(self, sample: Sample) -> str:
@@ -106,18 +114,27 @@ class Digests:
 
 
 class RowWriter:
-    """Appends rows to OUTPUT.partial; `finish` makes it the output. `-` is standard output and has no partial."""
+    """Appends rows to OUTPUT.partial; `finish` makes it the output. `-` is standard output and has no partial.
 
-    def __init__(self, output: str, stdout: BinaryIO) -> None:
+    `fresh`: an output of an earlier run is not joined with this one's; it stays until this one is complete.
+    """
+
+    def __init__(self, output: str, stdout: BinaryIO | None, fresh: bool = False) -> None:
         self._path = None if output == "-" else Path(output)
-        self._stream = stdout if self._path is None else _create(partial(self._path))
+        self._fresh = fresh
+        stream = stdout if self._path is None else _create(partial(self._path))
+        assert stream is not None, "standard output is closed"
+        self._stream = stream
 
     def write(self, rows: Iterable[Row]) -> None:
         """Add rows, and let them reach the system at once: a kill then loses none of them."""
         data = b"".join(_encode(row) + b"\n" for row in rows)
-        if data:
+        try:
             self._stream.write(data)
             self._stream.flush()
+        except OSError as error:
+            error.filename = error.filename or ("standard output" if self._path is None else str(self._path))
+            raise
 
     def finish(self) -> None:
         """The output is complete."""
@@ -125,16 +142,46 @@ class RowWriter:
             self._stream.close()
             os.replace(partial(self._path), self._path)
 
-    def abandon(self) -> None:
-        """The run stopped early: keep what it and the runs before it have."""
-        if self._path is not None:
+    def abandon(self) -> Path | None:
+        """The run stopped early: keep what it and the runs before it have. Returns where this run's rows are.
+
+        Never fails, because something has failed already: on a full disk the rows stay in the partial file, which
+        `--resume` joins.
+        """
+        if self._path is None:
+            return None
+        source = partial(self._path)
+        with contextlib.suppress(OSError):
             self._stream.close()
-            consolidate(self._path)
+        with contextlib.suppress(OSError):
+            if not source.stat().st_size:
+                source.unlink()
+                return None
+            if not (self._fresh and self._path.exists()):
+                consolidate(self._path)
+                return self._path
+        return source
 
 
 def partial(output: Path) -> Path:
     """Where a run in progress writes."""
     return output.with_name(output.name + ".partial")
+
+
+def joining(output: Path) -> Path:
+    """Where the rows of two runs are put together."""
+    return output.with_name(output.name + ".joining")
+
+
+def holds_rows(path: Path) -> bool:
+    """Whether this may be an output of ours: it begins with a row, or with nothing, or is not there."""
+    if not path.exists():
+        return True
+    with path.open("rb") as stream:
+        first = stream.readline(LONGEST_ROW)
+    if not first.endswith(b"\n"):
+        return first.startswith(b'{"line":') or not first  # torn
+    return _row(first) is not None
 
 
 def read_rows(path: Path) -> Iterator[Row]:
@@ -144,34 +191,46 @@ def read_rows(path: Path) -> Iterator[Row]:
     last = 0
     with path.open("rb") as stream:
         for raw in stream:
-            if not raw.endswith(b"\n"):
-                return
-            try:
-                row = _decode(raw)
-            except msgspec.MsgspecError:
-                return
-            if row.line <= last:
+            row = _row(raw) if raw.endswith(b"\n") else None
+            if row is None or row.line <= last:
                 return
             last = row.line
             yield row
 
 
+def _row(raw: bytes) -> Row | None:
+    try:
+        return _decode(raw)
+    except msgspec.MsgspecError:
+        return None
+
+
 def consolidate(output: Path) -> None:
-    """Join what an interrupted run wrote with what was there before, into the output itself."""
+    """Join what an interrupted run wrote with what was there before, into the output itself. The newer row counts."""
     source = partial(output)
     if not source.exists():
         return
-    joined = output.with_name(output.name + ".joining")
-    last = 0
-    with _create(joined) as stream:
-        for row in read_rows(source):
-            stream.write(_encode(row) + b"\n")
-            last = row.line
-        for row in read_rows(output):
-            if row.line > last:
+    joined = joining(output)
+    try:
+        with _create(joined) as stream:
+            for row in _merged(read_rows(source), read_rows(output)):
                 stream.write(_encode(row) + b"\n")
-    os.replace(joined, output)
+        os.replace(joined, output)
+    except OSError as error:
+        error.filename = error.filename or str(joined)
+        with contextlib.suppress(OSError):
+            joined.unlink(missing_ok=True)
+        raise
     source.unlink()
+
+
+def _merged(newer: Iterator[Row], older: Iterator[Row]) -> Iterator[Row]:
+    """Both in the order of their lines; a line that both have is the newer one's."""
+    last = 0
+    for row in heapq.merge(newer, older, key=lambda row: row.line):
+        if row.line > last:
+            yield row
+        last = row.line
 
 
 def _create(path: Path) -> BinaryIO:

@@ -10,24 +10,29 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import msgspec
 import typer
 
+from referee.cli.output import check_output, claimed, rejects_of
 from referee.cli.progress import Meter
-from referee.cli.rows import Digests, Row, RowWriter, consolidate, partial, read_rows, row_of
+from referee.cli.rows import Digests, Row, RowWriter, consolidate, read_rows, row_of
 from referee.cli.settings import settings, with_ledger
 from referee.cli.stream import Item, stream
 from referee.cli.summary import Summary
 from referee.config import Config
-from referee.errors import ConfigError, InputError
+from referee.errors import InputError
 from referee.referee import Referee
 from referee.rollouts import BadLine, read_rollouts
 from referee.shaping import needs_group
 
+UNSCORED = 3
+"""Exit status when the output is complete and too few of its rows have a score to go on with."""
 SHOWN = 20
 """Problems of the input that are listed; the rest is counted."""
+_MEND = "Mend them, or use --skip-bad to set them aside in a rejects file."
+_FORMAT = "Not one line is a rollout: docs/rollouts.md says what one looks like."
 
 
 def command(
@@ -43,59 +48,87 @@ def command(
     skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Set unusable lines aside in a rejects file.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no summary.")] = False,
 ) -> None:
-    """Judge a file of rollouts."""
-    _check_output(output, resume, overwrite)
+    """Judge a file of rollouts. docs/rollouts.md says what goes in and what comes out."""
+    folder = None if output == "-" else Path(output).with_suffix(".run")
+    if folder is not None and Path(output).is_symlink():
+        output = os.path.realpath(output)  # the file it leads to is the output, not the link
+    check_output(rollouts, output, resume, overwrite)
     with _as_file(rollouts) as source:
         sizes, total, bad, mixed, references = _survey(source)
-        if bad and not skip_bad:
-            raise InputError(_complaint(rollouts, bad))
-        if not total:
-            raise InputError(f"{rollouts}: no rollouts in it. Nothing was spent.")
+        if bad and not (skip_bad and total):
+            raise InputError(_complaint(rollouts, bad, _MEND if total else _FORMAT))
         with settings(config, references == total) as chosen:
             if mixed and chosen.shaping.length.enable:
-                raise InputError(_complaint(rollouts, mixed))
-            folder = None if output == "-" else Path(output).with_suffix(".run")
+                raise InputError(_complaint(rollouts, mixed, "Give every rollout of a group its length, or none."))
+            if chosen.judge.kind == "reference" and not references:
+                raise InputError(
+                    f'{rollouts}: judge.kind = "reference" compares with a known answer, and no rollout has a '
+                    "`reference` (or `ground_truth`). Nothing was spent."
+                )
             chosen = with_ledger(chosen, folder)
-            if resume and not chosen.cache.enabled:
-                raise ConfigError("--resume needs the cache: set [cache] enabled = true.", setting="cache.enabled")
-            if bad:
-                _set_aside(bad, _rejects(rollouts, output))
-            _score(source, output, chosen, sizes, total, resume, quiet)
+            with claimed(output):
+                check_output(rollouts, output, resume, overwrite)  # another run may have ended meanwhile
+                if bad:
+                    _set_aside(bad, rejects_of(rollouts, output))
+                if resume:
+                    consolidate(Path(output))
+                old = _records(folder) if overwrite and chosen.ledger.dir == str(folder) else []
+                summary = _score(source, output, chosen, sizes, total, _Earlier(resume, overwrite), quiet)
+                for path in old:  # the record goes with the output it belongs to
+                    path.unlink(missing_ok=True)
             if not quiet and folder is not None:
                 typer.echo(f"rewards: {output}   record: {chosen.ledger.dir}", err=True)
+    if summary.unscored > chosen.missing.abort_above * summary.rows or summary.unscored == summary.rows:
+        typer.echo(f"{summary.unscored} of {summary.rows} rollouts have no score: exit status {UNSCORED}.", err=True)
+        raise typer.Exit(UNSCORED)
+
+
+def _records(folder: Path | None) -> list[Path]:
+    return [] if folder is None else list(folder.glob("ledger-*.jsonl"))
+
+
+class _Earlier(NamedTuple):
+    """What to do with the output of an earlier run."""
+
+    resume: bool
+    overwrite: bool
 
 
 def _score(
-    source: Path, output: str, config: Config, sizes: Counter[str], total: int, resume: bool, quiet: bool
-) -> None:
-    if resume:
-        consolidate(Path(output))
+    source: Path, output: str, config: Config, sizes: Counter[str], total: int, earlier: _Earlier, quiet: bool
+) -> Summary:
     digests = Digests(config)
-    summary = Summary()
-    earlier = read_rows(Path(output)) if resume else iter(())
-    writer = RowWriter(output, sys.stdout.buffer)
-    try:
-        with Referee(config) as referee, Meter(total, referee.metrics, quiet) as meter:
-            items = _items(source, digests, earlier)
-            for item, reward in stream(referee, items, sizes if needs_group(config) else None):
-                row = item.kept if reward is None else row_of(item.tag, digests.of(item.sample), reward)
-                assert row is not None
-                writer.write([row])
-                summary.add(row, kept=reward is None)
-                meter.advance(1, kept=int(reward is None))
-            metrics = referee.metrics()
-    except BaseException:
-        writer.abandon()
-        if output != "-":
-            typer.echo(
-                f"stopped: {summary.rows} of {total} rewards are in {output}; everything judged is cached. "
-                "Run the same command with --resume to go on.",
-                err=True,
-            )
-        raise
-    writer.finish()
+    summary, priced = Summary(config), any(endpoint.price_in is not None for endpoint in config.endpoint)
+    items = _items(source, digests, read_rows(Path(output)) if earlier.resume else iter(()))
+    with Referee(config) as referee:  # first: what is wrong with the settings must not touch the output
+        writer = RowWriter(output, sys.stdout.buffer if output == "-" else None, fresh=earlier.overwrite)
+        try:
+            with Meter(total, referee.metrics, quiet, priced) as meter:
+                for item, reward in stream(referee, items, sizes if needs_group(config) else None):
+                    row = item.kept if reward is None else row_of(item.tag, digests.of(item.sample), reward)
+                    assert row is not None
+                    writer.write([row])
+                    summary.add(row, kept=reward is None)
+                    meter.advance(1, kept=int(reward is None))
+                metrics = referee.metrics()
+            writer.finish()
+        except BaseException:
+            where = writer.abandon()
+            if output != "-":
+                typer.echo(_stopped(summary.rows, total, where, config), err=True)
+            raise
     if not quiet:
         typer.echo(summary.text(metrics), err=True)
+    return summary
+
+
+def _stopped(rows: int, total: int, where: Path | None, config: Config) -> str:
+    """What an interrupted run leaves, and how to go on."""
+    kept = config.cache.enabled and (config.cache.path or (config.redis.url and config.redis.cache))
+    cached = " What was judged is in the cache." if kept else ""
+    if where is None:
+        return f"stopped before the first reward; nothing was written.{cached}"
+    return f"stopped: {rows} of {total} rewards are in {where}. The same command with --resume goes on.{cached}"
 
 
 def _items(source: Path, digests: Digests, earlier: Iterator[Row]) -> Iterator[Item[int, Row]]:
@@ -113,14 +146,20 @@ def _items(source: Path, digests: Digests, earlier: Iterator[Row]) -> Iterator[I
 @contextlib.contextmanager
 def _as_file(rollouts: str) -> Iterator[Path]:
     """The input as a file that can be read twice: once to check all of it, once to judge it."""
-    if rollouts != "-":
-        path = Path(rollouts)
-        if not path.is_file():
-            raise InputError(f"{rollouts}: no such file.")
+    path = Path(rollouts)
+    if rollouts == "-" and sys.stdin is None:
+        raise InputError("-: standard input is closed. Name a file of rollouts.")
+    if rollouts != "-" and path.is_dir():
+        raise InputError(f"{rollouts} is a folder. Name a file of rollouts in it.")
+    if rollouts != "-" and not path.exists():
+        raise InputError(f"{rollouts}: no such file.")
+    if rollouts != "-" and path.is_file():
         yield path
         return
+    # Standard input, a FIFO, <(zcat …): what can be read once only is kept for the second time.
     with tempfile.NamedTemporaryFile(prefix="referee-", suffix=".jsonl") as spool:
-        shutil.copyfileobj(sys.stdin.buffer, spool)
+        with contextlib.nullcontext(sys.stdin.buffer) if rollouts == "-" else path.open("rb") as given:
+            shutil.copyfileobj(given, spool)
         spool.flush()
         yield Path(spool.name)
 
@@ -149,37 +188,14 @@ def _survey(source: Path) -> tuple[Counter[str], int, list[BadLine], list[BadLin
     return sizes, total, bad, mixed, references
 
 
-def _complaint(name: str, bad: list[BadLine]) -> str:
+def _complaint(name: str, bad: list[BadLine], advice: str) -> str:
+    if advice == _FORMAT and len(bad) == 1 and not bad[0].raw:
+        return f"{name}: {bad[0].problem} Nothing was spent."
     lines = [f"{name}: {len(bad)} line{'s' if len(bad) > 1 else ''} cannot be used. Nothing was spent."]
     lines += [f"  {item.message}" for item in bad[:SHOWN]]
     if len(bad) > SHOWN:
         lines.append(f"  … and {len(bad) - SHOWN} more")
-    lines.append("Mend them, or use --skip-bad to set them aside in a rejects file.")
-    return "\n".join(lines)
-
-
-def _check_output(output: str, resume: bool, overwrite: bool) -> None:
-    if output == "-":
-        if resume:
-            raise ConfigError("--resume needs a file to resume: give -o a path. (Cached verdicts are reused anyway.)")
-        return
-    path = Path(output)
-    if resume and overwrite:
-        raise ConfigError("--resume goes on, --overwrite starts over: choose one.")
-    if not path.parent.is_dir():
-        raise ConfigError(f"{output}: the folder {path.parent} does not exist.")
-    if resume:
-        return
-    for there in (path, partial(path)):
-        if there.exists():
-            if not overwrite:
-                raise ConfigError(f"{there} exists: --resume goes on with it, --overwrite starts over.")
-            there.unlink()
-
-
-def _rejects(rollouts: str, output: str) -> Path:
-    base = Path("rollouts.jsonl" if rollouts == "-" else rollouts) if output == "-" else Path(output)
-    return base.with_name(base.stem + ".rejects.jsonl")
+    return "\n".join([*lines, advice])
 
 
 def _set_aside(bad: list[BadLine], rejects: Path) -> None:

@@ -8,6 +8,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from referee.report.again import unscored_share
 from referee.report.plain import plain
 from referee.report.shape import StepRow, TimeRow
 from referee.report.watch import Snapshot
@@ -104,6 +105,11 @@ def rows(shot: Snapshot) -> list[tuple[str, str, str]]:
     steps = [row for row in report.steps if row.first is not None]
     slices = over_time(report.times, report.slice_s)
     reasons = [(name.removeprefix("unscored/"), count) for name, count in m.items() if name.startswith("unscored/")]
+    waiting = (
+        "waiting",
+        f"{m['wait_fraction']:.1%} of the run, {m['wait_s']:.1f} s in {m['batches']:,.0f} batches",
+        spark([row.wait_fraction for row in steps]),
+    )
     told = ", ".join(f"{plain(name, 30)} {count:.0f}" for name, count in sorted(reasons, key=lambda r: -r[1]) if count)
     return [
         (
@@ -127,7 +133,7 @@ def rows(shot: Snapshot) -> list[tuple[str, str, str]]:
         ),
         (
             "unscored",
-            f"{m['unscored']:,.0f} ({m['unscored_share']:.1%}) {told}",
+            f"{m['unscored']:,.0f} ({unscored_share(m):.1%}) {told}",
             spark([float(sum(row.unscored.values())) if row else 0.0 for row in slices]) if m["unscored"] else "",
         ),
         (
@@ -147,11 +153,7 @@ def rows(shot: Snapshot) -> list[tuple[str, str, str]]:
             spark([_limit(row) for row in slices]),
         ),
         ("cost", _cost(shot), spark([row.cost if row else 0.0 for row in slices]) if report.cost.spent else ""),
-        (
-            "waiting",
-            f"{m['wait_fraction']:.1%} of the run, {m['wait_s']:.1f} s in {m['batches']:,.0f} batches",
-            spark([row.wait_fraction for row in steps]),
-        ),
+        *([waiting] if report.trainer else []),
     ]
 
 
@@ -161,10 +163,11 @@ def line(shot: Snapshot) -> str:
     if not shot.files:
         return f"{plain(shot.path)}: no ledger yet"
     step = "" if now.step is None else f"step {now.step}  "
+    waiting = f"  waiting {m['wait_fraction']:.1%}" if shot.report.trainer else ""
     return (
         f"{step}{m['samples']:.0f} samples  {now.samples_per_s:.1f}/s  {now.in_flight:.0f}/{now.limit:.0f} in flight  "
-        f"score {m['score_mean']:.3f}  {m['unscored']:.0f} unscored  ${m['cost_usd']:.4f}  "
-        f"waiting {m['wait_fraction']:.1%}"
+        f"score {m['score_mean']:.3f}  {m['unscored']:.0f} unscored  ${m['cost_usd']:.4f}"
+        f"{waiting}"
     )
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from typing import Annotated, Literal
 
 import typer
 
+from referee.config import is_variable
+from referee.errors import ConfigError
 from referee.sim import ProviderSpec, run_server
 
 
@@ -18,9 +21,11 @@ def command(
     rpm: Annotated[int, typer.Option(help="Requests per minute; 0: no limit.")] = 0,
     tpm: Annotated[int, typer.Option(help="Tokens per minute; 0: no limit.")] = 0,
     speed: Annotated[float, typer.Option(help="Time runs this many times faster.")] = 1.0,
+    model: Annotated[str, typer.Option(help="The only model it knows; empty: any name will do.")] = "",
+    key_env: Annotated[str, typer.Option(help="Environment variable with the key callers must send.")] = "",
     seed: Annotated[int, typer.Option(help="Same seed, same behaviour.")] = 0,
 ) -> None:
-    """Run the simulated provider on loopback until Ctrl-C."""
+    """Run the simulated provider on loopback until Ctrl-C. What it refuses for speed it says to ask again in 1 s."""
     if mode not in ("refuse", "queue", "degrade"):
         raise typer.BadParameter(f"mode must be refuse, queue or degrade, not {mode!r}")
     chosen: Literal["refuse", "queue", "degrade"] = mode  # type: ignore[assignment]
@@ -32,5 +37,14 @@ def command(
         rpm=rpm or None,
         tpm=tpm or None,
         time_scale=speed,
+        model=model,
+        key=_key(key_env),
     )
     run_server(spec, seed, "127.0.0.1", port)
+
+
+def _key(variable: str) -> str:
+    if variable and not os.environ.get(variable):
+        shown = variable if is_variable(variable) else "(not shown: no name of a variable)"
+        raise ConfigError(f"--key-env: the environment variable {shown} is not set.")
+    return os.environ[variable] if variable else ""

@@ -7,6 +7,8 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Generic, TypeVar
 
+from referee import clock
+from referee.errors import RefereeError
 from referee.records import Reward, Sample
 from referee.referee import Referee
 from referee.ticket import Ticket
@@ -15,6 +17,8 @@ CHUNK = 256
 """Samples per ticket."""
 WINDOW = 4096
 """Samples submitted and not yet collected. Far above any provider's concurrency, far below what fills memory."""
+RESCUE = 5.0
+"""Seconds an interrupted run waits for what its tickets already hold."""
 
 Tag = TypeVar("Tag")
 Done = TypeVar("Done")
@@ -38,6 +42,8 @@ def stream(
 
     `sizes` says how many samples each named group has, when rewards depend on the group: a group is submitted when
     its last member has been read, so members far apart in the input hold back what lies between them.
+
+    Interrupted, or stopped by an error, it first yields what is scored already, in order and with gaps.
     """
     ready: dict[int, tuple[Item[Tag, Done], Reward | None]] = {}
     flying: deque[tuple[list[tuple[int, Item[Tag, Done]]], Ticket]] = deque()
@@ -52,9 +58,10 @@ def stream(
         return len(placed)
 
     def collect() -> int:
-        placed, ticket = flying.popleft()
+        placed, ticket = flying[0]
         for (place, item), reward in zip(placed, ticket.result(), strict=True):
             ready[place] = (item, reward)
+        flying.popleft()
         return len(placed)
 
     def admit(members: list[tuple[int, Item[Tag, Done]]]) -> None:
@@ -88,6 +95,25 @@ def stream(
         while out in ready:
             yield ready.pop(out)
             out += 1
+    except (KeyboardInterrupt, RefereeError):
+        for _, ticket in flying:
+            ticket.cancel()
+        until = clock.monotonic() + RESCUE
+        for placed, ticket in flying:
+            for (place, item), reward in zip(placed, _held(ticket, until), strict=False):
+                if reward is not None and reward.scored:
+                    ready[place] = (item, reward)
+        for place in sorted(ready):
+            yield ready.pop(place)
+        raise
     finally:
         for _, ticket in flying:
             ticket.cancel()
+
+
+def _held(ticket: Ticket, until: float) -> Iterable[Reward | None]:
+    """The rewards of a ticket that was cancelled, scored or not."""
+    try:
+        return ticket.result(max(0.0, until - clock.monotonic()))
+    except RefereeError as error:
+        return getattr(error, "rewards", None) or ()

@@ -7,12 +7,14 @@ from collections import Counter
 from collections.abc import Mapping
 
 from referee.cli.rows import Row
+from referee.config import Config
 
 
 class Summary:
     """Counts rows as they are written. Memory does not grow with them."""
 
-    def __init__(self) -> None:
+    def __init__(self, config: Config) -> None:
+        self._priced = [endpoint.price_in is not None for endpoint in config.endpoint]
         self.rows = 0
         self.kept = 0
         self._scored = 0
@@ -39,16 +41,21 @@ class Summary:
             self._sum += row.reward
             self._squares += row.reward * row.reward
 
+    @property
+    def unscored(self) -> int:
+        """Rows without a verdict."""
+        return self.rows - self._scored
+
     def text(self, metrics: Mapping[str, float]) -> str:
         """The summary in plain lines."""
-        calls = f"{metrics.get('requests', 0):.0f} calls"
+        calls = f"{metrics.get('requests', 0):.0f} requests"
         lines = [
-            f"{self.rows} rollouts: {self._scored} scored, {self.rows - self._scored} unscored"
+            f"{self.rows} rollouts: {self._scored} scored, {self.unscored} unscored"
             + (f", {self.kept} kept from an earlier run" if self.kept else ""),
             f"{calls}, {self._origins['cache']} from cache, {self._origins['shared']} shared, "
             f"{self._origins['gate']} settled without a call, {metrics.get('throttled', 0):.0f} throttled, "
             f"{metrics.get('tokens_in', 0):.0f} tokens in, {metrics.get('tokens_out', 0):.0f} out, "
-            f"${metrics.get('cost_usd', 0):.4f}",
+            + self._cost(metrics.get("cost_usd", 0)),
         ]
         if self._rewarded:
             mean = self._sum / self._rewarded
@@ -58,3 +65,9 @@ class Summary:
             detail = self._examples[reason]
             lines.append(f"  unscored, {reason}: {count}" + (f" (for example: {detail[:120]})" if detail else ""))
         return "\n".join(lines)
+
+    def _cost(self, spent: float) -> str:
+        """Dollars, as far as they are known: without a price there is no telling, and that is not nothing."""
+        if not any(self._priced):
+            return "cost unknown (no price_in, price_out)"
+        return f"${spent:.4f}" + ("" if all(self._priced) else " and what endpoints without a price cost")

@@ -1,7 +1,8 @@
 """What a user may write (TOML, environment, mappings), and nothing about what is done with it."""
 
 from referee.config.check import key_may_travel
-from referee.config.load import load
+from referee.config.keys import is_variable, looks_like_key
+from referee.config.load import anchored, load
 from referee.config.schema import (
     CacheConfig,
     Config,
@@ -32,6 +33,9 @@ __all__ = [
     "RedisConfig",
     "Secret",
     "ShapingConfig",
+    "anchored",
+    "is_variable",
     "key_may_travel",
     "load",
+    "looks_like_key",
 ]

@@ -8,10 +8,21 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from referee.config.keys import is_variable
 from referee.config.schema import Config, EndpointConfig, RedisConfig
 from referee.errors import ConfigError
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
+OURS = {
+    "model": "endpoint.model",
+    "messages": "judge.prompt_file",
+    "max_tokens": "judge.max_tokens",
+    "max_completion_tokens": "judge.max_tokens",
+    "response_format": "judge.reply",
+    "logprobs": "judge.kind",
+    "top_logprobs": "judge.kind",
+}
+"""Fields of the request that a setting of ours fills in, and that the budget and the reading of replies go by."""
 HEAVIEST = 1e9
 """Largest weight of a reward's term: trainers keep 7 digits, beyond this the other terms would vanish."""
 
@@ -39,6 +50,7 @@ def checked(config: Config, where: str) -> Config:
         ("limits.rpm", limits.rpm if limits.rpm is not None else 1, 1),
         ("limits.tpm", limits.tpm if limits.tpm is not None else 1, 1),
         ("cache.memory_items", config.cache.memory_items, 0),
+        ("cache.max_gb", config.cache.max_gb, 0),
         ("workers", config.workers, 1),
         ("shards", config.shards, 1),
     ):
@@ -73,6 +85,11 @@ def checked(config: Config, where: str) -> Config:
     if limits.budget_usd is not None and not 0 < limits.budget_usd < math.inf:
         raise refuse("limits.budget_usd", f"must be above 0 and finite, not {limits.budget_usd}.")
     _check_redis(config.redis, refuse)
+    for name, variable in (
+        ("redis.password_env", config.redis.password_env),
+        ("serve.token_env", config.serve.token_env),
+    ):
+        _check_variable(name, variable, refuse)
     try:
         config.digest()
     except UnicodeEncodeError as error:
@@ -80,7 +97,17 @@ def checked(config: Config, where: str) -> Config:
     return config
 
 
+def _check_variable(name: str, variable: str, refuse: Any) -> None:
+    if variable and not is_variable(variable):
+        raise refuse(
+            name,
+            "must be the name of an environment variable, such as JUDGE_KEY, and not what stands in it. What is "
+            "there now is not shown, because it may be the secret itself.",
+        )
+
+
 def _check_endpoint(endpoint: EndpointConfig, name: str, budget: bool, refuse: Any) -> None:
+    _check_variable(f"{name}.key_env", endpoint.key_env, refuse)
     for field, url in (("url", endpoint.url), ("proxy", endpoint.proxy)):
         if not _is_web(url) and (url or field == "url"):
             shown = url.rpartition("@")[2].partition("?")[0]
@@ -92,8 +119,8 @@ def _check_endpoint(endpoint: EndpointConfig, name: str, budget: bool, refuse: A
     if wants_key and not key_may_travel(endpoint):
         raise refuse(
             f"{name}.url",
-            f'the key would travel unencrypted to {parts.hostname}. Use https, or key_env = "" if the endpoint needs '
-            "no key, or key_over_http = true if the network in between is yours.",
+            f'the key would travel unencrypted to {_next_host(endpoint)}. Use https, or key_env = "" if the endpoint '
+            "needs no key, or key_over_http = true if the network in between is yours.",
         )
     if not endpoint.model:
         raise refuse(f"{name}.model", "must name the judge model.")
@@ -109,6 +136,12 @@ def _check_endpoint(endpoint: EndpointConfig, name: str, budget: bool, refuse: A
         msgspec.json.encode(endpoint.extra)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise refuse(f"{name}.extra", f"cannot be sent as JSON ({type(error).__name__}).") from None
+    for field, setting in OURS.items():
+        if field in endpoint.extra:
+            raise refuse(f"{name}.extra", f"`{field}` is not for extra: {setting} says it.")
+    for field, usual in (("n", 1), ("stream", False)):
+        if endpoint.extra.get(field, usual) != usual:
+            raise refuse(f"{name}.extra", f"`{field}` must be {msgspec.json.encode(usual).decode()} or left out.")
     if budget and endpoint.price_in is None:
         raise refuse("limits.budget_usd", f"needs {name}.price_in and price_out (US dollars per million tokens).")
 
@@ -133,6 +166,11 @@ def _check_redis(redis: RedisConfig, refuse: Any) -> None:
         raise refuse("redis.jobs", f"must be at least 1, not {redis.jobs}.")
     if not 0 <= redis.keep_days <= 36500:
         raise refuse("redis.keep_days", f"must be from 0 to 36500 days, not {redis.keep_days}.")
+
+
+def _next_host(endpoint: EndpointConfig) -> str | None:
+    """The host that sees the request as it is: the endpoint's, or the proxy's in front of it."""
+    return urlsplit(endpoint.proxy or endpoint.url).hostname
 
 
 def _is_redis(url: str) -> bool:
@@ -164,4 +202,6 @@ def _is_web(url: str) -> bool:
 def key_may_travel(endpoint: EndpointConfig) -> bool:
     """False where a key would cross a network in the clear; such an endpoint is asked without one."""
     parts = urlsplit(endpoint.url)
-    return parts.scheme == "https" or parts.hostname in LOOPBACK or endpoint.key_over_http
+    # What goes to a proxy has left this machine, wherever it is to come back to.
+    at_home = parts.hostname in LOOPBACK and (not endpoint.proxy or urlsplit(endpoint.proxy).hostname in LOOPBACK)
+    return parts.scheme == "https" or at_home or endpoint.key_over_http

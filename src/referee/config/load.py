@@ -2,31 +2,40 @@
 
 Unknown keys are refused with the nearest known name. Environment variables override keys: `REFEREE_LIMITS_RPM=500`
 is `[limits] rpm`, `REFEREE_ENDPOINT_MODEL` the first endpoint's model.
+
+Files that are read (judge.prompt_file, endpoint.key_file, redis.ca_file) become absolute here: relative to the TOML
+file that names them, elsewhere to the current directory, which a launcher may change later.
 """
 
 from __future__ import annotations
 
 import contextlib
 import difflib
+import os
+import re
 import tomllib
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 from msgspec import Struct
 
 from referee.config.check import checked
-from referee.config.schema import Config, Secret
+from referee.config.keys import find_key_field, looks_like_key
+from referee.config.schema import Config, EndpointConfig, Secret
 from referee.errors import ConfigError
 
 ENV_PREFIX = "REFEREE_"
+LONGEST_SHOWN = 60
+"""Characters of a variable's text that an error repeats."""
 
 
 def load(source: str | Path | Mapping[str, Any] | Config, env: Mapping[str, str] | None = None) -> Config:
     """Read a TOML file or a mapping, apply the environment's overrides, check everything."""
     if isinstance(source, Config):
-        return checked(source, "the configuration")
+        return _told_apart(checked(source, "the configuration"))
     if isinstance(source, Mapping):
         data = {str(key): value for key, value in source.items()}
         where = "the configuration"
@@ -36,24 +45,62 @@ def load(source: str | Path | Mapping[str, Any] | Config, env: Mapping[str, str]
     data["endpoint"] = _endpoints(data, where)
     if not isinstance(source, Mapping):
         _refuse_keys(data["endpoint"], where)
+        _locate(data, Path(source).expanduser().absolute().parent)
     if env:
         _apply_environment(data, env)
+    _locate(data, "")
     if not data["endpoint"]:
         del data["endpoint"]
     _refuse_unknown(data, Config, "", where)
     try:
         config = msgspec.convert(data, Config, strict=True, dec_hook=_decode)
     except msgspec.ValidationError as error:
-        raise ConfigError(f"{where}: {_plain(error)}") from None
+        raise ConfigError(f"{where}: {_plain(error)}{_choices(error)}") from None
     except UnicodeEncodeError as error:
         raise ConfigError(f"{where}: half a character (lone surrogate) in {error.object[:40]!r}.") from None
-    return checked(config, where)
+    return _told_apart(checked(config, where))
+
+
+def anchored(config: Config) -> Config:
+    """The same with every path absolute, as the current directory is now: launchers change it later.
+
+    For whoever opens files. `load` leaves `cache.path` and `ledger.dir` as they are written, because processes of one
+    job that start in different folders must still agree on the digest of their settings.
+    """
+    change = msgspec.structs.replace
+    return change(
+        config,
+        judge=change(config.judge, prompt_file=_absolute(config.judge.prompt_file)),
+        endpoint=tuple(change(endpoint, key_file=_absolute(endpoint.key_file)) for endpoint in config.endpoint),
+        cache=change(config.cache, path=_absolute(config.cache.path)),
+        redis=change(config.redis, ca_file=_absolute(config.redis.ca_file)),
+        ledger=change(config.ledger, dir=_absolute(config.ledger.dir)),
+    )
+
+
+def _absolute(path: str, folder: Path | str = "") -> str:
+    return os.path.abspath(os.path.join(folder, os.path.expanduser(path))) if path else ""
+
+
+def _told_apart(config: Config) -> Config:
+    """Endpoints without a name that share a host get one, or the record would take them for one endpoint."""
+    hosts = Counter(endpoint.label for endpoint in config.endpoint)
+    if max(hosts.values(), default=0) < 2:
+        return config
+    found: list[EndpointConfig] = []
+    for endpoint in config.endpoint:
+        if not endpoint.name and hosts[endpoint.label] > 1:
+            name = f"{endpoint.host}/{endpoint.model}"
+            taken = sum(other.name.partition("#")[0] == name for other in found)
+            endpoint = msgspec.structs.replace(endpoint, name=f"{name}#{taken + 1}" if taken else name)
+        found.append(endpoint)
+    return msgspec.structs.replace(config, endpoint=tuple(found))
 
 
 def _read_toml(path: Path) -> dict[str, Any]:
     try:
-        with path.open("rb") as stream:
-            return tomllib.load(stream)
+        # Editors on Windows put a byte order mark in front, which TOML does not know.
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
         raise ConfigError(f"{path}: no such file. `referee init` writes a commented starter.") from None
     except OSError as error:
@@ -70,6 +117,29 @@ def _refuse_keys(endpoints: list[dict[str, Any]], where: str) -> None:
                 "variable and name that in key_env, or in a file of its own named in key_file.",
                 setting="endpoint.api_key",
             )
+        extra = endpoint.get("extra")
+        field = find_key_field(extra) if isinstance(extra, Mapping) else None
+        if field is not None:
+            raise ConfigError(
+                f"{where}: endpoint[{number}].extra.{field}: a key does not belong in a file. The key that key_env or "
+                "key_file names is sent as a bearer token; one that must be in the body can only be given from Python.",
+                setting="endpoint.extra",
+            )
+
+
+def _locate(data: dict[str, Any], folder: Path | str) -> None:
+    """Make the files that `data` names absolute. What is of a wrong type is refused later."""
+    for section, name in (("judge", "prompt_file"), ("redis", "ca_file")):
+        if isinstance(data.get(section), Mapping):
+            data[section] = _located(data[section], name, folder)
+    data["endpoint"] = [_located(endpoint, "key_file", folder) for endpoint in data["endpoint"]]
+
+
+def _located(section: Mapping[str, Any], name: str, folder: Path | str) -> Mapping[str, Any]:
+    path = section.get(name)
+    if not isinstance(path, str) or not path:
+        return section
+    return {**section, name: _absolute(path, folder)}
 
 
 def _endpoints(data: dict[str, Any], where: str) -> list[dict[str, Any]]:
@@ -99,6 +169,24 @@ def _plain(error: msgspec.ValidationError) -> str:
     what, _, path = text.partition(" - at `$")
     path = path.rstrip("`").lstrip(".")
     return f"{path}: {what[0].lower()}{what[1:]}" if path else what
+
+
+def _choices(error: msgspec.ValidationError) -> str:
+    """What a setting may be, where it is one of a few words."""
+    what, _, path = str(error).partition(" - at `$.")
+    if "enum value" not in what:
+        return ""
+    kind: Any = Config
+    for name in re.sub(r"\[[^]]*\]", "", path.rstrip("`")).split("."):
+        kind = _kinds(_struct_of(kind) or Config).get(name)
+    return _words(kind)
+
+
+def _words(kind: Any) -> str:
+    parts = [part for inner in get_args(kind) for part in get_args(inner) or (inner,)]
+    words = [part for part in parts if isinstance(part, str)]
+    number = ["a number"] if {int, float} & {part for part in parts if isinstance(part, type)} else []
+    return f". It is one of: {', '.join(number + words)}." if words else ""
 
 
 def _struct_of(kind: Any) -> type[Struct] | None:
@@ -177,4 +265,7 @@ def _from_text(text: str, kind: Any, variable: str) -> Any:
         value = tomllib.loads(f"value = {text}")["value"]
         with contextlib.suppress(msgspec.ValidationError, UnicodeEncodeError):
             return msgspec.convert(value, kind, strict=True, dec_hook=_decode)
-    raise ConfigError(f"{variable}: {text!r} is not a value for this setting.", setting=variable)
+    # A table may hold a key, and what is long is no value that a person mistyped.
+    secret = _struct_of(kind) is None and (kind == dict[str, Any] or Secret in get_args(kind))
+    shown = "what it holds (not shown)" if secret or len(text) > LONGEST_SHOWN or looks_like_key(text) else repr(text)
+    raise ConfigError(f"{variable}: {shown} is not a value for this setting{_words(kind) or '.'}", setting=variable)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Meta, Struct, field
+
+from referee.config.keys import without_keys
 
 GateAction = Literal["lowest", "unscored", "off"]
 
@@ -33,8 +36,9 @@ class JudgeConfig(Struct, frozen=True, forbid_unknown_fields=True):
     reference: does the answer agree with the known one. integer: a system prompt, the bare response, and a reply that
     is one integer. monitor: a hidden yes or no, predicted from the reasoning alone."""
     low: int = 1
+    """Lower end of the scale for kind = "score" and "integer", included."""
     high: int = 10
-    """Ends of the scale for kind = "score" and "integer", both included."""
+    """Upper end of it, included."""
     system_prompt: str = ""
     """For kind = "integer": the whole system message, as it is. Empty: the shipped one."""
     ask_above: float | None = None
@@ -42,7 +46,8 @@ class JudgeConfig(Struct, frozen=True, forbid_unknown_fields=True):
     criteria: str = ""
     """What makes an answer good, in your words. Empty: a general default. For yes_no: the question."""
     prompt_file: str = ""
-    """A template of your own instead of the shipped one; see docs/judging.md for its placeholders."""
+    """A template of your own instead of the shipped one; see docs/judging.md for its placeholders. Relative: to the
+    TOML file that says so."""
     reply: Literal["auto", "schema", "text"] = "auto"
     """schema: JSON by response_format. text: a verdict tag. auto: schema, and text where the endpoint refuses it."""
     fences: bool = True
@@ -53,7 +58,7 @@ class JudgeConfig(Struct, frozen=True, forbid_unknown_fields=True):
     max_tokens: int = 512
     """Cap on the judge's reply. Token limits and the budget reserve this much, so keep it small."""
     temperature: float | Literal["default"] = 0.0
-    """"default" leaves it out, for models that do not take it."""
+    """Sampling temperature of the judge. "default" leaves it out, for models that do not take it."""
     ask_again: int = 2
     """New attempts after a reply without a usable verdict."""
     gates: Gates = field(default_factory=Gates)
@@ -84,17 +89,19 @@ class EndpointConfig(Struct, frozen=True, forbid_unknown_fields=True):
     url: str = "https://api.openai.com/v1/chat/completions"
     """The chat-completions URL, or its base (…/v1)."""
     model: str = "gpt-4o-mini"
+    """The judge model, by the name the endpoint knows it by."""
     name: str = ""
-    """Shown in records. Empty: the host."""
+    """Shown in records. Empty: the host, and the model where several endpoints have the same host."""
     key_env: str = "OPENAI_API_KEY"
     """Environment variable that holds the key. Empty: no key is sent."""
     key_file: str = ""
-    """File that holds the key, instead of the environment."""
+    """File that holds the key, instead of the environment. Relative: to the TOML file that says so."""
     api_key: Secret | None = None
     """Only from Python: the key itself. Refused in a file."""
     price_in: float | None = None
+    """US dollars per million tokens of the prompt. Without prices the cost is unknown and `budget_usd` is refused."""
     price_out: float | None = None
-    """US dollars per million tokens. Without them cost is shown as unknown and `budget_usd` is refused."""
+    """US dollars per million tokens of the reply."""
     key_over_http: bool = False
     """Allow the key to travel over plain http to a host that is not this machine (a judge inside your own network)."""
     backup: bool = False
@@ -102,7 +109,8 @@ class EndpointConfig(Struct, frozen=True, forbid_unknown_fields=True):
     proxy: str = ""
     """HTTP proxy URL. Environment proxies are not used by themselves."""
     extra: dict[str, Any] = field(default_factory=dict)
-    """More fields for the request body, as they are (reasoning_effort, chat_template_kwargs…)."""
+    """More fields for the request body, as they are (reasoning_effort, chat_template_kwargs…). Not those that settings
+    of ours fill in, such as max_tokens, and no keys."""
 
     @property
     def host(self) -> str:
@@ -115,7 +123,8 @@ class EndpointConfig(Struct, frozen=True, forbid_unknown_fields=True):
         return self.name or self.host
 
     def __rich_repr__(self) -> list[tuple[str, Any]]:
-        shown = {"url": without_credentials(self.url), "proxy": without_credentials(self.proxy)}
+        shown: dict[str, Any] = {"url": without_credentials(self.url), "proxy": without_credentials(self.proxy)}
+        shown["extra"] = without_keys(self.extra)
         return [(name, shown.get(name, getattr(self, name))) for name in self.__struct_fields__]
 
     def __repr__(self) -> str:
@@ -134,22 +143,27 @@ class LimitsConfig(Struct, frozen=True, forbid_unknown_fields=True):
     tpm: int | None = None
     """Tokens per minute, per endpoint."""
     budget_usd: float | None = None
-    """Stop sending before more than this is spent. Counted per Referee, in-flight worst case included."""
+    """Stop sending before more than this is spent. Counted per Referee, in-flight worst case included: every start of a
+    run, `--resume` too, begins at 0."""
     hedge: float = 0.0
     """Share of requests that may be asked a second time because they are slower than 95 % of the others (0.05: one in
     twenty). The first answer counts, both are paid. 0 turns it off; it shortens the tail where latency is uneven."""
     attempt_timeout: float = 60.0
     """Seconds for one call, to its last byte."""
     deadline: float = 300.0
-    """Seconds for a batch; what is not judged by then is unscored (deadline)."""
+    """Seconds for a batch; what is not judged by then is unscored (deadline). `referee score` has no batches: there it
+    is the time for one rollout, from its first attempt on."""
 
 
 class CacheConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """Verdicts already paid for."""
 
     enabled: bool = True
+    """Keep verdicts and use them again. False: every request is paid for, also one that was made before."""
     path: str = ".referee/cache.sqlite"
-    """SQLite file on a local disk. Empty: memory only."""
+    """SQLite file on a local disk. Empty: memory only. Relative: to the directory the run is started in."""
+    max_gb: float = 10.0
+    """Size of the file beyond which the oldest verdicts make room for new ones. 0: no bound."""
     memory_items: int = 10_000
     """Verdicts kept in memory in front of the file."""
 
@@ -162,7 +176,8 @@ class RedisConfig(Struct, frozen=True, forbid_unknown_fields=True):
     password_env: str = ""
     """Environment variable that holds the password. A user name goes into the url: redis://user@host."""
     ca_file: str = ""
-    """PEM file of the authority behind a rediss:// server's certificate. Empty: those this machine trusts."""
+    """PEM file of the authority behind a rediss:// server's certificate. Empty: those this machine trusts. Relative: to
+    the TOML file that says so."""
     prefix: str = "referee"
     """Start of every key. Jobs with the same prefix share verdicts and limits."""
     cache: bool = True
@@ -188,12 +203,15 @@ class LengthConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """Penalty for straying from the group's median length. Values as in docs/shaping.md."""
 
     enable: bool = False
+    """Apply it. Samples need a group, and all of a group a length or none."""
     penalty_scale: float = 1.0
+    """Factor on the penalty when it is taken off the reward."""
     max_penalty: float = 1.0
+    """The penalty's plateau, before penalty_scale. docs/shaping.md says how large it may be."""
     peak_ratio: float = 0.3
-    """Half-width of the free zone, as a share of the median."""
+    """Half-width of the zone around the median in which there is no penalty, as a share of the median."""
     outer_ratio: float = 0.5
-    """Where the plateau starts; must exceed peak_ratio."""
+    """Distance from the median at which the plateau starts, as a share of it; must exceed peak_ratio."""
 
 
 class ShapingConfig(Struct, frozen=True, forbid_unknown_fields=True):
@@ -222,7 +240,8 @@ class LedgerConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """The record of every verdict."""
 
     dir: str = ""
-    """Folder for ledger files. Empty: no ledger (the command line writes one beside its output)."""
+    """Folder for ledger files. Empty: no ledger (`referee score` writes one beside its output). Relative: to the
+    directory the run is started in."""
     content: bool = True
     """Keep prompts and replies, not only their digests."""
 
@@ -285,14 +304,23 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True):
         data: dict[str, Any] = msgspec.to_builtins(self, enc_hook=lambda _: None)
         for endpoint in data["endpoint"]:
             endpoint.pop("api_key", None)
+            endpoint["extra"] = without_keys(endpoint["extra"])
             for name in ("url", "proxy"):
                 endpoint[name] = without_credentials(endpoint[name])
         data["redis"]["url"] = without_credentials(data["redis"]["url"])
         return data
 
     def digest(self) -> str:
-        """A short name for this configuration; equal settings give equal digests."""
-        return hashlib.sha256(msgspec.json.encode(self.public(), order="sorted")).hexdigest()[:16]
+        """A short name for this configuration; equal settings give equal digests.
+
+        Files count by their names alone: the machines of one job may keep them in different folders.
+        """
+        data = self.public()
+        for section, name in ((data["judge"], "prompt_file"), (data["redis"], "ca_file")):
+            section[name] = os.path.basename(section[name])
+        for endpoint in data["endpoint"]:
+            endpoint["key_file"] = os.path.basename(endpoint["key_file"])
+        return hashlib.sha256(msgspec.json.encode(data, order="sorted")).hexdigest()[:16]
 
 
 def without_credentials(url: str) -> str:

@@ -124,6 +124,19 @@ class Tally:
         if line.group:
             self._spread((line.batch, line.group), line.value)
 
+    def take_back(self, value: float | None, unscored: str, reward: RewardLine | None) -> None:
+        """A sample that ended like this has been judged again since, so it counts no more; what it cost was spent."""
+        if reward is not None:
+            self._reward(reward, -1)
+        if value is None:
+            self._unscored[unscored] -= 1
+            return
+        self._scored -= 1
+        self._sum -= value
+        self._squares -= value * value
+        self._at_low -= value <= 0.0
+        self._at_high -= value >= 1.0
+
     def _spread(self, name: tuple[str, str], value: float) -> None:
         count, low, high = self._groups.get(name, (0, value, value))
         if count >= 2:
@@ -136,14 +149,14 @@ class Tally:
         elif len(self._groups) > OPEN_GROUPS:
             del self._groups[next(iter(self._groups))]
 
-    def _reward(self, line: RewardLine) -> None:
-        self._penalty_sum += line.penalty
-        self._filled += bool(line.filled)
+    def _reward(self, line: RewardLine, times: int = 1) -> None:
+        self._penalty_sum += times * line.penalty
+        self._filled += times * bool(line.filled)
         if line.value is None:
-            self._no_reward += 1
+            self._no_reward += times
         else:
-            self._rewards += 1
-            self._reward_sum += line.value
+            self._rewards += times
+            self._reward_sum += times * line.value
 
     def metrics(self) -> dict[str, float]:
         """All numbers by name. Always the same names; what has no data is 0."""

@@ -1,7 +1,7 @@
 """Ledger lines to report data: `build(lines)`, or a Gathering fed line by line while a run goes on. No files.
 
-Verdict and reward lines of a sample are brought together by run, batch and position. Memory is bounded by the number of
-steps, not of samples.
+Verdict and reward lines of a sample are brought together by run, batch and position. A sample that a later start judged
+again counts once. Memory is bounded by the number of steps, not of samples.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from referee.ledger.lines import BatchLine, LimitsLine, Line, RewardLine, RunLine, VerdictLine
 from referee.ledger.metrics import Tally
+from referee.report.again import Ended, Samples, of_a_file
 from referee.report.findings import findings
 from referee.report.lengths import Scatter, Within
 from referee.report.shape import Cost, Point, Report, RunInfo, Scale, StepRow
@@ -56,24 +57,29 @@ class Gathering:
         self._waits = Waits()
         self._scatter, self._within = Scatter(), Within()
         self._groups: dict[tuple[str, str, Step, str], _Group] = {}
-        self._open: dict[tuple[str, str, int], tuple[int, VerdictLine | None]] = {}
-        self._rows = 0
+        self._open: dict[tuple[str, str, int], Ended | None] = {}
+        self._samples = Samples()
+        self._files: set[str] = set()
+        """Sources whose run judges a file: there a group's name is the same group everywhere."""
 
     def add(self, line: Line, source: str = "") -> None:
         """Count one line."""
-        self._tally.add(line)
         line = sane(line)
+        if isinstance(line, RewardLine):
+            self._reward(line, source)
+            return
+        self._tally.add(line)
         if isinstance(line, VerdictLine):
             self._verdict(line, source)
-        elif isinstance(line, RewardLine):
-            self._reward(line, source)
         elif isinstance(line, BatchLine):
             self._waits.add(line, self._run(source))
         elif isinstance(line, LimitsLine):
             self._times.limits(line, self._run(source))
         elif isinstance(line, RunLine):
             self._starts[source] = self._starts.get(source, 0) + 1
+            self._samples.start(line, source)
             self._runs.append(run_info(line))
+            (self._files.add if self._runs[-1].file else self._files.discard)(source)
             self._scales.append(scale_of(line.config))
 
     def report(self) -> Report:
@@ -93,6 +99,8 @@ class Gathering:
             slice_s=self._times.width,
             lengths=self._scatter.lengths(self._within),
             cost=cost_of(rows, metrics, any(run.priced for run in self._runs)),
+            again=self._samples.repeated,
+            trainer=not self._runs or not all(run.file for run in self._runs),
         )
         report.findings = findings(report)
         return report
@@ -101,31 +109,63 @@ class Gathering:
         return f"{source}#{self._starts.get(source, 0)}"
 
     def _verdict(self, line: VerdictLine, source: str) -> None:
-        row, self._rows = self._rows, self._rows + 1
+        ended, before = self._samples.end(line, source)
         self._step(line.step).verdict(line)
         self._times.verdict(line)
-        if line.value is not None:
-            self._grouped(line, source)
-        # Texts are not needed any more, and thousands of them may be open.
-        kept = None if line.value is None else _bare(line)
-        _limited(self._open, (source, line.batch, line.index), (row, kept))
+        if before is not None:
+            self._take_back(before)
+        if ended is None:
+            # Given up by this start, ended by an earlier one: that counts already.
+            self._take_back(Ended(line, 0))
+        elif line.value is not None:
+            ended.group = self._grouped(line, source)
+        _limited(self._open, (source, line.batch, line.index), ended)
 
     def _reward(self, line: RewardLine, source: str) -> None:
+        name = (source, line.batch, line.index)
+        if name in self._open and self._open[name] is None:
+            del self._open[name]
+            return
+        self._tally.add(line)
         sums = self._step(line.step)
         sums.reward_of(line)
-        row, verdict = self._open.pop((source, line.batch, line.index), (0, None))
-        if verdict is None or verdict.value is None or not 0 < line.length <= LARGEST:
+        ended = self._open.pop(name, None)
+        if ended is None:
             return
-        self._scatter.add(Point(line.length, verdict.value, line.step, row))
-        sums.fit.add(line.length, verdict.value)
-        group = self._groups.get(self._group_name(verdict, source))
-        if group is not None:
-            self._within.add(group.fit, line.length, verdict.value)
+        ended.reward = line
+        if ended.value is None or not 0 < line.length <= LARGEST:
+            return
+        ended.point = Point(line.length, ended.value, line.step, ended.row)
+        self._scatter.add(ended.point)
+        sums.fit.add(line.length, ended.value)
+        if ended.group is not None:
+            self._within.add(ended.group.fit, line.length, ended.value)
 
-    def _grouped(self, line: VerdictLine, source: str) -> None:
+    def _take_back(self, ended: Ended) -> None:
+        """This end of a sample counts no more: a later start has judged it again."""
+        self._tally.take_back(ended.value, ended.unscored, ended.reward)
+        self._step(ended.step).take_back(ended.value, ended.unscored)
+        if ended.value is None:
+            self._times.take_back(ended.wall, ended.unscored)
+        if ended.reward is not None:
+            self._step(ended.reward.step).reward_of(ended.reward, -1)
+        point, group = ended.point, ended.group
+        if point is not None:
+            self._scatter.remove(point)
+            self._step(point.step).fit.remove(point.length, point.value)
+            if group is not None:
+                self._within.remove(group.fit, point.length, point.value)
+        if group is not None:
+            group.scored -= 1
+            if group.scored == 1:
+                sums = self._step(group.step)
+                sums.groups -= 1
+                sums.flat -= group.low == group.high
+
+    def _grouped(self, line: VerdictLine, source: str) -> _Group | None:
         """Follow the spread of the sample's group, where it names one."""
         if not line.group or line.value is None:
-            return
+            return None
         name = self._group_name(line, source)
         group = self._groups.get(name)
         if group is None:
@@ -140,9 +180,13 @@ class Gathering:
             sums.groups += 1
         if group.scored >= 2:
             sums.flat += (group.low == group.high) - flat
+        return group
 
     def _group_name(self, line: VerdictLine, source: str) -> tuple[str, str, Step, str]:
-        # Siblings may be submitted one by one, so a step holds a group together; without steps the batch must.
+        # Siblings may be submitted one by one, so a step holds a group together; without steps the batch must, or the
+        # file that is judged, however often it was begun.
+        if source in self._files:
+            return "", "", line.step, line.group
         batch = line.batch if line.step is None else ""
         return self._run(source) if batch else source, batch, line.step, line.group
 
@@ -186,6 +230,7 @@ def run_info(line: RunLine) -> RunInfo:
         endpoints=[str(item.get("name") or item.get("url", "")) for item in endpoints],
         priced=any(item.get("price_in") is not None or item.get("price_out") is not None for item in endpoints),
         missing=str(_part(config, "missing").get("policy", "")),
+        file=of_a_file(config),
     )
 
 
@@ -218,10 +263,6 @@ def cost_of(steps: list[StepRow], metrics: dict[str, float], priced: bool) -> Co
         tokens_in=int(metrics["tokens_in"]),
         tokens_out=int(metrics["tokens_out"]),
     )
-
-
-def _bare(line: VerdictLine) -> VerdictLine:
-    return VerdictLine(batch=line.batch, group=line.group, step=line.step, value=line.value)
 
 
 def _limited(held: dict[Any, Any], name: Any, value: Any) -> None:

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from referee.ledger import Line, RunLine, VerdictLine
 from referee.ledger.lines import digest
+from referee.report.again import Samples
 from referee.report.agreement import Order, kappa, order, pearson, spearman, weighted_kappa
 
 KEPT_TEXT = 2000
@@ -114,13 +115,18 @@ class Diff(Struct, frozen=True, kw_only=True):
 
 
 def side(lines: Iterable[Line]) -> Side:
-    """Read one ledger."""
-    found = Side(rows=[], models={})
+    """Read one ledger. A sample that a later start judged again is one row, as it ended last."""
+    found, samples = Side(rows=[], models={}), Samples()
     for line in lines:
         if isinstance(line, RunLine):
             found.config = line.config
+            samples.start(line)
         elif isinstance(line, VerdictLine):
-            found.rows.append(_row(line))
+            ended, before = samples.end(line)
+            if before is not None:
+                found.rows[before.row] = _row(line)
+            elif ended is not None:
+                found.rows.append(_row(line))
             if line.model:
                 found.models[line.model] = found.models.get(line.model, 0) + 1
     return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from referee.report.again import CANCELLED, unscored_share
 from referee.report.shape import Finding, Report
 
 UNSCORED_WARN, UNSCORED_BAD = 0.02, 0.2
@@ -24,17 +25,22 @@ def findings(report: Report) -> list[Finding]:
         return [Finding("warn", "This ledger holds no verdict yet.")]
     found = [*_unscored(report), *_scores(report), *_length(report), *_speed(report), *_money(report)]
     found.sort(key=lambda finding: finding.level != "bad")
-    return found or [Finding("good", "Nothing stands out: scores vary, little is unscored, the trainer hardly waits.")]
+    waits = ", the trainer hardly waits" if report.trainer else ""
+    return found or [Finding("good", f"Nothing stands out: scores vary, little is unscored{waits}.")]
 
 
 def _unscored(report: Report) -> Iterator[Finding]:
     metrics = report.metrics
-    share = metrics["unscored_share"]
+    share = unscored_share(metrics)
     if share > UNSCORED_WARN:
         reasons = {name.partition("/")[2]: n for name, n in metrics.items() if name.startswith("unscored/") and n}
+        reasons.pop(CANCELLED, None)
         top = max(reasons, key=lambda name: reasons[name])
         level = "bad" if share > UNSCORED_BAD else "warn"
         yield Finding(level, f"{_percent(share)} of the samples were not scored, mostly {top}.", "unscored")
+    if metrics[f"unscored/{CANCELLED}"]:
+        count = metrics[f"unscored/{CANCELLED}"]
+        yield Finding("warn", f"{count:,.0f} samples were given up by the caller (cancelled).")
     if metrics["reward_filled"]:
         yield Finding(
             "warn",
@@ -77,7 +83,7 @@ def _length(report: Report) -> Iterator[Finding]:
 def _speed(report: Report) -> Iterator[Finding]:
     metrics = report.metrics
     share = metrics["wait_fraction"]
-    if share > WAIT_WARN:
+    if report.trainer and share > WAIT_WARN:
         level = "bad" if share > WAIT_BAD else "warn"
         yield Finding(level, f"The trainer stood still for {_percent(share)} of the time.", "wait")
     requests, throttled = metrics["requests"], metrics["throttled"]

@@ -18,15 +18,29 @@ class Scatter:
         self.fit = Fit()
         self._most = most
         self._points: list[Point] = []
+        self._places: dict[int, int] = {}
+        """Where a row's point is, of those that are kept."""
         self._chance = random.Random(0)
 
     def add(self, point: Point) -> None:
         """One sample. Which ones are kept depends only on their order, so the same ledger gives the same picture."""
         self.fit.add(point.length, point.value)
-        if len(self._points) < self._most:
-            self._points.append(point)
-        elif (place := self._chance.randrange(self.fit.n)) < self._most:
-            self._points[place] = point
+        place = self._places.get(point.row)
+        if place is None:
+            place = len(self._points)
+            if place < self._most:
+                self._points.append(point)
+            else:
+                place = self._chance.randrange(max(self.fit.n, self._most))
+                if place >= self._most:
+                    return
+                del self._places[self._points[place].row]
+        self._points[place] = point
+        self._places[point.row] = place
+
+    def remove(self, point: Point) -> None:
+        """A sample counts no more. Its place in the picture is its next end's."""
+        self.fit.remove(point.length, point.value)
 
     def lengths(self, within: Within) -> Lengths:
         """The answer so far."""
@@ -59,6 +73,17 @@ class Within:
         self._yy += after[2] - before[2]
         self._scale_x += length * length
         self._scale_y += value * value
+
+    def remove(self, group: Fit, length: float, value: float) -> None:
+        """A member that was added counts no more."""
+        before = group.spreads()
+        group.remove(length, value)
+        after = group.spreads()
+        self._xx += after[0] - before[0]
+        self._xy += after[1] - before[1]
+        self._yy += after[2] - before[2]
+        self._scale_x -= length * length
+        self._scale_y -= value * value
 
     def slope(self) -> float | None:
         """Score per 100 tokens."""

@@ -29,8 +29,8 @@ class Workload(Struct, frozen=True, kw_only=True):
     """Share of the samples that need a call; the rest is cached, shared or settled by a gate."""
     attempts: float = 1.0
     """Calls per sample asked, retries included."""
-    tokens_in: float = 0.0
-    tokens_out: float = 0.0
+    tokens_in: float | None = None
+    tokens_out: float | None = None
     """Per call."""
     latency: float = 2.0
     """Seconds, median."""
@@ -78,7 +78,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     """Judging of one epoch, if nothing overlapped."""
     cost_step: float | None
     cost_epoch: float | None
-    """US dollars; None where no price is known."""
+    """US dollars; None where prices or tokens are not known."""
     in_flight: float
     """Calls in flight on average while judging, by Little's law."""
     binds: Binding
@@ -162,7 +162,7 @@ def _rate(name: str, value: float, load: Workload) -> float:
     """Calls per second this limit allows."""
     if name == "concurrency":
         return value / Latency(load.latency, load.sigma).mean
-    per_call = 1.0 if name == "rpm" else load.tokens_in + load.tokens_out
+    per_call = 1.0 if name == "rpm" else (load.tokens_in or 0.0) + (load.tokens_out or 0.0)
     return value / 60.0 / per_call if per_call else math.inf
 
 
@@ -176,6 +176,8 @@ def _seconds(name: str, calls: float, value: float, load: Workload, share: float
 def _cost_step(load: Workload) -> float | None:
     calls = load.samples * load.asked * load.attempts
     if load.price_in is not None and load.price_out is not None:
+        if load.tokens_in is None or load.tokens_out is None:
+            return None  # nothing times a price is not what a run costs
         return calls * (load.tokens_in * load.price_in + load.tokens_out * load.price_out) / 1e6
     return None if load.cost_per_call is None else calls * load.cost_per_call
 
@@ -212,8 +214,10 @@ def _advice(load: Workload, plan: Plan, floor: float) -> list[str]:
             f"{plan.late_share:.1%} of the calls take longer than limits.attempt_timeout = {load.attempt_timeout:g} s "
             f"and are asked again. Set it to {_round_up(Latency(load.latency, load.sigma).quantile(0.999)):g}."
         )
-    if plan.cost_step is None:
+    if plan.cost_step is None and (load.price_in is None or load.price_out is None):
         said.append("the cost is not known: set endpoint.price_in and price_out, or give --price-in and --price-out.")
+    elif plan.cost_step is None:
+        said.append("the cost is not known: give --tokens-in and --tokens-out, or a ledger to learn them from.")
     return said
 
 
@@ -242,7 +246,7 @@ def _about_speed(load: Workload, plan: Plan, floor: float) -> list[str]:
             "for more (limits.rpm), or add an endpoint."
         ]
     if plan.slowed_by == "tpm" and starts is not None:
-        tokens = load.tokens_in + load.tokens_out
+        tokens = (load.tokens_in or 0.0) + (load.tokens_out or 0.0)
         return [
             f"{load.tpm:,.10g} tokens per minute bind, at {tokens:.0f} a call. {starts * tokens:,.0f} would be enough "
             f"for {reachable:.3g} s: ask for more (limits.tpm), add an endpoint, or send less (judge.view, "

@@ -17,7 +17,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from referee.ledger.lines import Line, RewardLine, TextLine, VerdictLine
+from referee.ledger.lines import Line, RewardLine, RunLine, TextLine, VerdictLine
+from referee.report.again import Samples
 from referee.report.data import sane
 
 STREAMS = 16
@@ -91,19 +92,26 @@ class Meta(Struct):
 
 
 class Rows:
-    """Collects verdict lines and their rewards. A row's number is its verdict line's, from 0."""
+    """Collects verdict lines and their rewards. A row is a sample: one that comes again keeps its row, from 0."""
 
     def __init__(self, texts_mb: float = TEXTS_MB) -> None:
-        self.count = 0
+        self._samples = Samples()
         self._room = int(texts_mb * 1e6)
         self._numbers: dict[str, array[float]] = {name: array(kind) for name, kind in NUMBERS.items()}
         self._words: dict[str, dict[str, int]] = {name: {} for name in WORDS}
         self._codes: dict[str, array[int]] = {name: array("I") for name in (*WORDS, "block", "slot")}
         self._open: dict[tuple[str, str, int], int] = {}
+        self._kept_in = array("b")
+        """The stream that holds a row's texts; -1 where none does."""
         self._heads: list[tuple[str, str]] = []
         self._systems: dict[str, str] = {}
         self._streams = {number: _Stream() for number in range(STREAMS)} if self._room > 0 else {}
         self._blocks = 0
+
+    @property
+    def count(self) -> int:
+        """Rows so far."""
+        return self._samples.count
 
     def add(self, line: Line, source: str = "") -> None:
         """Take one line; `source` tells files apart that are read side by side."""
@@ -114,6 +122,8 @@ class Rows:
             self._reward(line, source)
         elif isinstance(line, TextLine):
             self._systems[line.digest] = line.text
+        elif isinstance(line, RunLine):
+            self._samples.start(line, source)
 
     def meta(self) -> Meta:
         """How to read the parts."""
@@ -138,8 +148,13 @@ class Rows:
                 yield Packed(f"texts-{number}", data)
 
     def _verdict(self, line: VerdictLine, source: str) -> None:
-        row, self.count = self.count, self.count + 1
-        self._open[source, line.batch, line.index] = row
+        ended, before = self._samples.end(line, source)
+        if ended is None:
+            self._open.pop((source, line.batch, line.index), None)
+            return
+        row = self._open[source, line.batch, line.index] = ended.row
+        if before is None:
+            self._room_for_one()
         numbers = self._numbers
         for name, value in (
             ("value", line.value),
@@ -162,7 +177,7 @@ class Rows:
             ("wall", line.wall),
             ("index", line.index),
         ):
-            numbers[name].append(_number(value))
+            numbers[name][row] = _number(value)
         for name, word in (
             ("group", line.group),
             ("batch", line.batch),
@@ -173,9 +188,18 @@ class Rows:
             ("how", line.how),
             ("filled", ""),
         ):
-            self._codes[name].append(self._code(name, word))
-        self._heads.append((line.id, " ".join(line.response[: 4 * HEAD].split())[:HEAD] or line.response_digest))
-        self._keep(line)
+            self._codes[name][row] = self._code(name, word)
+        self._heads[row] = (line.id, " ".join(line.response[: 4 * HEAD].split())[:HEAD] or line.response_digest)
+        self._keep(line, row)
+
+    def _room_for_one(self) -> None:
+        """One more row, with nothing in it yet."""
+        for numbers in self._numbers.values():
+            numbers.append(NOTHING)
+        for codes in self._codes.values():
+            codes.append(0)
+        self._heads.append(("", ""))
+        self._kept_in.append(-1)
 
     def _reward(self, line: RewardLine, source: str) -> None:
         row = self._open.pop((source, line.batch, line.index), None)
@@ -196,22 +220,26 @@ class Rows:
         words = self._words[name]
         return words.setdefault(word, len(words))
 
-    def _keep(self, line: VerdictLine) -> None:
+    def _keep(self, line: VerdictLine, row: int) -> None:
         """Put the texts into their stream, and let streams go while they are too much together."""
+        earlier = self._streams.get(self._kept_in[row])
+        if earlier is not None:
+            earlier.rows -= 1
         number = zlib.crc32((line.group or line.id or str(line.index)).encode("utf-8", "replace")) % STREAMS
         stream = self._streams.get(number)
+        self._kept_in[row] = number
         if stream is None:
-            self._place(NO_BLOCK, 0)
+            self._place(row, NO_BLOCK, 0)
             return
         if stream.number < 0:
             stream.number, self._blocks = self._blocks, self._blocks + 1
-        self._place(stream.number, stream.add([getattr(line, name) for name in TEXTS]))
+        self._place(row, stream.number, stream.add([getattr(line, name) for name in TEXTS]))
         while len(self._streams) > 1 and sum(held.weight for held in self._streams.values()) > self._room:
             del self._streams[max(self._streams)]
 
-    def _place(self, block: int, slot: int) -> None:
-        self._codes["block"].append(block)
-        self._codes["slot"].append(slot)
+    def _place(self, row: int, block: int, slot: int) -> None:
+        self._codes["block"][row] = block
+        self._codes["slot"][row] = slot
 
 
 class _Stream:

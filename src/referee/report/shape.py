@@ -25,6 +25,8 @@ class RunInfo(Struct):
     """True if an endpoint has a price, so that cost is known."""
     missing: str = ""
     """The policy for samples without a score."""
+    file: bool = False
+    """A file of rollouts was judged (`referee score`): no trainer is there to wait."""
 
 
 class Scale(Struct):
@@ -183,4 +185,8 @@ class Report(Struct):
     """Width of the slices in `times`."""
     lengths: Lengths = field(default_factory=Lengths)
     cost: Cost = field(default_factory=Cost)
+    again: int = 0
+    """Lines about samples that an earlier start had ended. Such a sample counts once, as it ended last."""
+    trainer: bool = True
+    """False: only files were judged, so waiting says nothing."""
     findings: list[Finding] = field(default_factory=list)

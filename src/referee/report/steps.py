@@ -62,20 +62,34 @@ class StepSums:
         place = round(min(1.0, max(0.0, line.value)) * FINE)
         self.scores[place] = self.scores.get(place, 0) + 1
 
-    def reward_of(self, line: RewardLine) -> None:
-        """Count one reward."""
-        self.lengths += 1
-        self.length_total += line.length
+    def take_back(self, value: float | None, unscored: str) -> None:
+        """A sample that ended like this counts no more; what it cost was spent."""
+        if value is None:
+            self.unscored[unscored] -= 1
+            if not self.unscored[unscored]:
+                del self.unscored[unscored]
+            return
+        self.scored -= 1
+        self.total -= value
+        self.squares -= value * value
+        self.low -= value <= 0.0
+        self.high -= value >= 1.0
+        self.scores[round(min(1.0, max(0.0, value)) * FINE)] -= 1
+
+    def reward_of(self, line: RewardLine, times: int = 1) -> None:
+        """Count one reward; with `times` = -1 it counts no more."""
+        self.lengths += times
+        self.length_total += times * line.length
         if line.value is None:
-            self.missing += 1
+            self.missing += times
         elif line.filled:
-            self.filled += 1
+            self.filled += times
         else:
-            self.rewards += 1
-            self.reward += line.value
-            self.rule += line.rule
-            self.judge += line.judge or 0.0
-            self.penalty += line.penalty
+            self.rewards += times
+            self.reward += times * line.value
+            self.rule += times * line.rule
+            self.judge += times * (line.judge or 0.0)
+            self.penalty += times * line.penalty
 
     def merge(self, other: StepSums) -> None:
         """Add all of another step."""

@@ -25,6 +25,15 @@ class Fit:
         self.xy += x * y
         self.yy += y * y
 
+    def remove(self, x: float, y: float) -> None:
+        """A point that was added counts no more."""
+        self.n -= 1
+        self.x -= x
+        self.y -= y
+        self.xx -= x * x
+        self.xy -= x * y
+        self.yy -= y * y
+
     def merge(self, other: Fit) -> None:
         """All points of another."""
         for name in self.__slots__:

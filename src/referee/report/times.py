@@ -105,6 +105,13 @@ class Times:
         """One sample's end."""
         self._at(line.wall).verdict(line)
 
+    def take_back(self, wall: float, reason: str) -> None:
+        """A sample that was unscored then has been judged since. What was scored stays: it happened at that time."""
+        unscored = self._at(wall).unscored
+        unscored[reason] -= 1
+        if not unscored[reason]:
+            del unscored[reason]
+
     def limits(self, line: LimitsLine, run: str) -> None:
         """One look at an endpoint. Its totals become what was new since the look before."""
         slice_, source = self._at(line.wall), (run, line.endpoint)

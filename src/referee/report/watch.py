@@ -12,7 +12,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from referee.ledger import LimitsLine, Line, VerdictLine
+from referee.ledger import LimitsLine, Line, RunLine, VerdictLine
 from referee.report.data import Gathering
 from referee.report.follow import Follower
 from referee.report.shape import Report, TimeRow
@@ -96,7 +96,7 @@ class Watch:
         self._lines = self._reported = 0
         self._report: Report | None = None
         self._spans: dict[str, tuple[float, float]] = {}
-        self._latest = 0.0
+        self._latest = self._began = 0.0
         self._step: int | None = None
 
     def update(self) -> int:
@@ -152,7 +152,9 @@ class Watch:
         if line.wall:
             first, last = self._spans.get(source, (line.wall, line.wall))
             self._spans[source] = (min(first, line.wall), max(last, line.wall))
-        if isinstance(line, LimitsLine):
+        if isinstance(line, RunLine):
+            self._began = max(self._began, line.wall)
+        elif isinstance(line, LimitsLine):
             self._gauges[source, line.endpoint] = line
         elif isinstance(line, VerdictLine):
             self._newest.append(_newest(line, self._lines, self._texts))
@@ -160,11 +162,15 @@ class Watch:
                 self._step = line.step if self._step is None else max(self._step, line.step)
 
     def _fresh(self, wall: float) -> dict[str, float]:
-        """How hard the endpoints are pressed, by the processes that were writing within the last minute."""
+        """How hard the endpoints are pressed, by the processes that were writing within the last minute.
+
+        One that has said nothing since another began is over: that one resumed its work.
+        """
         limit = in_flight = 0.0
+        since = max(wall - RECENT, self._began)
         queues: dict[str, int] = {}
         for (source, _), line in self._gauges.items():
-            if line.wall >= wall - RECENT:
+            if line.wall >= since:
                 limit += line.limit
                 in_flight += line.in_flight
                 # Every endpoint's line tells its process's whole queue.

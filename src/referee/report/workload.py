@@ -8,15 +8,17 @@ from statistics import median
 from typing import Any
 
 from referee.ledger import BatchLine, LimitsLine, Line, RunLine, VerdictLine
+from referee.report.again import CANCELLED, Samples, asked, of_a_file
 from referee.report.plan import Workload
 
 
 class Observed:
-    """Counts lines. Memory grows with the number of steps and batches, not with samples."""
+    """Counts lines, each sample once. Memory grows with the number of steps and batches, not with samples."""
 
     def __init__(self) -> None:
         self.config: Mapping[str, Any] = {}
-        self._samples = self._asked = self._attempts = 0
+        self._known = Samples()
+        self._samples = self._needed = self._asked = self._attempts = 0
         self._tokens_in = self._tokens_out = self._answered = 0
         self._cost = 0.0
         self._logs = self._log_squares = 0.0
@@ -36,12 +38,23 @@ class Observed:
                 self._pressed.setdefault(line.endpoint, []).append(line.limit)
         elif isinstance(line, RunLine):
             self.config = line.config
+            self._known.start(line)
 
     def _verdict(self, line: VerdictLine) -> None:
-        self._samples += 1
-        if line.step is not None:
-            self._steps[line.step] = self._steps.get(line.step, 0) + 1
-        if line.origin not in ("call", "none") or not line.attempts:
+        ended, before = self._known.end(line)
+        if ended is None:
+            return
+        paid, counted = before is not None and before.asked, before is not None and before.unscored != CANCELLED
+        # What an earlier start paid for and this one found in the cache needed its call.
+        ended.asked = ended.asked or paid
+        if line.unscored == CANCELLED:
+            return  # what the caller gave up says nothing about a step
+        self._needed += ended.asked - (paid and counted)
+        if not counted:
+            self._samples += 1
+            if line.step is not None:
+                self._steps[line.step] = self._steps.get(line.step, 0) + 1
+        if not asked(line):
             return
         self._asked += 1
         self._attempts += line.attempts
@@ -58,7 +71,7 @@ class Observed:
 
     @property
     def samples(self) -> int:
-        """Verdict lines seen."""
+        """Samples seen, without those that the caller gave up."""
         return self._samples
 
     def workload(self) -> Workload:
@@ -82,7 +95,7 @@ class Observed:
             load["price_in"] = load["price_out"] = None
         return Workload(
             samples=self._per_step(),
-            asked=self._asked / self._samples if self._samples else 1.0,
+            asked=self._needed / self._samples if self._samples else 1.0,
             work_s=self._work(),
             **load,
         )
@@ -90,11 +103,13 @@ class Observed:
     def _per_step(self) -> float:
         if self._steps:
             return float(median(self._steps.values()))
-        sizes = [size for _, size, *_ in self._batches]
+        sizes = [] if of_a_file(self.config) else [size for _, size, *_ in self._batches]
         return float(median(sizes)) if sizes else float(self._samples)
 
     def _work(self) -> float | None:
         """Seconds between the first submit and the last collect of a step in which the caller did something else."""
+        if of_a_file(self.config):
+            return None
         spans: dict[object, tuple[float, float, float]] = {}
         for number, (step, _, submitted, collected, waited) in enumerate(self._batches):
             name: object = ("batch", number) if step is None else step

@@ -10,9 +10,19 @@ import msgspec
 from referee import clock
 from referee.batch import Batch
 from referee.config import Config
-from referee.ledger import LimitsLine, Line, RunLine, Tally, TextLine, open_ledger, reward_line, verdict_line
+from referee.ledger import (
+    LimitsLine,
+    Line,
+    RunLine,
+    Tally,
+    TextLine,
+    VerdictLine,
+    open_ledger,
+    reward_line,
+    verdict_line,
+)
 from referee.ledger.lines import MAX_LINE, digest
-from referee.records import Reward, Settled
+from referee.records import Reward, Settled, Verdict
 from referee.runtime.messages import Gauge
 from referee.version import VERSION
 
@@ -47,9 +57,7 @@ class Books:
     def settled(self, batch: Batch, index: int, settled: Settled, line: bytes) -> None:
         """One sample's judging has ended. `line`: its ledger line, if the far side made one."""
         self._seq += 1
-        # The texts are only referred to here; digests of them would cost more than all the rest.
-        found = verdict_line(batch.samples[index], settled, batch=batch.id, index=index, content=True)
-        self.tally.add(found)
+        self.tally.add(_counted(batch, index, settled))
         if not self.kept:
             return
         if line.startswith(_HEAD) and len(line) < MAX_LINE:
@@ -71,6 +79,8 @@ class Books:
 
     def rewarded(self, batch: Batch, rewards: list[Reward]) -> None:
         """These rewards are final."""
+        if not batch.shaped:
+            return
         wall = clock.wall()
         lines = [reward_line(r, wall=wall, batch=batch.id, step=batch.samples[r.index].step) for r in rewards]
         for line in lines:
@@ -139,3 +149,25 @@ class Books:
         self._flush_due = False
         self._hand_on()
         self._ledger.flush()
+
+
+def _counted(batch: Batch, index: int, settled: Settled) -> VerdictLine:
+    """As much of a line as a tally counts: the rest would cost the trainer's process more than the counting."""
+    verdict, reply = settled.verdict, settled.reply
+    value, unscored = (verdict.value, "") if isinstance(verdict, Verdict) else (None, verdict.reason.value)
+    used = reply if settled.origin in ("call", "none") else None
+    return VerdictLine(
+        batch=batch.id,
+        group=batch.samples[index].group,
+        origin=settled.origin,
+        value=value,
+        unscored=unscored,
+        attempts=settled.attempts,
+        queued_s=settled.queued_s,
+        latency_s=settled.latency_s,
+        tokens_in=used.tokens_in if used else 0,
+        tokens_out=used.tokens_out if used else 0,
+        tokens_cached=used.tokens_cached if used else 0,
+        cost=settled.cost,
+        saved=settled.saved,
+    )

@@ -7,12 +7,9 @@ worker that dies is replaced and its samples are sent again; a parent that dies 
 from __future__ import annotations
 
 import asyncio
-import atexit
 import contextlib
 import logging
 import os
-import threading
-import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -22,10 +19,11 @@ from referee import clock, errors
 from referee.batch import Batch
 from referee.config import Config
 from referee.engine import find_key
-from referee.errors import ConfigError, RefereeError, TicketCancelled, WrongContext
+from referee.errors import ConfigError, RefereeError, TicketCancelled
 from referee.limits import AdaptiveLimit, FixedLimit, Limit
 from referee.limits.shares import Broker, SharedEndpoint
 from referee.records import Reason, Unscored
+from referee.runtime.background import Background
 from referee.runtime.child import Child, start_child
 from referee.runtime.messages import (
     Asked,
@@ -41,7 +39,6 @@ from referee.runtime.messages import (
     pack_config,
 )
 from referee.runtime.remote import Remote
-from referee.runtime.thread import new_loop
 from referee.scorer import Scorer, build_scorer
 from referee.version import VERSION
 
@@ -49,8 +46,6 @@ log = logging.getLogger("referee.runtime")
 
 START = 60.0
 """Seconds all workers may take to come up."""
-EXIT = 2.0
-"""Seconds given to work in flight when the interpreter exits."""
 GATHER = 0.005
 """Seconds that samples wait for company when others were sent less than that ago."""
 STARTS = 3
@@ -198,8 +193,13 @@ class Crew:
         asyncio.get_running_loop().stop()  # the next batch begins anew
 
 
-class ProcessesRuntime:
+class ProcessesRuntime(Background):
     """A Referee's workers, started on first use and again in a forked child."""
+
+    _who = "the thread that serves the worker processes"
+    _name = "referee-processes"
+    _patience = START + 10.0
+    _margin = 1.0
 
     def __init__(self, config: Config, build: Callable[[Config], Scorer] = build_scorer) -> None:
         if build is not build_scorer:
@@ -211,48 +211,27 @@ class ProcessesRuntime:
         # Workers get keys over their pipe and look nowhere else for them.
         found = tuple(replace(e, api_key=find_key(e), key_env="", key_file="") for e in config.endpoint)
         self._config = replace(config, endpoint=found)
-        self._reset()
-        _alive.add(self)
+        super().__init__()
 
     def _reset(self) -> None:
-        """As new. Also in a forked child, where the parent's thread does not exist and its locks may be held."""
-        self._pid = os.getpid()
-        self._lock = threading.Lock()
-        self._thread: threading.Thread | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
+        super()._reset()
         self._crew: Crew | None = None
-        self._closed = False
-        self._seconds = EXIT
 
     def submit(self, batch: Batch) -> None:
         """Start judging in the background."""
-        loop, crew = self._start()
-        loop.call_soon_threadsafe(crew.remote.submit, batch)
+        self._start().call_soon_threadsafe(self._take, batch, clock.monotonic())
 
     def cancel(self, batch: Batch) -> None:
         """Stop judging a batch."""
-        why = Unscored(reason=Reason.CANCELLED, detail="cancelled by the caller")
-        loop, crew = self._loop, self._crew
-        if loop is not None and crew is not None and not self._closed:
+        loop, crew = self._open_loop(), self._crew
+        if loop is not None and crew is not None:
+            why = Unscored(reason=Reason.CANCELLED, detail="cancelled by the caller")
             loop.call_soon_threadsafe(crew.remote.cancel, batch, why)
-
-    def trouble(self, blocking: bool) -> str:
-        """Why a batch submitted here cannot finish."""
-        if blocking and self._thread is threading.current_thread():
-            raise WrongContext(
-                "a blocking call from referee's own event loop would wait for itself. Use `await ticket` or "
-                "`await referee.ascore(...)` there."
-            )
-        if self._closed:
-            return "The Referee was closed."
-        if self._thread is not None and not self._thread.is_alive():
-            return "The thread that serves the worker processes has died; see the log."
-        return ""
 
     def record(self, line: Any) -> None:
         """Add a line to the ledger, from any thread."""
-        loop, crew = self._loop, self._crew
-        if loop is not None and crew is not None and not self._closed:
+        loop, crew = self._open_loop(), self._crew
+        if loop is not None and crew is not None:
             loop.call_soon_threadsafe(crew.remote.books.write, line)
 
     def metrics(self) -> dict[str, float]:
@@ -260,89 +239,24 @@ class ProcessesRuntime:
         crew = self._crew
         return {} if crew is None else crew.remote.metrics()
 
-    def close(self, seconds: float = EXIT) -> None:
-        """Cancel what is in flight, write everything out, end the workers and the thread."""
-        if self._pid != os.getpid():
-            return
-        with self._lock:
-            thread, loop = self._thread, self._loop
-            if self._closed or thread is None or loop is None:
-                self._closed = True
-                return
-            self._closed = True
-            self._seconds = seconds
-        if thread is threading.current_thread():
-            loop.call_soon(loop.stop)
-            return
-        if thread.is_alive() and not loop.is_closed():
-            try:
-                loop.call_soon_threadsafe(loop.stop)
-            except RuntimeError:
-                return
-            thread.join(seconds + 1.0 if seconds else 0.0)
-            if seconds and thread.is_alive():
-                log.warning("worker processes did not stop within %g s; they end with this process", seconds)
-
-    def _start(self) -> tuple[asyncio.AbstractEventLoop, Crew]:
-        if self._pid != os.getpid():
-            self._reset()
-        with self._lock:
-            if self._closed:
-                raise WrongContext("this Referee is closed; make a new one.")
-            if self._thread is not None and not self._thread.is_alive():
-                log.error("the thread that serves the worker processes died; starting another")
-                self._thread = self._loop = self._crew = None
-            if self._loop is None or self._crew is None:
-                self._launch()
-            assert self._loop is not None
-            assert self._crew is not None
-            return self._loop, self._crew
-
-    def _launch(self) -> None:
-        ready = threading.Event()
-        failure: list[BaseException] = []
-        loop = new_loop()
-        thread = threading.Thread(
-            target=self._live, args=(loop, os.getcwd(), ready, failure), name="referee-processes", daemon=True
-        )
-        thread.start()
-        if not ready.wait(START + 10.0):
-            raise RefereeError("the thread that serves the worker processes did not start; the machine is overloaded.")
-        if failure:
-            thread.join(1.0)
-            raise failure[0]
-        self._thread, self._loop = thread, loop
-
-    def _live(
-        self, loop: asyncio.AbstractEventLoop, folder: str, ready: threading.Event, failure: list[BaseException]
-    ) -> None:
-        asyncio.set_event_loop(loop)
-        crew: Crew | None = None
-
-        async def begin() -> Crew:
-            nonlocal crew
-            crew = self._crew = Crew(self._config, folder)
+    async def _begin(self) -> None:
+        crew = self._crew = Crew(self._config, os.getcwd())
+        try:
             await crew.start()
-            return crew
-
-        try:
-            loop.run_until_complete(begin())
-        except BaseException as error:
-            failure.append(error)
-            if crew is not None:
-                with contextlib.suppress(Exception):
-                    loop.run_until_complete(crew.close(0.0))
+        except BaseException:
             self._crew = None
-            loop.close()
-            return
-        finally:
-            ready.set()
-        assert crew is not None
-        try:
-            loop.run_forever()
-        finally:
-            loop.run_until_complete(crew.close(self._seconds))
-            loop.close()
+            with contextlib.suppress(Exception):
+                await crew.close(0.0)
+            raise
+
+    async def _end(self, seconds: float) -> None:
+        assert self._crew is not None
+        await self._crew.close(seconds)
+
+    def _take(self, batch: Batch, submitted: float) -> None:
+        assert self._crew is not None
+        batch.late = clock.monotonic() - submitted
+        self._crew.remote.submit(batch)
 
     def _after_fork(self) -> None:
         if self._crew is not None:
@@ -357,21 +271,5 @@ def _limiter(config: Config) -> Limit:
     return AdaptiveLimit(limits.max_concurrency) if limits.concurrency == "auto" else FixedLimit(limits.concurrency)
 
 
-_alive: weakref.WeakSet[ProcessesRuntime] = weakref.WeakSet()
 _abandoned: list[Any] = []
 """What a forked child inherited. Collected, it would close descriptors that by then may be somebody else's."""
-
-
-def _close_all() -> None:
-    for runtime in list(_alive):
-        runtime.close(EXIT)
-
-
-def _after_fork() -> None:
-    for runtime in list(_alive):
-        runtime._after_fork()
-
-
-atexit.register(_close_all)
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)

@@ -10,29 +10,25 @@ import asyncio
 import atexit
 import contextlib
 import functools
-import logging
 import os
-import threading
 import uuid
-import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from referee import clock
 from referee.batch import Batch
 from referee.config import Config
 from referee.engine import find_key
-from referee.errors import RefereeError, TicketCancelled, WrongContext
+from referee.errors import TicketCancelled
 from referee.records import Reason, Unscored
+from referee.runtime.background import Background, close_all
 from referee.runtime.messages import Cancel, Work
 from referee.runtime.ray_cluster import end, find, find_or_make, join
 from referee.runtime.ray_engine import CONTENT, DIGESTS, MANY, NOTHING, EngineActor
 from referee.runtime.ray_link import Link, RayEngine
 from referee.runtime.ray_settings import broker_name, engine_names, key_tag, seal
 from referee.runtime.remote import Remote
-from referee.runtime.thread import new_loop
 from referee.scorer import Scorer, build_scorer
-
-log = logging.getLogger("referee.runtime")
 
 IDLE = 600.0
 """Seconds without a client after which an engine ends itself."""
@@ -42,16 +38,15 @@ COMPANY = 256
 """Samples in one batch that need not wait for more."""
 PENDING_CALLS = 64
 """Calls of one client that an engine may be behind with; a client of ours has three at most."""
-START = 30.0
-"""Seconds the client's own thread may take to come up."""
-EXIT = 2.0
-"""Seconds given to a goodbye when the interpreter exits."""
 GRACE = 5.0
 """Seconds an engine has to write its cache out when it is shut down."""
 
 
-class RayRuntime:
+class RayRuntime(Background):
     """A client of the cluster's engines: a daemon thread whose loop only moves messages."""
+
+    _who = "the thread that talks to Ray"
+    _name = "referee-ray"
 
     def __init__(
         self, config: Config, build: Callable[[Config], Scorer] = build_scorer, idle: float | None = None
@@ -60,48 +55,30 @@ class RayRuntime:
         self._config = config
         self._build = None if build is build_scorer else build
         self._idle = IDLE if idle is None else idle
-        self._reset()
-        _alive.add(self)
+        super().__init__()
 
     def _reset(self) -> None:
-        """As new. Also in a forked child, where the parent's thread does not exist and its locks may be held."""
-        self._pid = os.getpid()
-        self._lock = threading.Lock()
-        self._thread: threading.Thread | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
+        super()._reset()
         self._remote: Remote | None = None
         self._links: list[Link] = []
-        self._closed = False
+        self._runs: list[asyncio.Task[None]] = []
         self._own = f"-{uuid.uuid4().hex[:8]}" if self._build is not None else ""
 
     def submit(self, batch: Batch) -> None:
         """Start judging on the cluster."""
-        self._start().call_soon_threadsafe(self._take, batch)
+        self._start().call_soon_threadsafe(self._take, batch, clock.monotonic())
 
     def cancel(self, batch: Batch) -> None:
         """Stop judging a batch."""
-        loop, remote = self._loop, self._remote
-        if loop is not None and remote is not None and not self._closed:
+        loop, remote = self._open_loop(), self._remote
+        if loop is not None and remote is not None:
             why = Unscored(reason=Reason.CANCELLED, detail="cancelled by the caller")
             loop.call_soon_threadsafe(remote.cancel, batch, why)
 
-    def trouble(self, blocking: bool) -> str:
-        """Why a batch submitted here cannot finish."""
-        if blocking and self._thread is threading.current_thread():
-            raise WrongContext(
-                "a blocking call from referee's own event loop would wait for itself. Use `await ticket` or "
-                "`await referee.ascore(...)` there."
-            )
-        if self._closed:
-            return "The Referee was closed."
-        if self._thread is not None and not self._thread.is_alive():
-            return "The thread that talks to Ray has died; see the log."
-        return ""
-
     def record(self, line: Any) -> None:
         """Add a line to the ledger, from any thread."""
-        loop, remote = self._loop, self._remote
-        if loop is not None and remote is not None and not self._closed:
+        loop, remote = self._open_loop(), self._remote
+        if loop is not None and remote is not None:
             loop.call_soon_threadsafe(remote.books.write, line)
 
     def metrics(self) -> dict[str, float]:
@@ -114,68 +91,7 @@ class RayRuntime:
             found["budget_spent_usd"] = self._links[0].spent_usd
         return found
 
-    def close(self, seconds: float = EXIT) -> None:
-        """End what is in flight, say goodbye, write the ledger out. Shared engines go on for others."""
-        if self._pid != os.getpid():
-            return
-        with self._lock:
-            thread, loop = self._thread, self._loop
-            closed, self._closed = self._closed, True
-        if closed or thread is None or loop is None:
-            return
-        if thread is threading.current_thread():
-            loop.call_soon(loop.stop)
-            return
-        with contextlib.suppress(RuntimeError):
-            loop.call_soon_threadsafe(loop.stop)
-            thread.join(seconds)
-            if seconds and thread.is_alive():
-                log.warning("the line to Ray did not close within %g s; it ends with the process", seconds)
-
-    def _start(self) -> asyncio.AbstractEventLoop:
-        if self._pid != os.getpid():
-            self._reset()
-        with self._lock:
-            if self._closed:
-                raise WrongContext("this Referee is closed; make a new one.")
-            if self._thread is not None and not self._thread.is_alive():
-                log.error("the thread that talks to Ray died; starting another")
-                self._loop = None
-            if self._loop is None:
-                self._launch()
-            assert self._loop is not None
-            return self._loop
-
-    def _launch(self) -> None:
-        ready = threading.Event()
-        failure: list[BaseException] = []
-        loop = new_loop()
-        thread = threading.Thread(target=self._live, args=(loop, ready, failure), name="referee-ray", daemon=True)
-        thread.start()
-        if not ready.wait(START):
-            raise RefereeError(f"the client thread did not start within {START:g} s; the machine may be overloaded.")
-        if failure:
-            thread.join(1.0)
-            raise failure[0]
-        self._thread, self._loop = thread, loop
-
-    def _live(self, loop: asyncio.AbstractEventLoop, ready: threading.Event, failure: list[BaseException]) -> None:
-        asyncio.set_event_loop(loop)
-        try:
-            tasks = loop.run_until_complete(self._begin())
-        except BaseException as error:
-            failure.append(error)
-            loop.close()
-            return
-        finally:
-            ready.set()
-        try:
-            loop.run_forever()
-        finally:
-            loop.run_until_complete(self._end(tasks))
-            loop.close()
-
-    async def _begin(self) -> list[asyncio.Task[None]]:
+    async def _begin(self) -> None:
         config, client = self._config, f"{os.getpid()}-{uuid.uuid4().hex}"
         remote = self._remote = Remote(config, config.shards, self._post, gather=GATHER)
         lines = NOTHING if not remote.books.kept else CONTENT if config.ledger.content else DIGESTS
@@ -184,7 +100,7 @@ class RayRuntime:
             Link(client, rank, remote, functools.partial(self._attach, rank, name), self._seal, lines)
             for rank, name in enumerate(names)
         ]
-        return [asyncio.get_running_loop().create_task(link.run()) for link in self._links]
+        self._runs = [asyncio.get_running_loop().create_task(link.run()) for link in self._links]
 
     def _seal(self, with_keys: bool) -> Any:
         return seal(self._config, with_keys)
@@ -204,11 +120,12 @@ class RayRuntime:
         )
         return RayEngine(handle)
 
-    def _take(self, batch: Batch) -> None:
+    def _take(self, batch: Batch, submitted: float) -> None:
         assert self._remote is not None
         if self._closed:
             batch.fail(TicketCancelled("The Referee was closed."))
             return
+        batch.late = clock.monotonic() - submitted
         self._remote.submit(batch)
         if len(batch.samples) >= COMPANY:
             self._remote._flush_all()
@@ -218,11 +135,11 @@ class RayRuntime:
     def _post(self, shard: int, messages: Sequence[Work | Cancel]) -> None:
         self._links[shard].post(messages)
 
-    async def _end(self, tasks: list[asyncio.Task[None]]) -> None:
+    async def _end(self, seconds: float) -> None:
         assert self._remote is not None
-        for task in tasks:
+        for task in self._runs:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*self._runs, return_exceptions=True)
         self._remote.end_all(Unscored(reason=Reason.CANCELLED, detail="the Referee was closed"))
         self._remote.fail(TicketCancelled("The Referee was closed."))
         await asyncio.gather(*(link.leave() for link in self._links))
@@ -266,7 +183,6 @@ def look(config: Config, seconds: float = GRACE) -> list[tuple[str, dict[str, fl
     return found
 
 
-_alive: weakref.WeakSet[RayRuntime] = weakref.WeakSet()
 _registered = False
 
 
@@ -275,18 +191,4 @@ def _say_goodbye_before_ray() -> None:
     global _registered
     if not _registered:
         _registered = True
-        atexit.register(_close_all)
-
-
-def _close_all() -> None:
-    for runtime in list(_alive):
-        runtime.close(EXIT)
-
-
-def _after_fork() -> None:
-    for runtime in list(_alive):
-        runtime._reset()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+        atexit.register(close_all)

@@ -68,7 +68,8 @@ def far_config(config: Config) -> Config:
         serve=ServeConfig(),
         cache=replace(config.cache, path=_absolute(path)),
         endpoint=tuple(replace(e, api_key=None, key_file=_absolute(e.key_file)) for e in config.endpoint),
-        runtime="thread",
+        # One engine shares limits with other jobs as a thread does; of several, each as a worker of its job.
+        runtime="thread" if config.shards == 1 else "ray",
         shards=1,
         ray_address="",
     )

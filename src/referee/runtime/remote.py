@@ -124,7 +124,7 @@ class Remote:
         """Send a batch's samples out, as far as there is room."""
         loop = asyncio.get_running_loop()
         self._next += 1
-        out = self._outs[self._next] = _Out(batch, self._next, loop.time() + batch.seconds)
+        out = self._outs[self._next] = _Out(batch, self._next, loop.time() + batch.seconds - batch.late)
         self._tickets[batch] = out.ticket
         if math.isfinite(out.deadline):
             out.timer = clock.at(loop, out.deadline + LATE, lambda: self._expire(out))

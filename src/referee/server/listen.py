@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 import uvicorn
 from fastapi import FastAPI
 
-from referee.config import Config, Secret
+from referee.config import Config, Secret, is_variable
 from referee.errors import ConfigError
 from referee.referee import Referee
 from referee.runtime.thread import new_loop
@@ -59,9 +59,10 @@ def find_token(variable: str, env: Mapping[str, str]) -> Secret | None:
         return None
     text = env.get(variable, "").strip()
     if len(text) < SHORTEST_TOKEN or not text.isascii() or not text.isprintable() or " " in text:
+        shown = repr(variable) if is_variable(variable) else "(not shown: no name of a variable)"
         state = "is not set" if not text else "is shorter than that or has characters a header cannot hold"
         raise ConfigError(
-            f"[serve] token_env = {variable!r} must name an environment variable with at least {SHORTEST_TOKEN} plain "
+            f"[serve] token_env = {shown} must name an environment variable with at least {SHORTEST_TOKEN} plain "
             f"characters; it {state}. Make one with `openssl rand -hex 24`. Not started.",
             setting="serve.token_env",
         )

@@ -3,7 +3,7 @@
 
 const view = { store: null, rows: new Uint32Array(0), revision: 0, asked: "" };
 const CONTROLS = ["query", "reason", "origin", "score-from", "score-to", "step-from", "step-to", "group", "sort", "direction"];
-const HEADINGS = [["value", "Score"], ["reward", "Reward"], ["step", "Step"], ["group", "Group"], ["", "Sample"], ["length", "Length"], ["", "Verdict"], ["", "Response"]];
+const HEADINGS = [["value", "Score"], ["reward", "Reward"], ["step", "Step"], ["group", "Group"], ["", "Sample"], ["length", "Length"], ["", "From"], ["", "Response"]];
 
 function byId(name) {
   return document.getElementById(name);

@@ -15,12 +15,12 @@ function showNumbers({ report, now, files, behind, path, skipped, unknown, wall 
   part("tiles").replaceChildren(
     liveTile("Samples", number(metrics.samples, 0), now.step === null ? "no steps named" : `step ${now.step}`),
     liveTile("Speed", `${number(now.samples_per_s, 1)}/s`, `${number(now.in_flight, 0)} of ${number(now.limit, 0)} in flight, ${number(now.queued, 0)} queued`, level("limits")),
-    liveTile("Scored", percent(metrics.samples ? metrics.scored / metrics.samples : null), `${number(metrics.unscored, 0)} not scored`, level("unscored")),
+    liveTile("Scored", percent(scoredShare(metrics)), notScored(metrics), level("unscored")),
     liveTile("Mean score", metrics.scored ? number(native, 2) : "–", `from ${scale.low} to ${scale.high}`, level("scores")),
     liveTile("Mean reward", metrics.batches || metrics.reward_mean ? number(metrics.reward_mean, 3) : "–", `${number(metrics.reward_missing, 0)} without one`),
     liveTile("Latency", seconds(metrics.latency_p50_s), `95 % within ${seconds(metrics.latency_p95_s)}`),
     liveTile("Cost", cost.priced ? money(cost.spent) : "unknown", cost.priced ? `${money(metrics.saved_usd)} not spent` : "no prices given", level("cost")),
-    liveTile("Trainer waited", percent(metrics.wait_fraction), seconds(metrics.wait_s), level("wait")),
+    ...(report.trainer ? [liveTile("Trainer waited", percent(metrics.wait_fraction), seconds(metrics.wait_s), level("wait"))] : []),
   );
   part("findings").replaceChildren(...report.findings.map((finding) => make("li", `finding ${finding.level}`, finding.text)));
   const last = now.last_s === null ? "nothing recorded yet" : `last record ${seconds(now.last_s)} ago`;

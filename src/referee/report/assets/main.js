@@ -18,12 +18,12 @@ function drawOverview(report) {
   const native = scale.low + metrics.score_mean * (scale.high - scale.low);
   byId("tiles").replaceChildren(
     tile("Samples", number(metrics.samples, 0), `${report.steps.filter((row) => row.first !== null).reduce((sum, row) => sum + row.last - row.first + 1, 0) || "no"} steps, ${seconds(metrics.elapsed_s)}`),
-    tile("Scored", percent(metrics.samples ? metrics.scored / metrics.samples : null), `${number(metrics.unscored, 0)} not scored`, level("unscored")),
+    tile("Scored", percent(scoredShare(metrics)), notScored(metrics), level("unscored")),
     tile("Mean score", metrics.scored ? number(native, 2) : "–", `from ${scale.low} to ${scale.high}`, level("scores")),
     tile("Mean reward", metrics.batches || metrics.reward_mean ? number(metrics.reward_mean, 3) : "–", `${number(metrics.reward_missing, 0)} without one`),
     tile("Latency", seconds(metrics.latency_p50_s), `95 % within ${seconds(metrics.latency_p95_s)}`, level("limits")),
     tile("Cost", cost.priced ? money(cost.spent) : "unknown", cost.priced ? `${money(cost.saved_cache + cost.saved_shared)} not spent` : "no prices given", level("cost")),
-    tile("Trainer waited", percent(metrics.wait_fraction), seconds(metrics.wait_s), level("wait")),
+    ...(report.trainer ? [tile("Trainer waited", percent(metrics.wait_fraction), seconds(metrics.wait_s), level("wait"))] : []),
   );
   byId("findings").replaceChildren(...report.findings.map((finding) => {
     const item = make("li", `finding ${finding.level}`);
@@ -34,15 +34,16 @@ function drawOverview(report) {
     } else item.append(finding.text);
     return item;
   }));
-  byId("runs").textContent = runsText(report.runs);
+  byId("runs").textContent = runsText(report);
 }
 
-function runsText(runs) {
+function runsText({ runs, again }) {
   if (!runs.length) return "";
   const last = runs[runs.length - 1];
   const models = [...new Set(runs.flatMap((run) => run.models))].slice(0, 4).map((name) => short(name)).join(", ");
   const many = runs.length > 1 ? `${runs.length} starts, the first ` : "";
-  return `Judge: ${short(last.kind)} by ${models}. ${many}${moment(runs[0].began)}. Configuration ${short(last.digest)}, referee ${short(last.version)}.`;
+  const twice = again ? ` ${number(again, 0)} samples came again in a later start: each counts once, as it ended last; what was spent counts in full.` : "";
+  return `Judge: ${short(last.kind)} by ${models}. ${many}${moment(runs[0].began)}. Configuration ${short(last.digest)}, referee ${short(last.version)}.${twice}`;
 }
 
 function makePanels(panels) {

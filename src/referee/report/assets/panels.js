@@ -13,9 +13,19 @@ function panelsOf(report, theme) {
     latencyPanel(report, theme),
     limitsPanel(report, theme),
     costPanel(report, theme),
-    waitPanel(report, theme),
   ];
-  return panels;
+  return report.trainer ? [...panels, waitPanel(report, theme)] : panels;
+}
+
+// What the caller gave up says nothing about the judge, so it is in no share.
+function scoredShare(metrics) {
+  const ended = metrics.samples - metrics["unscored/cancelled"];
+  return ended ? metrics.scored / ended : null;
+}
+
+function notScored(metrics) {
+  const cancelled = metrics["unscored/cancelled"];
+  return `${number(metrics.unscored - cancelled, 0)} not scored${cancelled ? `, ${number(cancelled, 0)} cancelled` : ""}`;
 }
 
 function stepName(row) {
@@ -153,7 +163,7 @@ function lengthPanel(report, theme) {
   const data = [
     { type: "scatter", mode: "markers", x, y: points.map((point) => low + point[1] * scale), customdata: points.map((point) => point[3]), name: "samples",
       marker: { size: 6, opacity: 0.55, color: coloured ? steps : theme.blue, line: { width: 0 },
-        ...(coloured ? { colorscale: [[0, theme.teal], [1, theme.purple]], showscale: true, colorbar: { thickness: 10, outlinewidth: 0, title: { text: "step", font: { size: 11 } } } } : {}) },
+        ...(coloured ? { colorscale: [[0, theme.teal], [1, theme.purple]], showscale: true, colorbar: { thickness: 10, outlinewidth: 0, title: { text: "step", side: "right", font: { size: 11 } } } } : {}) },
       hovertemplate: "%{x} tokens, score %{y:.2f}<extra>click to open</extra>" },
   ];
   if (slope !== null) {
@@ -180,11 +190,14 @@ function unscoredPanel(report, theme) {
     const rest = reasons.slice(6);
     data.push(bars(x, report.times.map((row) => rest.reduce((sum, reason) => sum + (own(row.unscored, reason, 0)), 0)), "others", theme.grey, { hovertemplate: "%{y}" }));
   }
-  const words = reasons.slice(0, 12).map((reason) => `${short(reason)} ${number(totals.get(reason), 0)}`).join(", ");
+  const failed = reasons.filter((reason) => reason !== "cancelled");
+  const cancelled = totals.get("cancelled") ? `${number(totals.get("cancelled"), 0)} samples were cancelled by the caller. ` : "";
+  const rest = cancelled ? "the rest" : "the samples";
+  const words = failed.slice(0, 12).map((reason) => `${short(reason)} ${number(totals.get(reason), 0)}`).join(", ");
   return {
     id: "unscored",
     title: "What was not scored, and why?",
-    note: reasons.length ? `${percent(report.metrics.unscored_share)} of the samples: ${words}.` : "Every sample was scored.",
+    note: cancelled + (failed.length ? `Of ${rest}, ${percent(1 - (scoredShare(report.metrics) ?? 1))} were not scored: ${words}.` : `All of ${rest} were scored.`),
     chart: { data, layout: { xaxis: axis, yaxis: { title: "samples", rangemode: "tozero" }, barmode: "stack", bargap: 0.05, showlegend: true } },
   };
 }

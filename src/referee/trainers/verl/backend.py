@@ -20,7 +20,7 @@ log = logging.getLogger("referee.trainers")
 
 PROGRESS = 10.0
 """Seconds between two lines about how far a batch is, while somebody waits for it."""
-OFF = Settled(verdict=Verdict(score=0.0, value=0.0, how="gate", reason="the judge is off"), origin="gate")
+OFF = Settled(verdict=Verdict(score=0.0, value=0.0, how="gate", reason="the judge is off"), origin="none")
 
 
 class Backend:
@@ -42,6 +42,8 @@ class Backend:
         """Open the judge. Safe to call twice; does nothing without a judge."""
         if self.config.judges:
             self._open()
+        else:
+            log.warning("no judge: no key is given, or it is off; the reward is rule and length penalty alone")
 
     def close(self) -> None:
         """Let the judge go; it is closed when nobody in this process holds it. Safe to call twice."""

@@ -21,7 +21,8 @@ KEYS = (
     "judge_error",
 )
 """The first three add up on every row: reward = original_score + openai_quality_reward - length_penalty. Where the
-judge gave no score (judge_scored = 0) openai_quality_reward is what the missing policy put in its place."""
+judge gave no score (judge_scored = 0) openai_quality_reward is what the missing policy put in its place; without a
+judge both are 0 everywhere."""
 
 RESERVED = frozenset({"reward", "acc", "score", *KEYS})
 """Names a rule's own columns cannot have: verl gives the first two a meaning of their own."""
@@ -40,7 +41,7 @@ def columns_of(reward: Reward, value: float) -> dict[str, float]:
         "original_score": reward.rule,
         "response_length": float(reward.length),
         "median_length": reward.median_length,
-        "judge_scored": float(reward.scored),
+        "judge_scored": float(reward.scored and settled.origin != "none"),
         "judge_asked": float(settled.origin in ("call", "cache", "shared") or missing),
         "judge_cached": float(settled.origin in ("cache", "shared")),
         "judge_attempts": float(settled.attempts),

@@ -86,7 +86,8 @@ class LengthPenaltyConfig:
                 setting="outer_ratio",
             )
         if asks is None:
-            self.enable_openai_reward = bool(self.api_key or (self.api_key_env and os.environ.get(self.api_key_env)))
+            # Whoever names a variable wants a judge: one that is not set is an error, and not a run without a judge.
+            self.enable_openai_reward = bool(self.api_key or self.api_key_env)
 
     @classmethod
     def of(cls, source: Any) -> LengthPenaltyConfig:

@@ -204,7 +204,14 @@ def _prompts(data: Any, tokenizer: Any) -> list[str]:
         return [text_of(prompt) for prompt in raw]
     if "prompts" not in data.batch.keys():  # noqa: SIM118
         return [""] * len(data)
-    return [tokenizer.decode(ids, skip_special_tokens=True) for ids in data.batch["prompts"]]
+    decoded: dict[bytes, str] = {}  # siblings have the same one, and decoding it holds up the first request
+    found = []
+    for ids in data.batch["prompts"]:
+        key = ids.cpu().numpy().tobytes()
+        if key not in decoded:
+            decoded[key] = tokenizer.decode(ids, skip_special_tokens=True)
+        found.append(decoded[key])
+    return found
 
 
 def _ground_truth(row: Mapping[str, Any]) -> Any:

@@ -39,7 +39,7 @@ from referee.trainers.verl.sharing import divided, job_wide
 
 log = logging.getLogger("referee.trainers")
 
-NOTHING = Settled(verdict=Verdict(score=0.0, value=0.0, how="gate"), origin="gate")
+NOTHING = Settled(verdict=Verdict(score=0.0, value=0.0, how="gate"), origin="none")
 
 
 class RefereeRewardManager:

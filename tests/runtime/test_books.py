@@ -1,0 +1,35 @@
+"""The record kept of what was judged elsewhere."""
+
+from __future__ import annotations
+
+import pytest
+
+from referee.batch import Batch
+from referee.config import load
+from referee.ledger import Tally, verdict_line
+from referee.records import Reason, Reply, Sample, Settled, Unscored, Verdict
+from referee.runtime.books import _counted
+
+SCORED = Verdict(score=7.0, value=0.7, reason="good", how="schema")
+REPLY = Reply(text="{}", model="m", tokens_in=100, tokens_out=20, tokens_cached=10)
+ENDS = [
+    Settled(verdict=SCORED, origin="call", reply=REPLY, attempts=2, queued_s=0.5, latency_s=1.5, cost=0.01),
+    Settled(verdict=SCORED, origin="cache", reply=REPLY, saved=0.02),
+    Settled(verdict=SCORED, origin="shared", reply=REPLY),
+    Settled(verdict=SCORED, origin="gate"),
+    Settled(verdict=Unscored(reason=Reason.DEADLINE, detail="late"), origin="none", attempts=1, cost=0.03),
+    Settled(verdict=Unscored(reason=Reason.CONFIG), origin="none"),
+]
+
+
+@pytest.mark.parametrize("settled", ENDS)
+def test_the_short_line_counts_as_the_whole_one_does(settled: Settled) -> None:
+    """What is left out of the line for the tally, no tally looks at."""
+    config = load({"endpoint": {"url": "http://sim.test/v1", "model": "m", "key_env": ""}})
+    samples = [Sample(prompt="p", response="r", group="g", length=3), Sample(prompt="p", response="s", group="g")]
+    batch = Batch("1-1", samples, config, 10.0, lambda rewards, error, done: None)
+    short, whole = Tally(), Tally()
+    for index, sample in enumerate(samples):
+        short.add(_counted(batch, index, settled))
+        whole.add(verdict_line(sample, settled, batch=batch.id, index=index))
+    assert short.metrics() == whole.metrics()
