@@ -161,7 +161,7 @@ def report(results: dict[str, Any]) -> list[str]:
         *table(head, rows),
         "",
         f"Measured, processes over thread: {several / alone:.2f} (slowest over fastest {least:.2f}, fastest over "
-        f"slowest {most:.2f}); asked: 1.6. By processor time, all three on the same cores can judge {shared:.0f} "
+        f"slowest {most:.2f}); goal: 1.6. By processor time, all three on the same cores can judge {shared:.0f} "
         f"samples/s at most ({shared / alone:.2f} times what the thread does); two workers with a core each, and the "
         f"trainer and the server elsewhere, {apart:.0f} ({apart / alone:.2f}).",
     ]

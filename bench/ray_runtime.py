@@ -140,7 +140,7 @@ def report(results: dict[str, Any]) -> list[str]:
     lines += [
         "",
         f"Overhead through Ray over the bare call: {ratios[0]:.1f} one batch at a time, {ratios[1]:.1f} with the line "
-        f"busy, {ratios[2]:.1f} in processor time; asked: 3.",
+        f"busy, {ratios[2]:.1f} in processor time; goal: 3.",
         "",
         "| samples in one batch | wall | processor |",
         "|---|---|---|",

@@ -1,9 +1,9 @@
-"""1024 samples through verl's managers and ours, on a simulated provider of document 003's shape. Ratios count.
+"""1024 samples through verl's managers and ours, on a simulated provider. Ratios count.
 
     .venv-trainers/bin/python -m bench.verl_managers [--samples 1024] [--scale 5]
 
 The provider: 2 s median, capacity 60, refuses above it; its time passes `scale` times faster. Measured: verl's naive
-with a blocking judge (on a part, times the rest), verl's batch with a semaphore of 60 as document 003 has it, on
+with a blocking judge (on a part, times the rest), verl's batch with a semaphore of 60 on
 AsyncOpenAI where that is installed and on aiohttp, which costs less; verl's rate_limited told the limit; ours without
 being told it, cold and with a warm cache. Each has judged a few rows elsewhere before it is measured, so that first
 imports are nobody's, and each must give the same rewards.
@@ -66,7 +66,7 @@ async def ask(session: Any, url: str, text: str) -> float:
 
 
 def together(ask_all: Callable[[asyncio.Semaphore, list[str]], Any], limit: int) -> Any:
-    """Document 003: everything at once behind a semaphore, for `batch`."""
+    """Everything at once behind a semaphore, for `batch`."""
 
     def compute_score(solution_strs: list[str], **_: Any) -> list[float]:
         async def run() -> list[float]:
@@ -204,11 +204,13 @@ class Managers:
             return float(sum(row["reward_score"] for row in await asyncio.gather(*map(made.run_single, rows))))
 
 
-def measure(samples: int, scale: float) -> dict[str, float]:
-    """Seconds of each way, of the whole batch."""
+def measure(samples: int, scale: float, seed: int = 1) -> dict[str, float]:
+    """Seconds of each way, of the whole batch. `seed`: which latencies the provider draws, the same for each way."""
     spec = ProviderSpec(latency_median=2.0, latency_sigma=0.3, capacity=60, time_scale=scale)
     took: dict[str, float] = {}
-    _each(ProviderSpec(), 8, lambda name, run: run(), but=LIMITED)  # that one keeps the first event loop it ran on
+    _each(
+        ProviderSpec(), seed, 8, lambda name, run: run(), but=LIMITED
+    )  # that one keeps the first event loop it ran on
 
     def timed(name: str, run: Callable[[], float]) -> float:
         began = time.perf_counter()
@@ -217,17 +219,19 @@ def measure(samples: int, scale: float) -> dict[str, float]:
         print(f"{name:40} {took[name]:8.2f} s", flush=True)
         return total
 
-    _each(spec, samples, timed)
+    _each(spec, seed, samples, timed)
     return took
 
 
-def _each(spec: ProviderSpec, samples: int, watch: Callable[[str, Callable[[], float]], float], but: str = "") -> None:
+def _each(
+    spec: ProviderSpec, seed: int, samples: int, watch: Callable[[str, Callable[[], float]], float], but: str = ""
+) -> None:
     """Every way `but` one in turn, under the eyes of `watch`; wrong rewards are an error."""
     qualities = [number % 10 + 1 for number in range(samples)]
     data = _batch([f"response {number} [[quality={quality}]]" for number, quality in enumerate(qualities)])
     part = max(1, samples // NAIVE_PART)
     for turn in TURNS:
-        with start_server_process(spec) as server, tempfile.TemporaryDirectory() as folder:
+        with start_server_process(spec, seed=seed) as server, tempfile.TemporaryDirectory() as folder:
             managers = Managers(server.url, folder)
             ways = managers.ways()
             try:
@@ -255,8 +259,8 @@ def main() -> None:
     arguments.add_argument("--scale", type=float, default=5.0)
     given = arguments.parse_args()
     cold, warm, beside = ratios(measure(given.samples, given.scale))
-    print(f"cold: {cold:.1f}x naive (asked 20), {beside:.2f}x the best of verl's (asked 1)")
-    print(f"warm: {warm:.0f}x naive (asked 100)")
+    print(f"cold: {cold:.1f}x naive (goal 20), {beside:.2f}x the best of verl's (goal 1)")
+    print(f"warm: {warm:.0f}x naive (goal 100)")
 
 
 if __name__ == "__main__":

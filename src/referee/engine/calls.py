@@ -79,10 +79,9 @@ class Calls:
         try:
             outcome, hints = await attempt(self._transports[endpoint], endpoint, request, timeout, max_tokens)
             if isinstance(outcome, Reply):
-                endpoint.served = max(endpoint.served, permit.started)
-                endpoint.proved(request.sampling, flight.adaptation)
                 latency = self._now() - permit.started
-                endpoint.latency += 0.1 * (latency - endpoint.latency)
+                endpoint.answered(permit.started, latency)
+                endpoint.proved(request.sampling, flight.adaptation)
                 self.stragglers.answered(latency)
                 endpoint.breaker.on_ok(permit.started)
                 flight.cost += endpoint.cost(outcome)

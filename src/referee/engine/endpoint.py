@@ -47,6 +47,11 @@ class Endpoint:
         self._doubted = float("inf")
         self._proved: tuple[Sampling, wire.Adaptation] | None = None
 
+    def answered(self, sent: float, latency: float) -> None:
+        """A request sent at that time was answered after `latency` seconds."""
+        self.latency += (latency - self.latency) * (0.1 if self.served > float("-inf") else 1.0)
+        self.served = max(self.served, sent)
+
     def proved(self, sampling: Sampling, adaptation: wire.Adaptation) -> None:
         """A request that asked for this was served."""
         self._proved = sampling, adaptation

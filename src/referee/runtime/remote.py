@@ -31,6 +31,8 @@ CHUNK_TEXT = 4_000_000
 """Samples, and characters, in one message."""
 LATE = 1.0
 """Seconds beyond its deadline, or after a cancel, that a batch waits for the far side's own word on it."""
+RETURN, RETURN_SHARE = 0.1, 0.02
+"""Seconds before its deadline, and share of its time, at which far sides end a batch: their word must travel back."""
 LOSSES = 3
 """Far sides that may be lost with a sample before the sample itself is held to be the cause."""
 SAMPLE_EVERY = 1.0
@@ -324,7 +326,7 @@ class Remote:
                 continue
             samples = tuple(out.batch.samples[index] for index in indexes)
             # 0 is no time to be judged in; a far side lets it expire at once.
-            left = max(0.001, out.deadline - now)
+            left = max(0.001, out.deadline - min(RETURN, RETURN_SHARE * out.batch.seconds) - now)
             messages.append(Work(out.ticket, out.batch.id, left, tuple(indexes), samples))
             shard.out.setdefault(out.ticket, set()).update(indexes)
             shard.count += len(indexes)
