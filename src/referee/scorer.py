@@ -86,26 +86,17 @@ class Scorer:
         self._batches += 1
         deadline = loop.time() + batch.seconds - batch.late
         progress = self._active[batch] = _Progress(self._batches, deadline)
+        self.engine.planning += 1
         try:
             if math.isfinite(deadline):
                 progress.timer = clock.at(loop, deadline - EARLIEST * batch.seconds, lambda: self._expire(batch))
             self.recorder.watch_limits()
-            for start in range(0, len(batch.samples), TURN):
-                if self._spare() <= 0:
-                    await self._room_for(batch, progress)
-                for index, plan, form, key in self._plan_some(batch, start):
-                    if self._spare() <= 0:
-                        await self._room_for(batch, progress)
-                    if batch.done:
-                        break
-                    if form == self._form_now():
-                        self._begin(batch, index, deadline, form, plan, key)
-                    else:
-                        self._begin(batch, index, deadline, self._form, self._plan(batch.samples[index], self._form))
-                if batch.done:
-                    break
-                await clock.breathe()
-            self._next_in_line()
+            try:
+                await self._begin_all(batch, progress)
+            finally:
+                self.engine.planning -= 1
+                self.engine.settle()
+                self._next_in_line()
             if not batch.done:
                 await progress.done.wait()
         except Exception as error:  # a bug of ours: the caller hears of it, and nobody takes it for his own cancelling
@@ -120,6 +111,24 @@ class Scorer:
                 progress.timer.cancel()
             self.stop(batch, Unscored(reason=Reason.CANCELLED, detail="the batch was abandoned"))
             del self._active[batch]
+
+    async def _begin_all(self, batch: Batch, progress: _Progress) -> None:
+        """Ask for every sample, as far ahead of the answers as there is room."""
+        for start in range(0, len(batch.samples), TURN):
+            if self._spare() <= 0:
+                await self._room_for(batch, progress)
+            for index, plan, form, key in self._plan_some(batch, start):
+                if self._spare() <= 0:
+                    await self._room_for(batch, progress)
+                if batch.done:
+                    return
+                if form == self._form_now():
+                    self._begin(batch, index, progress.due, form, plan, key)
+                else:
+                    self._begin(batch, index, progress.due, self._form, self._plan(batch.samples[index], self._form))
+            if batch.done:
+                return
+            await clock.breathe()
 
     async def _room_for(self, batch: Batch, progress: _Progress) -> None:
         """Until another request may be planned, or the batch is over."""

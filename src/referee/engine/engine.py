@@ -33,7 +33,7 @@ from referee.records import Failure, JudgeRequest, Reason, Reply, Settled, Unsco
 
 log = logging.getLogger("referee.engine")
 
-STORING = 512
+STORING = 2048
 """Flights that may wait to be stored without holding back new ones."""
 
 
@@ -71,6 +71,8 @@ class Engine:
         """Applied to whoever answers for limits shared with others: their pace may come from elsewhere."""
         self.closing: list[Callable[[], Awaitable[None]]] = []
         """What else ends with the engine, in order."""
+        self.planning = 0
+        """Batches that have more to ask; kept by whoever plans them."""
         self.schema_refused = False
         """An endpoint does not take response_format: plan in text form from now on."""
 
@@ -114,6 +116,11 @@ class Engine:
         self._remove(flight)
         self._stop(flight)
         return self._end(flight, Unscored(reason=Reason.CANCELLED, detail=flight.trouble()))
+
+    def settle(self) -> None:
+        """If everything in the air only waits to be stored, and nothing is about to follow, it need not wait long."""
+        if self._storing >= len(self._flights) and not self.planning:
+            self._cache.hurry()
 
     def closed(self) -> EndpointClosed | None:
         """The one clear error, once no endpoint can answer any more."""
@@ -318,8 +325,7 @@ class Engine:
         if not self._cache.put(key, entry, functools.partial(self._stored, flight, settled)):
             return False
         self._storing += 1
-        if self._storing >= len(self._flights):
-            self._cache.hurry()
+        self.settle()
         self.on_room()
         return True
 
