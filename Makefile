@@ -37,7 +37,7 @@ test-local: .venv/.dev .venv/.local ## Run the rest: slow ones, the embedded mod
 # One process for each file: a process has room for one Ray cluster.
 TRAINED := .venv-trainers/bin/python -m pytest
 test-trainers: .venv-trainers/.made .venv-trainers/releases/.made .venv-hooks/.made ## Run the tests with real verl, TRL and Ray (installs about 2 GB)
-	@set -e; export REFEREE_VERL_RELEASES="$(CURDIR)/.venv-trainers/releases"; for file in $(sort $(wildcard tests/trainers/test_*.py)); do \
+	@set -e; export REFEREE_VERL_RELEASES="$(CURDIR)/.venv-trainers/releases"; for file in $(sort $(wildcard tests/trainers/test_*.py)) tests/runtime/test_ray_redis.py; do \
 		echo "$$file"; $(TRAINED) $$file $(ARGS) || { test -n "$(RETRY)" && echo "== once more, by itself: what failed" && \
 		$(TRAINED) $$file --last-failed --last-failed-no-failures none $(ARGS); }; done
 	REQUIRED_HOOKS=art,skyrl_gym,verifiers .venv-hooks/bin/python -m pytest tests/hooks $(ARGS)

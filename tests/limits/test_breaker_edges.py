@@ -166,3 +166,26 @@ def test_its_state_shows() -> None:
     assert repr(breaker) == "Breaker(healthy, 0 faults in a row)"
     one_by_one(breaker, START, FAULTS)
     assert repr(breaker) == f"Breaker(suspended, {FAULTS} faults in a row)"
+
+
+def test_a_success_sent_with_the_first_refusal_ends_the_run() -> None:
+    """The very moment of the first refusal counts as after it."""
+    breaker = Breaker()
+    for _ in range(REFUSALS - 1):
+        breaker.on_throttled(START, 0.5)
+    breaker.on_ok(sent=START)
+    breaker.on_throttled(START, 0.5)
+    assert breaker.wait(START) == 0.0
+
+
+def test_a_probe_is_given_four_times_what_the_last_one_took_to_fail() -> None:
+    """And the next goes half as late again as the one before."""
+    breaker = Breaker()
+    one_by_one(breaker, START, FAULTS)
+    breaker.wait(START + 10)
+    breaker.on_send()
+    fail(breaker, START + 10.125)
+    assert breaker.wait(START + 10.125) == pytest.approx(1.5 * PROBE_FIRST)
+    breaker.wait(START + 20)
+    breaker.on_send()
+    assert breaker.wait(START + 20) == pytest.approx(0.5)

@@ -1,0 +1,293 @@
+"""The adaptive limit at its edges: exact counts, exact shares, what the very first events say."""
+
+from __future__ import annotations
+
+import pytest
+from tests.limits.test_adaptive import Load
+
+from referee.limits import AdaptiveLimit
+from referee.limits.adaptive import HARD_CUT, SHORTEST_HOLD, START
+
+
+@pytest.mark.parametrize(("in_flight", "explained"), [(47, False), (48, True), (60, True)])
+def test_a_refusal_is_explained_from_four_fifths_of_the_limit_on(in_flight: int, explained: bool) -> None:
+    """With fewer in flight it is about something else than their number."""
+    assert AdaptiveLimit(512, start=60).explains(in_flight) is explained
+
+
+@pytest.mark.parametrize(("in_flight", "grown"), [(47, 0), (48, 1)])
+def test_four_fifths_in_use_are_enough_to_grow(in_flight: int, grown: int) -> None:
+    """With fewer in use a success says nothing about one more."""
+    limit = AdaptiveLimit(512, start=60)
+    stamp = limit.admit(0.0, in_flight)
+    limit.release(stamp, "ok", 2.0, in_flight - 1, 2.0, 0)
+    assert limit.limit == 60 + grown
+
+
+def test_the_first_cut_is_a_hard_one_if_nothing_was_served() -> None:
+    """Refused from the first request on: the start may be far too much."""
+    load = Load(AdaptiveLimit(512, start=60))
+    load.end("throttled", 3, newest=True)
+    assert load.limit.limit == round(HARD_CUT * 59)
+
+
+@pytest.mark.parametrize(("count", "cut"), [(8, False), (9, True)])
+def test_three_overloads_count_for_one_refusal(count: int, cut: bool) -> None:
+    """And three refusals are a cut."""
+    load = Load(AdaptiveLimit(512, start=60))
+    load.end("overloaded", count, latency=0.05, newest=True)
+    assert (load.limit.limit < 60) == cut
+
+
+def test_the_first_answer_says_what_is_usual() -> None:
+    """A failure in half the time of the only answer so far is no time-out in a queue."""
+    limit = AdaptiveLimit(512, start=60)
+    stamps = [limit.admit(0.0, i + 1) for i in range(60)]
+    limit.release(stamps[0], "ok", 10.0, 59, 10.0, 0)
+    before = limit.limit
+    limit.release(stamps[1], "overloaded", 10.1, before - 1, 5.0, 0)
+    assert limit.limit == before
+
+
+def test_a_lucky_first_answer_is_no_measure() -> None:
+    """One answer came at once, the next after the usual time: that is no line."""
+    limit = AdaptiveLimit(512, start=60)
+    stamps = [limit.admit(0.0, i + 1) for i in range(60)]
+    for i, now in enumerate((0.1, 2.0, 2.1, 2.2)):
+        limit.release(stamps[i], "ok", now, 59, now, 0)
+    assert limit.mode == "ramp"
+    assert limit.limit == 64
+
+
+def test_answers_that_come_in_one_moment_double_it_once() -> None:
+    """No time has passed, so there is no goodput yet to go on with."""
+    limit = AdaptiveLimit(512, start=60)
+    stamp = limit.admit(0.0, 60)
+    for _ in range(70):
+        limit.release(stamp, "ok", 0.0, limit.limit - 1, 1.0, 0)
+    assert limit.limit == 2 * START
+
+
+def test_the_first_window_of_a_new_ramp_counts() -> None:
+    """After an edge that is gone, twice as many at half the speed ends the ramp within the second window."""
+    limit = AdaptiveLimit(512, start=60)
+    load = Load(limit)
+    load.end("throttled", 3, newest=True)
+    for _ in range(60 * 60):
+        load.end("ok")
+        if limit.mode == "ramp":
+            break
+    level = limit.limit
+    load.end("ok", level)
+    assert limit.limit == 2 * level
+    load.end("ok", level + 2, latency=8.0)
+    assert limit.mode == "hill"
+    assert limit.limit < 2 * level
+
+
+def test_a_slow_server_is_no_reason_not_to_double() -> None:
+    """Less than one answer a second, but nothing yet to compare it with."""
+    load = Load(AdaptiveLimit(512))
+    load.end("ok", START, latency=100.0)
+    assert load.limit.limit == 2 * START
+
+
+def test_it_grows_unseen_for_an_eighth_of_a_window() -> None:
+    """From then on the window must show that the last doubling paid. Of 120, that is from the fifteenth answer on."""
+    load = Load(AdaptiveLimit(512, start=60))
+    load.end("ok", 60)
+    load.end("ok", 20, latency=5.0)
+    assert load.limit.limit == 120 + 14
+
+
+@pytest.mark.parametrize("start", [24, 60])
+def test_half_a_window_with_less_goodput_ends_the_ramp(start: int) -> None:
+    """Not one answer later, and also where the first window was the smallest that counts."""
+    limit = AdaptiveLimit(512, start=start)
+    load = Load(limit)
+    load.end("ok", start)
+    load.end("ok", start - 1, latency=8.0)
+    assert limit.mode == "ramp"
+    load.end("ok", latency=8.0)
+    assert limit.mode == "hill"
+
+
+def test_after_idling_only_one_window_is_passed_over() -> None:
+    """The one after it is compared again."""
+    limit = AdaptiveLimit(512, start=60)
+    load = Load(limit)
+    load.end("ok", 60)
+    stamp = limit.admit(load.now, 1)
+    limit.release(stamp, "ok", load.now + 1.0, 0, 2.0, 0)
+    load.now += 1.0
+    load.end("ok", limit.limit)
+    assert limit.mode == "ramp"
+    load.end("ok", limit.limit // 2 + 1, latency=8.0)
+    assert limit.mode == "hill"
+
+
+def test_a_window_a_fifth_larger_is_compared() -> None:
+    """60, then 72 for a twentieth more goodput: that does not pay."""
+    limit = AdaptiveLimit(512, start=60)
+    stamp, now = limit.admit(0.0, 60), 0.0
+    for _ in range(6):
+        limit.release(stamp, "overloaded", now, limit.limit - 1, 0.0, 0)
+    for _ in range(60):
+        now += 1 / 30
+        limit.release(stamp, "ok", now, limit.limit - 1, 2.0, 0)
+    assert limit.limit == 72
+    for _ in range(72):
+        assert limit.mode == "ramp"
+        now += 1 / 31.5
+        limit.release(stamp, "ok", now, limit.limit - 1, 2.0, 0)
+    assert limit.mode == "hill"
+
+
+@pytest.mark.parametrize(
+    ("count", "at", "mode", "limit_after"),
+    [
+        (17, 4.5, "hill", None),
+        (18, 4.5, "ramp", 77),
+        (35, 4.5, "ramp", 94),
+        (36, 4.5, "ramp", 96),
+        (5, 4.0, "ramp", 65),
+    ],
+)
+def test_a_line_is_seen_by_what_is_done_in_four_times_the_first_answers(
+    count: int, at: float, mode: str, limit_after: int | None
+) -> None:
+    """Of 60, fewer than 18 are a line, fewer than 36 perhaps: then the last did not raise the limit."""
+    limit = AdaptiveLimit(512, start=60)
+    stamp = limit.admit(0.0, 60)
+    for i in range(count):
+        now = at if i == count - 1 else 1.0
+        limit.release(stamp, "ok", now, limit.limit - 1, 1.0, 0)
+    assert limit.mode == mode
+    assert limit.limit == limit_after or mode == "hill"
+
+
+def test_at_the_ceiling_it_looks_for_less() -> None:
+    """A ramp that cannot go on has ended."""
+    limit = AdaptiveLimit(60, start=60)
+    Load(limit).end("ok", 60)
+    assert limit.mode == "hill"
+
+
+@pytest.mark.parametrize(("over", "measured"), [(0, True), (1, True), (2, False)])
+def test_a_level_is_measured_while_no_more_are_in_flight(over: int, measured: bool) -> None:
+    """With more than its number left in flight after an answer, the answer is not this level's."""
+    limit = AdaptiveLimit(60, start=60)
+    load = Load(limit)
+    load.end("ok", 60)
+    load.stamps.clear()
+    stamp = limit.admit(load.now, 60)
+    limit._old = 0
+    for _ in range(121):
+        load.now += 1 / 30
+        limit.release(stamp, "ok", load.now, 59 + over, 2.0, 0)
+    assert (limit.limit < 60) == measured
+
+
+@pytest.mark.parametrize(("old", "measured"), [(8, True), (9, False)])
+def test_an_eighth_of_a_level_may_be_left_over(old: int, measured: bool) -> None:
+    """Of 64, eight requests from before."""
+    limit = AdaptiveLimit(64, start=64)
+    load = Load(limit)
+    load.end("ok", 64)
+    assert limit.mode == "hill"
+    load.end("ok", 63 - old)
+    stamp = limit.admit(load.now, 64)
+    for _ in range(140):
+        load.now += 1 / 32
+        limit.release(stamp, "ok", load.now, 63, 2.0, 0)
+    assert (limit.limit < 64) == measured
+
+
+@pytest.mark.parametrize(("served", "edge"), [(0, 59), (1, 40)])
+def test_one_success_since_the_cut_makes_the_next_one_an_edge(served: int, edge: int) -> None:
+    """Without any, a quota ran out, and the edge seen before it is the better guess."""
+    load = Load(AdaptiveLimit(512, start=60))
+    load.end("throttled", 3, newest=True)
+    stamp = load.limit.admit(load.now, 41)
+    for _ in range(served):
+        load.limit.release(stamp, "ok", load.now + 1.0, 40, 2.0, 0)
+    for _ in range(3):
+        load.limit.release(stamp, "throttled", load.now + 1.0, 40, 0.1, 0)
+    assert repr(load.limit).endswith(f"of 512, edge at {edge})")
+
+
+@pytest.mark.parametrize(("in_flight", "cut"), [(47, False), (48, True)])
+def test_overloads_count_from_four_fifths_of_the_limit_on(in_flight: int, cut: bool) -> None:
+    """With fewer in flight the server is not overloaded by us."""
+    limit = AdaptiveLimit(512, start=60)
+    stamp = limit.admit(0.0, in_flight)
+    for _ in range(9):
+        limit.release(stamp, "overloaded", 0.1, in_flight - 1, 0.1, 0)
+    assert (limit.limit < 60) == cut
+
+
+@pytest.mark.parametrize("answers", [1, 100])
+def test_a_failure_slower_than_the_usual_answer_is_a_time_out(answers: int) -> None:
+    """The first answer is the usual one, and one slow answer later does not change that by much."""
+    limit = AdaptiveLimit(512, start=60)
+    limit.admit(0.0, 60)
+    now = 0.0
+    for i in range(answers):
+        now += 1.0
+        limit.release(limit.admit(now, limit.limit), "ok", now, limit.limit - 1, 10.0 if i == 99 else 2.0, 0)
+    before = limit.limit
+    limit.release(limit.admit(now, before), "overloaded", now, before - 1, 3.0, 0)
+    assert limit.limit < before
+
+
+def test_its_state_shows() -> None:
+    """For logs and debuggers: the edge only where one is known."""
+    assert repr(AdaptiveLimit(512, start=60)) == "AdaptiveLimit(60 of 512, ramp)"
+
+
+def test_one_place_is_always_left() -> None:
+    """Everything of the first burst was refused: one at a time from then on."""
+    load = Load(AdaptiveLimit(512))
+    load.end("throttled", START, latency=0.05, refill=False)
+    assert repr(load.limit) == "AdaptiveLimit(1 of 512, edge at 1)"
+
+
+def test_back_to_the_edge_held_there_and_slowly_over_it() -> None:
+    """Cut a little below four places: two successes to come back, the hold, and three to try a fifth."""
+    load = Load(AdaptiveLimit(512))
+    load.end("throttled", START - 4, latency=0.05, refill=False)
+    stamp = load.limit.admit(load.now, 4)
+    levels = []
+    for _ in range(2 + SHORTEST_HOLD + 3):
+        load.now += 0.5
+        load.limit.release(stamp, "ok", load.now, 3, 2.0, 0)
+        levels.append(load.limit.limit)
+    assert levels[:-1] == [4] * (2 + SHORTEST_HOLD + 2)
+    assert levels[-1] == 5
+
+
+def test_far_below_the_edge_one_more_per_success() -> None:
+    """Down at one with an edge at 59: it doubles each round trip, and no faster."""
+    load = Load(AdaptiveLimit(512, start=60))
+    load.end("throttled", 3, newest=True)
+    for _ in range(20):
+        stamp = load.limit.admit(load.now, 2)
+        load.limit.release(stamp, "throttled", load.now, 1, 0.1, 0)
+    assert repr(load.limit) == "AdaptiveLimit(1 of 512, edge at 59)"
+    stamp = load.limit.admit(load.now, 1)
+    for level in (2, 3, 4):
+        load.limit.release(stamp, "ok", load.now + level, level - 1, 2.0, 0)
+        assert load.limit.limit == level
+
+
+@pytest.mark.parametrize("answers", [8, 961])
+@pytest.mark.parametrize(("latency", "level"), [(60.0, 30), (10.0, 15)])
+def test_a_time_out_leaves_half_of_what_is_served_in_its_time(answers: int, latency: float, level: int) -> None:
+    """One answer a second, of late or all along; but a quarter of the limit at least."""
+    limit = AdaptiveLimit(60, start=60)
+    stamp = limit.admit(0.0, 60)
+    for i in range(answers):
+        limit.release(stamp, "ok", i + 1.0, 0, 2.0, 0)
+    assert limit.limit == 60
+    limit.release(stamp, "overloaded", answers + 1.0, 59, latency, 0)
+    assert limit.limit == level

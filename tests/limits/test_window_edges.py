@@ -1,0 +1,118 @@
+"""Windows at their edges: what a pace learns from few requests, what odd headers leave, what a reply is worth."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from referee.limits.goodput import FIRST_TOKEN, Meter
+from referee.limits.pace import GRAINS, Pace
+from referee.limits.remaining import Remaining
+
+
+def learned(at: float, count: int, opened: float) -> Pace:
+    """A pace that sent so many at one moment, was refused, and was served again."""
+    pace = Pace()
+    for _ in range(count):
+        pace.sent(at)
+    pace.opened(opened, at)
+    return pace
+
+
+def heard(limit: float | None, remaining: float, reset: float = 30.0) -> Remaining:
+    """After one answer to a request of one at time 0."""
+    left = Remaining()
+    left.heard(limit, remaining, reset, 1, 0.0, 0.0)
+    return left
+
+
+def test_when_it_opens_is_known_only_of_a_window() -> None:
+    """Before one was learned it is long ago; then it is when the first of what was sent falls out."""
+    pace = Pace()
+    pace.sent(0.0)
+    assert pace.opens() == -math.inf
+    pace = learned(0.0, 10, 60.0)
+    assert pace.opens() == -math.inf
+    pace.sent(60.0)
+    pace.sent(70.0)
+    assert pace.opens() == pytest.approx(60.0 + 60.0 * (1 + 1 / GRAINS))
+
+
+@pytest.mark.parametrize(("at", "opened", "seconds"), [(100.0, 110.0, 10.0), (0.0, 0.5, 0.5)])
+def test_a_window_lasts_from_its_first_request(at: float, opened: float, seconds: float) -> None:
+    """Also one of less than a second, and of a single request."""
+    pace = learned(at, 1, opened)
+    assert pace.seconds == pytest.approx(seconds)
+    assert pace.budget == 1
+
+
+def test_what_was_forgotten_does_not_begin_a_window() -> None:
+    """Sent at 0 and 30, refused at 65: the window is counted from the second on, by its grain."""
+    pace = Pace()
+    pace.sent(0.0)
+    pace.sent(30.0)
+    pace.opened(70.0, 65.0)
+    assert pace.seconds == pytest.approx(70.0 - 30.0 - 60.0 / GRAINS)
+
+
+def test_a_refusal_that_was_no_look_puts_none_off() -> None:
+    """One of the ten was refused: ten more may go, and the look."""
+    pace = learned(0.0, 10, 60.0)
+    pace.sent(60.0)
+    pace.refused(60.1)
+    sent = 0
+    while pace.wait(60.2) == 0.0:
+        pace.sent(60.2)
+        sent += 1
+    assert sent == 11
+
+
+def test_requests_fall_out_of_the_window_by_their_grains() -> None:
+    """Five of 60 and five of 90: at 121 the first five are gone. Those of one moment are counted together."""
+    pace = learned(0.0, 10, 60.0)
+    for at in [60.0] * 5 + [90.0] * 5:
+        pace.sent(at)
+    assert len(pace._sent) == 2
+    pace.wait(121.0)
+    assert repr(pace) == "Pace(5 of 10 in 60 s)"
+
+
+def test_a_limit_of_nothing_is_no_limit() -> None:
+    """It is a broken header; what is left is waited for all the same."""
+    assert heard(0, 0).wait(1, 0.0) == pytest.approx(30.0)
+
+
+def test_a_shortage_that_is_rounding_is_none() -> None:
+    """A millionth of what is asked for, and of one at least."""
+    assert heard(2e6, 1e6 - 0.5).wait(1e6, 0.0) == 0.0
+    assert heard(2e6, 1e6 - 2.0).wait(1e6, 0.0) > 0.0
+    assert heard(600, 1 - 0.5e-6).wait(1, 0.0) == 0.0
+    assert heard(600, 1 - 1.5e-6).wait(1, 0.0) > 0.0
+
+
+def test_a_slow_limit_that_fills_evenly_is_seen() -> None:
+    """Thirty a minute: one is there after two seconds."""
+    left = Remaining()
+    left.heard(30, 29, 2.0, 1, 0.0, 0.0)
+    left.heard(30, 0, 60.0, 1, 10.0, 10.0)
+    assert left.wait(1, 10.0) == pytest.approx(2.0)
+
+
+def test_what_is_heard_after_the_turn_counts_alone() -> None:
+    """Where the turn ended all that was known, the next answer starts from nothing."""
+    left = heard(None, 0, 10.0)
+    assert left.wait(1, 10.0) == 0.0
+    left.heard(None, 1, 30.0, 1, 11.0, 11.0)
+    assert repr(left) == "Remaining(1)"
+    assert left.wait(1, 11.0) == 0.0
+
+
+def test_a_reply_without_a_count_is_taken_as_the_mean() -> None:
+    """The first reply, and a fiftieth of each further one's difference; also a reply of one token has a count."""
+    meter = Meter()
+    meter.start(1, 0.0)
+    assert meter.add(1, 1.0) == pytest.approx(1 + FIRST_TOKEN)
+    meter.add(51, 2.0)
+    meter.start(1, 2.0)
+    assert meter.add(0, 3.0) == pytest.approx(1 + FIRST_TOKEN + 50 / 50)
