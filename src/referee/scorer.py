@@ -36,7 +36,7 @@ AHEAD = 128
 planned long before it is sent has left the processor's caches."""
 TURN = 32
 """Samples planned between two turns of the loop, so that replies are not kept waiting."""
-ENDING, EARLIEST = 25e-6, 0.02
+ENDING, EARLIEST = 40e-6, 0.02
 """Seconds it takes to end one request, about. So much before its deadline a batch begins to end, that its callers are
 back by then; but not before the last fiftieth of its time."""
 SCHEMA_TRIES = 8
