@@ -85,8 +85,6 @@ class Remaining:
         if self._limit is not None and self._at >= self._renewed:
             self._before = self._limit
             self._renewed = self._turn
-            while self._sent and self._sent[0][0] < self._turn:  # of the window that is over
-                self._since -= self._sent.popleft()[1]
             self._turn += LONGEST
         else:
             self._before = self._turn = math.inf
