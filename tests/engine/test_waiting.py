@@ -245,3 +245,21 @@ def test_what_a_stopped_batch_has_spent_is_recorded() -> None:
     )
     assert done.metrics["cost_usd"] > 0
     assert done.metrics["attempts"] == done.seen.received
+
+
+def test_time_between_steps_is_no_line_in_front_of_the_server() -> None:
+    """A trainer judges a batch and goes on training for a while: the limit is the same when it comes back."""
+
+    async def main() -> list[int]:
+        desk = Desk(ProviderSpec(latency_median=0.6, latency_sigma=0.25, capacity=90))
+        limits = []
+        for step in range(4):
+            batch, landed = desk.batch(samples(100, name=f"step {step}"))
+            await desk.scorer.run(batch)
+            assert reasons(landed) == {"scored"}
+            limits.append(desk.scorer.engine.endpoints[0].limiter.limit)
+            await asyncio.sleep(10.0)
+        await desk.scorer.close()
+        return limits
+
+    assert min(run_virtual(main())) >= 60

@@ -162,7 +162,7 @@ class AdaptiveLimit:
         """Share of the first window that is done; 1 while it is early, or after it. A small one: the answers come one
         after another, as from a server that works on a few at once."""
         meter = self._meter
-        early = self._ramped or meter.age(now) <= LATE * self._first_latency
+        early = self._ramped or self._settling or meter.age(now) <= LATE * self._first_latency
         return 1.0 if early else meter.count / meter.level
 
     def _worse(self, now: float) -> bool:
