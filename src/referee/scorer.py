@@ -86,11 +86,11 @@ class Scorer:
         self._batches += 1
         deadline = loop.time() + batch.seconds - batch.late
         progress = self._active[batch] = _Progress(self._batches, deadline)
-        self.engine.planning += 1
         try:
             if math.isfinite(deadline):
                 progress.timer = clock.at(loop, deadline - EARLIEST * batch.seconds, lambda: self._expire(batch))
             self.recorder.watch_limits()
+            self.engine.planning += 1
             try:
                 await self._begin_all(batch, progress)
             finally:

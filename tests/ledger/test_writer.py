@@ -23,7 +23,6 @@ from referee.errors import ConfigError
 from referee.ledger import (
     BatchLine,
     Ledger,
-    Line,
     NullLedger,
     RunLine,
     VerdictLine,
@@ -397,5 +396,4 @@ def test_both_ledgers_offer_the_same() -> None:
     """Whoever writes need not ask which one it has."""
     public = {name for name in dir(NullLedger) if not name.startswith("_")}
     assert public == {"append", "append_encoded", "close", "content", "enabled", "flush", "lost"}
-    line: Line = batch(1)
-    NullLedger().append(line)
+    NullLedger().append(batch(1))

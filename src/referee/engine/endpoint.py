@@ -44,7 +44,7 @@ class Endpoint:
         self.throttled = 0
         self.served = float("-inf")
         """When the latest of the requests that got an answer was sent."""
-        self._doubted = float("inf")
+        self._doubted = float("-inf")
         self._proved: tuple[Sampling, wire.Adaptation] | None = None
 
     def answered(self, sent: float, latency: float) -> None:
@@ -66,7 +66,7 @@ class Endpoint:
             return replace(failure, action=Action.BACK_OFF, unsupported="")
         if failure.action is not Action.CLOSE or failure.reason is Reason.QUOTA or self.served == float("-inf"):
             return failure
-        if not self._doubted <= now or self.served >= self._doubted:
+        if self.served >= self._doubted:  # the first such answer, or the first since one that was good
             self._doubted = now
             log.warning(
                 "%s: %s; it has served before, so it is asked again for %g s", self.label, failure.detail, DOUBT
