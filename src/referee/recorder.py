@@ -30,14 +30,16 @@ class Recorder:
         self._tracer = open_tracer(config)
         self._seq = 0
         self._texts: set[str] = set()
-        self._flush_due = False
+        self._waiting: list[Line] = []
+        """Of this turn of the loop."""
         self._sampler: asyncio.TimerHandle | None = None
         if self._ledger.enabled:
-            self.write(
-                RunLine(
-                    wall=clock.wall(), version=VERSION, pid=os.getpid(), digest=config.digest(), config=config.public()
-                )
+            run = RunLine(
+                wall=clock.wall(), version=VERSION, pid=os.getpid(), digest=config.digest(), config=config.public()
             )
+            self.tally.add(run)
+            self._ledger.append(run)
+            self._ledger.flush()
 
     def settled(self, batch: Batch, index: int, request: JudgeRequest | None, settled: Settled) -> None:
         """One sample's judging has ended."""
@@ -76,9 +78,8 @@ class Recorder:
         self.tally.add(line)
         if not self._ledger.enabled:
             return
-        self._ledger.append(line)
-        if not self._flush_due:
-            self._flush_due = True
+        self._waiting.append(line)
+        if len(self._waiting) == 1:
             asyncio.get_running_loop().call_soon(self._flush)
 
     def watch_limits(self) -> None:
@@ -91,6 +92,7 @@ class Recorder:
         """Write out what is left."""
         if self._sampler is not None:
             self._sampler.cancel()
+        self._flush()
         self._ledger.close()
 
     def _sample_limits(self) -> None:
@@ -111,5 +113,7 @@ class Recorder:
             self.watch_limits()
 
     def _flush(self) -> None:
-        self._flush_due = False
-        self._ledger.flush()
+        lines, self._waiting = self._waiting, []
+        if lines:
+            self._ledger.extend(lines)
+            self._ledger.flush()

@@ -31,8 +31,8 @@ from referee.shaping import UnscoredWatch
 
 log = logging.getLogger("referee")
 
-AHEAD = 128
-"""Requests planned beyond twice the limit. Bounds memory however many samples are submitted at once, and what is
+AHEAD = 64
+"""Requests planned beyond the limit. Bounds memory however many samples are submitted at once, and what is
 planned long before it is sent has left the processor's caches."""
 TURN = 32
 """Samples planned between two turns of the loop, so that replies are not kept waiting."""
@@ -54,13 +54,39 @@ class _Progress:
     def __init__(self, number: int, due: float) -> None:
         self.number = number
         self.due = due
-        self.waiting: dict[int, tuple[Flight, Callable[[Settled], None]]] = {}
+        self.waiting: dict[int, _Waiting] = {}
         self.timer: asyncio.TimerHandle | None = None
         self.room = asyncio.Event()
         self.done = asyncio.Event()
 
     def __lt__(self, other: _Progress) -> bool:
         return (self.due, self.number) < (other.due, other.number)
+
+
+class _Waiting:
+    """One sample that waits for a flight. Called once, with how that ended. `before`: what another form has cost."""
+
+    __slots__ = ("batch", "before", "flight", "form", "index", "landed", "request")
+
+    def __init__(
+        self,
+        landed: Callable[[_Waiting, Settled], None],
+        batch: Batch,
+        index: int,
+        form: Form,
+        request: JudgeRequest,
+        before: Settled,
+    ) -> None:
+        self.landed = landed
+        self.batch = batch
+        self.index = index
+        self.form = form
+        self.request = request
+        self.before = before
+        self.flight: Flight | None = None
+
+    def __call__(self, settled: Settled) -> None:
+        self.landed(self, settled)
 
 
 class Scorer:
@@ -123,9 +149,9 @@ class Scorer:
                 if batch.done:
                     return
                 if form == self._form_now():
-                    self._begin(batch, index, progress.due, form, plan, key)
+                    self._begin(batch, index, form, plan, key)
                 else:
-                    self._begin(batch, index, progress.due, self._form, self._plan(batch.samples[index], self._form))
+                    self._begin(batch, index, self._form, self._plan(batch.samples[index], self._form))
             if batch.done:
                 return
             await clock.breathe()
@@ -157,10 +183,10 @@ class Scorer:
             return
         for index in pending:
             end, detail = NOTHING, why.detail
-            if index in waiting:
-                flight, listener = waiting.pop(index)
-                detail = f"{why.detail}: {flight.trouble()}"
-                end = self.engine.leave(flight, listener) or NOTHING
+            waits = waiting.pop(index, None)
+            if waits is not None and waits.flight is not None:
+                detail = f"{why.detail}: {waits.flight.trouble()}"
+                end = self.engine.leave(waits.flight, waits) or NOTHING
             verdict = Unscored(reason=why.reason, detail=detail)
             rewards += self._ended(batch, index, None, replace(end, verdict=verdict))[0]
         self._hand_over(batch, rewards)  # together: a caller woken for each of thousands would delay the rest
@@ -191,7 +217,7 @@ class Scorer:
         limit = 0
         for endpoint in self.engine.endpoints:
             limit += endpoint.limiter.limit
-        return 2 * limit + AHEAD - self.engine.pressing
+        return limit + AHEAD - self.engine.pressing
 
     def _plan_some(self, batch: Batch, start: int) -> list[tuple[int, Plan, Form, str | None]]:
         """The plans of the next samples, and their keys, which the cache looks up together."""
@@ -204,37 +230,34 @@ class Scorer:
         ]
 
     def _begin(
-        self,
-        batch: Batch,
-        index: int,
-        deadline: float,
-        form: Form,
-        plan: Plan,
-        key: str | None = None,
-        before: Settled = NOTHING,
+        self, batch: Batch, index: int, form: Form, plan: Plan, key: str | None = None, before: Settled = NOTHING
     ) -> None:
         """Ask as planned, unless that settled it already. `before`: what a first form of asking has cost."""
         if not isinstance(plan, JudgeRequest):
             origin = "gate" if isinstance(plan, Verdict) else "none"
             self._land(batch, index, None, Settled(verdict=plan, origin=origin))  # type: ignore[arg-type]
             return
-        request = plan
+        key = key or self.engine.key(plan)
+        known = self.engine.known(plan, key)
+        if known is not None:
+            self._land(batch, index, plan, _with_costs(known, before))
+            return
+        progress = self._active[batch]
+        waits = progress.waiting[index] = _Waiting(self._landed, batch, index, form, plan, before)
+        waits.flight = self.engine.ask(plan, key, progress.due, waits)
 
-        def landed(settled: Settled) -> None:
-            if batch not in self._active or batch.landed(index):
-                return
-            self._active[batch].waiting.pop(index, None)
-            end = _with_costs(settled, before)
-            if form == "schema" and self._wants_text(settled):
-                self._begin(batch, index, deadline, "text", self._plan(batch.samples[index], "text"), before=end)
-            else:
-                self._land(batch, index, request, end)
-
-        found = self.engine.ask(request, deadline, landed, key)
-        if isinstance(found, Settled):
-            self._land(batch, index, request, _with_costs(found, before))
+    def _landed(self, waits: _Waiting, settled: Settled) -> None:
+        """A flight is over, for one of those who wait for it."""
+        batch, index = waits.batch, waits.index
+        progress = self._active.get(batch)
+        if progress is None or batch.landed(index):
+            return
+        progress.waiting.pop(index, None)
+        end = _with_costs(settled, waits.before)
+        if waits.form == "schema" and self._wants_text(settled):
+            self._begin(batch, index, "text", self._plan(batch.samples[index], "text"), before=end)
         else:
-            self._active[batch].waiting[index] = (found, landed)
+            self._land(batch, index, waits.request, end)
 
     def _plan(self, sample: Sample, form: Form) -> Plan:
         try:

@@ -19,6 +19,7 @@ from referee.limits import Budget, Outcome, Stamp
 from referee.limits.breaker import LONGEST_PAUSE
 from referee.records import Action, Failure, JudgeRequest, RateHints, Reason, Reply, Unscored
 
+NOBODY: frozenset[Endpoint] = frozenset()
 IDLE = 0.5
 """Seconds without any request after which an outage is counted anew: nobody saw whether it went on."""
 
@@ -70,7 +71,7 @@ class Waiter:
         turn: int,
         request: JudgeRequest,
         avoid: Endpoint | None,
-        excluded: set[Endpoint],
+        excluded: frozenset[Endpoint],
         open_ended: bool,
         granted: Callable[[Permit | Closed], None],
     ) -> None:
@@ -106,7 +107,8 @@ class Admission:
         self._idle_since = -math.inf
         self.budget = budget
         self._rng = rng
-        self._lines: dict[frozenset[Endpoint], list[Waiter]] = {frozenset(): []}
+        self._has_backups = any(endpoint.config.backup for endpoint in endpoints)
+        self._lines: dict[frozenset[Endpoint], list[Waiter]] = {NOBODY: []}
         """Who waits, oldest first, by the endpoints that may not serve them."""
         self._turns = 0
         self._timer: asyncio.TimerHandle | None = None
@@ -131,7 +133,7 @@ class Admission:
         self._turns += 1
         return self._turns
 
-    def others(self, excluded: set[Endpoint]) -> bool:
+    def others(self, excluded: frozenset[Endpoint]) -> bool:
         """True if an endpoint outside this set may still answer."""
         return any(e.breaker.closed is None and e not in excluded for e in self.endpoints)
 
@@ -140,7 +142,7 @@ class Admission:
         request: JudgeRequest,
         turn: int,
         avoid: Endpoint | None,
-        excluded: set[Endpoint],
+        excluded: frozenset[Endpoint],
         open_ended: bool,
         granted: Callable[[Permit | Closed], None],
     ) -> Waiter:
@@ -151,13 +153,13 @@ class Admission:
         if self._progress is None or (now - self._idle_since >= IDLE and self._idle):
             self._progress = now  # nobody asked for anything until now, so nothing was missed
         waiter = Waiter(turn, request, avoid, excluded, open_ended, granted)
-        line = self._lines.setdefault(frozenset(excluded), [])
+        line = self._lines.setdefault(excluded, [])
         heapq.heappush(line, waiter)
         if line[0] is waiter:  # behind others there is nothing to look at
             self.pump()
         return waiter
 
-    def now(self, request: JudgeRequest, avoid: Endpoint | None, excluded: set[Endpoint]) -> Permit | None:
+    def now(self, request: JudgeRequest, avoid: Endpoint | None, excluded: frozenset[Endpoint]) -> Permit | None:
         """A permit if there is one to spare: nobody waits in line, and an endpoint has room."""
         if self.queued:
             return None
@@ -170,7 +172,7 @@ class Admission:
         return self._permit(endpoint, request, reserved, now) if self.budget.reserve(reserved) else None
 
     async def acquire(
-        self, request: JudgeRequest, turn: int, avoid: Endpoint | None, excluded: set[Endpoint], open_ended: bool
+        self, request: JudgeRequest, turn: int, avoid: Endpoint | None, excluded: frozenset[Endpoint], open_ended: bool
     ) -> Permit:
         """Wait for a permit. Raises Closed."""
         future: asyncio.Future[Permit | Closed] = asyncio.get_running_loop().create_future()
@@ -198,7 +200,7 @@ class Admission:
 
     def close_all(self, verdict: Unscored) -> None:
         """Fail everyone who waits."""
-        lines, self._lines = self._lines, {frozenset(): []}
+        lines, self._lines = self._lines, {NOBODY: []}
         for waiter in heapq.merge(*map(sorted, lines.values())):
             if not waiter.left:
                 waiter.granted(Closed(verdict))
@@ -230,18 +232,18 @@ class Admission:
             if waiter.left:
                 heapq.heappop(line)
                 continue
-            closed = self.closed()
-            if closed is not None:
-                self.close_all(closed)
-                return None
-            declined = bool(waiter.excluded) and not self.others(waiter.excluded)
-            endpoint, wait = (None, None) if declined else self._choose(waiter, now)
-            if declined or (endpoint is None and waiter.open_ended and self._hopeless(now)):
-                heapq.heappop(line)
-                self._idle_since = now
-                waiter.granted(Closed(self._why_not(waiter)))
-                continue
+            endpoint, wait = self._choose(waiter, now)
             if endpoint is None:
+                closed = self.closed()
+                if closed is not None:
+                    self.close_all(closed)
+                    return None
+                declined = bool(excluded) and not self.others(excluded)
+                if declined or (waiter.open_ended and self._hopeless(now)):
+                    heapq.heappop(line)
+                    self._idle_since = now
+                    waiter.granted(Closed(self._why_not(waiter)))
+                    continue
                 stuck.append(excluded)
                 if wait is not None:
                     shortest = wait if shortest is None else min(shortest, wait)
@@ -263,6 +265,8 @@ class Admission:
 
     def _oldest(self, stuck: list[frozenset[Endpoint]]) -> frozenset[Endpoint] | None:
         """The line whose head has waited longest, of those that are not stuck."""
+        if len(self._lines) == 1:
+            return None if stuck or not self._lines[NOBODY] else NOBODY
         found, turn = None, 0
         for excluded, line in self._lines.items():
             if line and excluded not in stuck and (found is None or line[0].turn < turn):
@@ -293,9 +297,9 @@ class Admission:
         best: Endpoint | None = None
         best_rank = (2, 2.0)
         shortest: float | None = None
-        spare_backups = self._primary_usable(waiter.excluded)
+        spare_backups = self._has_backups and self._primary_usable(waiter.excluded)
         for endpoint in self.endpoints:
-            if endpoint.breaker.closed is not None or endpoint.in_flight >= endpoint.limiter.limit:
+            if endpoint.in_flight >= endpoint.limiter.limit or endpoint.breaker.closed is not None:
                 continue
             if endpoint in waiter.excluded or (spare_backups and endpoint.config.backup):
                 continue
@@ -314,7 +318,7 @@ class Admission:
                 best, best_rank = endpoint, rank
         return best, shortest
 
-    def _primary_usable(self, excluded: set[Endpoint]) -> bool:
+    def _primary_usable(self, excluded: frozenset[Endpoint]) -> bool:
         """A primary is alive, perhaps only busy: backups stay idle."""
         for e in self.endpoints:
             if not e.config.backup and e.breaker.closed is None and not e.breaker.suspended and e not in excluded:

@@ -77,7 +77,9 @@ class Calls:
         timeout = min(full, max(0.05, self.give_up_at(flight) - self._now()))
         max_tokens = request.sampling.max_tokens * 2 if longer else None
         try:
-            outcome, hints = await attempt(self._transports[endpoint], endpoint, request, timeout, max_tokens)
+            outcome, hints = await attempt(
+                self._transports[endpoint], endpoint, request, timeout, self._now, max_tokens
+            )
             if isinstance(outcome, Reply):
                 latency = self._now() - permit.started
                 endpoint.answered(permit.started, latency)

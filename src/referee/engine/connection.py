@@ -8,6 +8,7 @@ connection, so a late or doubled answer can never be taken for the next one's.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable
 
 import httptools
@@ -46,7 +47,9 @@ class Connection(asyncio.Protocol):
         "_received",
         "_reused",
         "_size",
+        "_timeout",
         "_transport",
+        "due",
         "idle_since",
     )
 
@@ -66,6 +69,9 @@ class Connection(asyncio.Protocol):
         self._future: asyncio.Future[Response] | None = None
         self._reused = False
         self._asked = 0.0
+        self._timeout = 0.0
+        self.due = math.inf
+        """When the answer that is awaited must be whole; whoever made the connection calls `expire` in time."""
         self.idle_since = 0.0
         self._clear()
 
@@ -92,7 +98,7 @@ class Connection(asyncio.Protocol):
         future: asyncio.Future[Response] = self._loop.create_future()
         self._future = future
         self._asked = self._loop.time()
-        timer = self._loop.call_at(deadline, self._late, future, timeout)
+        self.due, self._timeout = deadline, timeout
         transport.write(request)
         try:
             return await future
@@ -100,12 +106,16 @@ class Connection(asyncio.Protocol):
             if self._future is future:  # else the answer came first, and the connection may be another's by now
                 self.abort()
             raise
-        finally:
-            timer.cancel()
+
+    def expire(self, now: float) -> None:
+        """Give up on an answer that is late."""
+        if self.due <= now and self._future is not None:
+            self._fail(TransportFault("timeout", f"no complete answer within {self._timeout:g} s"))
 
     def abort(self) -> None:
         """Close at once; nothing more is sent or believed."""
         self._future = None
+        self.due = math.inf
         if self._transport is not None:
             self._transport.abort()
 
@@ -219,6 +229,7 @@ class Connection(asyncio.Protocol):
                 self._fail(fault)
                 return
         self._future = None
+        self.due = math.inf
         self._clear()
         if keep and self._transport is not None:
             self._reused = True
@@ -227,10 +238,6 @@ class Connection(asyncio.Protocol):
             self._transport.close()
         if not future.done():
             future.set_result(Response(status, headers, body))
-
-    def _late(self, future: asyncio.Future[Response], timeout: float) -> None:
-        if self._future is future:
-            self._fail(TransportFault("timeout", f"no complete answer within {timeout:g} s"))
 
     def _fail(self, fault: TransportFault) -> None:
         future = self._future

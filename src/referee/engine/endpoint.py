@@ -28,6 +28,7 @@ class Endpoint:
         self.label = config.label
         self.url = wire.chat_url(config.url)
         self.headers = wire.headers(key)
+        self.encoder = wire.Encoder(config)
         self.keys = KeyMaker(config, wire.DIALECT)
         self.limiter: Limit = (
             AdaptiveLimit(limits.max_concurrency) if limits.concurrency == "auto" else FixedLimit(limits.concurrency)

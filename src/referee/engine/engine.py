@@ -50,6 +50,7 @@ class Engine:
         rng: random.Random,
     ) -> None:
         """`transports[i]` serves `endpoints[i]`; one object may serve several. The cache calls back on this loop."""
+        self._loop = asyncio.get_running_loop()
         self._now = clock.running()
         self._config = config
         self._transport = dict(zip(endpoints, transports, strict=True))
@@ -86,27 +87,37 @@ class Engine:
         """Requests that hold back new ones: all that fly, but for those being stored, who need the provider no more."""
         return len(self._flights) - min(self._storing, STORING)
 
+    def key(self, request: JudgeRequest) -> str:
+        """What the request is known by, here and in the cache."""
+        return self.endpoints[0].keys.key(request)
+
     def expect(self, requests: Sequence[JudgeRequest]) -> list[str]:
-        """These will be asked next: the cache looks them up together. Returns their keys, for `ask`."""
-        keys = [self.endpoints[0].keys.key(request) for request in requests]
+        """These will be asked next: the cache looks them up together. Returns their keys."""
+        keys = [self.key(request) for request in requests]
         self._cache.expect(keys)
         return keys
 
-    def ask(
-        self, request: JudgeRequest, deadline: float, listener: Listener, key: str | None = None
-    ) -> Settled | Flight:
-        """The verdict if it is known already; else a flight: a new one, or the one in the air for the same key."""
-        key = key or self.endpoints[0].keys.key(request)
+    def known(self, request: JudgeRequest, key: str) -> Settled | None:
+        """The verdict, if it is there already. Not while a flight for it is in the air: what that found may be in
+        memory, and not yet stored."""
+        if key in self._flights:
+            return None
+        for endpoint in self.endpoints:
+            name = key if endpoint is self.endpoints[0] else endpoint.keys.key(request)
+            entry = self._cache.get(name)
+            if entry is not None:
+                return from_cache(name, entry)
+        return None
+
+    def ask(self, request: JudgeRequest, key: str, deadline: float, listener: Listener) -> Flight:
+        """A flight for what is not known: a new one, or the one in the air for the same key."""
         flight = self._flights.get(key)
-        if flight is None:
-            found = self._look_up(request, key)
-            if found is not None:
-                return found
-            flight = self._flights[key] = Flight(key, request, self._now())
+        if flight is not None:
             flight.join(listener, deadline)
-            self._search(flight)
-        else:
-            flight.join(listener, deadline)
+            return flight
+        flight = self._flights[key] = Flight(key, request, self._now())
+        flight.join(listener, deadline)
+        self._search(flight)
         return flight
 
     def leave(self, flight: Flight, listener: Listener) -> Settled | None:
@@ -155,14 +166,6 @@ class Engine:
                 await close()
         self._cache.close()
 
-    def _look_up(self, request: JudgeRequest, first_key: str) -> Settled | None:
-        for endpoint in self.endpoints:
-            key = first_key if endpoint is self.endpoints[0] else endpoint.keys.key(request)
-            entry = self._cache.get(key)
-            if entry is not None:
-                return from_cache(key, entry)
-        return None
-
     def _search(self, flight: Flight) -> None:
         """Look where others put their verdicts; into the line if there is no such place, or nothing there."""
         if self._shared is not None:
@@ -192,13 +195,14 @@ class Engine:
         )
 
     def _take_off(self, flight: Flight, granted: Permit | Closed) -> None:
-        flight.task = asyncio.get_running_loop().create_task(self._fly(flight, granted))
+        flight.task = self._loop.create_task(self._fly(flight, granted))
         self._tasks.add(flight.task)
         flight.task.add_done_callback(functools.partial(self._over, flight, granted))
 
     def _over(self, flight: Flight, granted: Permit | Closed, task: asyncio.Task[None]) -> None:
         """A task cancelled before its first step has done nothing of what it should have."""
         self._tasks.discard(task)
+        flight.task = flight.waiter = None  # they lead back here: a ring is freed by the collector only, and late
         if task.cancelled():
             if isinstance(granted, Permit) and granted.held:
                 granted.release("ignored")
@@ -209,6 +213,7 @@ class Engine:
             flight.task.cancel()
         elif flight.waiter is not None:
             flight.waiter.gone = True
+            flight.waiter = None
 
     async def _fly(self, flight: Flight, granted: Permit | Closed) -> None:
         """Carry one request to its end and tell everyone who listens."""
@@ -258,7 +263,7 @@ class Engine:
                     return None if self._keep(flight, endpoint, verdict, settled) else settled
                 flight.last = verdict
                 if verdict.reason is Reason.REFUSED:
-                    flight.refused_by.add(endpoint)
+                    flight.refused_by |= {endpoint}
                 if not course.after_unread(verdict, self.admission.others(flight.refused_by)):
                     return self._end(flight, verdict, outcome, permit)
                 granted = await self._again(flight, endpoint)

@@ -8,6 +8,7 @@ after decompression, idle sockets are dropped before servers' usual 5 s. `takes`
 from __future__ import annotations
 
 import asyncio
+import math
 import socket
 import ssl
 from collections.abc import Mapping
@@ -22,6 +23,8 @@ DNS_TTL = 300.0
 """Seconds an address is believed."""
 CLOSING = 1.0
 """Seconds given to sockets to close."""
+CLOCK = 0.001
+"""Seconds by which a loop's timer may be early: it counts in milliseconds."""
 
 
 def takes(url: str, proxy: str) -> bool:
@@ -42,12 +45,12 @@ class FastTransport:
 
     async def post(self, url: str, headers: Mapping[str, str], body: bytes, timeout: float) -> Response:
         """Send one request and read its whole answer, or raise TransportFault."""
-        loop = asyncio.get_running_loop()
         target = self._targets.get(url)
         if target is None:
-            target = self._targets[url] = _Target(loop, urlsplit(url), self._tls)
-        deadline = loop.time() + timeout
+            target = self._targets[url] = _Target(asyncio.get_running_loop(), urlsplit(url), self._tls)
+        deadline = target.now() + timeout
         connection = target.idle() or await target.connect(deadline)
+        target.watch(deadline)
         return await connection.ask(b"%b%d\r\n\r\n%b" % (target.head(headers), len(body), body), deadline, timeout)
 
     async def close(self) -> None:
@@ -61,6 +64,7 @@ class _Target:
 
     def __init__(self, loop: asyncio.AbstractEventLoop, url: SplitResult, tls: ssl.SSLContext | None) -> None:
         self._loop = loop
+        self.now = loop.time
         self._host = url.hostname or ""
         self._port = url.port or (443 if url.scheme == "https" else 80)
         self._tls = (tls or _context()) if url.scheme == "https" else None
@@ -71,6 +75,8 @@ class _Target:
         self._free: list[Connection] = []
         self._open: set[Connection] = set()
         self._sweeper: asyncio.TimerHandle | None = None
+        self._alarm: asyncio.TimerHandle | None = None
+        self._alarm_at = math.inf
         self._addresses: list[tuple[int, str]] = []
         self._resolved = float("-inf")
         self._closed = False
@@ -94,6 +100,24 @@ class _Target:
                 return connection
             connection.close()
         return None
+
+    def watch(self, deadline: float) -> None:
+        """An answer is due by then. One timer for all of them: nearly all come in time, and timers cost."""
+        if deadline < self._alarm_at:
+            if self._alarm is not None:
+                self._alarm.cancel()
+            self._alarm_at = deadline
+            self._alarm = clock.at(self._loop, deadline, self._ring)
+
+    def _ring(self) -> None:
+        """Give up on what is late, and see to it that the next is noticed."""
+        self._alarm, self._alarm_at = None, math.inf
+        now = self.now() + CLOCK
+        for connection in list(self._open):
+            connection.expire(now)
+        due = min((connection.due for connection in self._open), default=math.inf)
+        if due < math.inf:
+            self.watch(due)
 
     async def connect(self, deadline: float) -> Connection:
         """A new connection, to the address that worked last if there are several."""
@@ -177,8 +201,9 @@ class _Target:
     async def close(self) -> None:
         """Close idle connections politely, others at once, and wait a little for the sockets to be gone."""
         self._closed = True
-        if self._sweeper is not None:
-            self._sweeper.cancel()
+        for timer in (self._sweeper, self._alarm):
+            if timer is not None:
+                timer.cancel()
         for connection in list(self._open):
             if connection.usable:
                 connection.close()

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 from referee.cache import Claim
-from referee.engine.admission import Waiter
+from referee.engine.admission import NOBODY, Waiter
 from referee.engine.endpoint import Endpoint
 from referee.records import Failure, JudgeRequest, Settled, Unscored
 from referee.wire import Adaptation
@@ -53,7 +53,7 @@ class Flight:
         """What the last attempt was sent with."""
         self.attempts = 0
         self.cost = 0.0
-        self.refused_by: set[Endpoint] = set()
+        self.refused_by: frozenset[Endpoint] = NOBODY
         """Endpoints whose judge declined to answer: only others are asked."""
         self.sent_first: float | None = None
         self.last: Failure | Unscored | None = None

@@ -85,7 +85,7 @@ def show(text: str, reasoning: bool = True) -> str:
     """The text as a judge may see it. `reasoning=False` leaves out what the model thought before it answered."""
     if _has_unseen(text):
         text = scrub(text)
-    narrow = "<" in text or "[" in text or ">>>" in text
+    narrow = "<" in text or "[" in text or (">" in text and ">>>" in text)
     if not narrow and (text.isascii() or not any(bracket in text for bracket in _WIDE_BRACKETS)):
         return text
     if _has_reserved(text):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 from referee.config import JudgeConfig
 from referee.errors import ConfigError
 from referee.judging.digest import key_of
@@ -13,11 +15,13 @@ from referee.judging.monitor import monitor, trace_of
 from referee.judging.read import visible
 from referee.judging.reference import reference
 from referee.judging.score import score
-from referee.judging.sheet import compose, prepare
+from referee.judging.sheet import Group, compose, gather, prepare
 from referee.judging.template import parse, uses
 from referee.judging.yes_no import yes_no
 from referee.records import JudgeRequest, Reason, Reply, Sample, Unscored, Verdict
 
+GROUPS = 128
+"""Prompts whose part of the request is remembered: the rollouts of one come together, or a few at a time in turn."""
 FORMS: tuple[Form, ...] = ("schema", "text")
 KINDS = {"score": score, "yes_no": yes_no, "reference": reference, "integer": integer, "monitor": monitor}
 
@@ -61,6 +65,7 @@ class _Judge:
         self._ask_above = config.ask_above
         self._sheets = {form: prepare(kind, parsed, form, config.fences and not kind.bare) for form in FORMS}
         self._compares = uses(parsed, "reference")
+        self._group = functools.lru_cache(maxsize=GROUPS)(self._gather)
 
     def plan(self, sample: Sample, form: Form) -> JudgeRequest | Verdict | Unscored:
         if not self._key:
@@ -71,26 +76,29 @@ class _Judge:
         if self._ask_above is not None and not sample.rule_score > self._ask_above:
             words = f"not asked: the rule score ({sample.rule_score:g}) is not above {self._ask_above:g}"
             return Verdict(score=0.0, value=0.0, how="gate", reason=words)
+        group = self._group(sample.prompt, sample.reference if self._compares else None, form)
         if self._kind.trace:
-            return self._plan_trace(sample, form)
+            return self._plan_trace(sample, group)
         answer = show(sample.response, reasoning=False)
-        prompt = show(sample.prompt)
-        settled = settle(sample, answer, prompt, self._gates, self._kind.lowest)
+        settled = settle(sample, answer, group.prompt, self._gates, self._kind.lowest)
         if settled is not None:
             return settled
         shown = show(sample.response) if self._reasoning and answer is not sample.response else answer
         if self._kind.bare:
             shown = with_reasoning_tags(shown)
-        texts = {"prompt": prompt, "response": shown}
-        if self._compares:
-            texts["reference"] = show(sample.reference or "")
-        return compose(self._sheets[form], texts, self._key)
+        return compose(group, shown, self._key)
 
-    def _plan_trace(self, sample: Sample, form: Form) -> JudgeRequest | Unscored:
+    def _plan_trace(self, sample: Sample, group: Group) -> JudgeRequest | Unscored:
         trace = show(trace_of(sample.response))
         if not trace or trace.isspace():
             return Unscored(reason=Reason.EMPTY, detail="the response holds no reasoning for the monitor to read")
-        return compose(self._sheets[form], {"prompt": show(sample.prompt), "response": trace}, self._key)
+        return compose(group, trace, self._key)
+
+    def _gather(self, prompt: str, reference: str | None, form: Form) -> Group:
+        texts = {"prompt": show(prompt)}
+        if reference is not None:
+            texts["reference"] = show(reference)
+        return gather(self._sheets[form], texts, self._key)
 
     def read(self, request: JudgeRequest, reply: Reply) -> Verdict | Unscored:
         said = visible(reply)

@@ -18,6 +18,8 @@ import math
 import re
 from typing import Any
 
+import msgspec
+
 from referee.judging.guard import scrub, strip_reasoning
 from referee.records import How, Reason, Reply, Unscored, Verdict
 
@@ -32,6 +34,7 @@ _CODE_BLOCK = re.compile(r"```(?:json)?[ \t]*\n(.*)\n[ \t]*```", re.DOTALL | re.
 _LONGEST_NUMBER = 40
 """Digits. A longer number is outside any scale, and turning it into an int would be slow or refused."""
 _OFF_ANY_SCALE = int("9" * _LONGEST_NUMBER)
+_decode_plain = msgspec.json.Decoder(dict[str, str | int]).decode
 
 
 def visible(reply: Reply) -> str | Unscored:
@@ -53,6 +56,9 @@ def visible(reply: Reply) -> str | Unscored:
 
 def json_object(said: str) -> dict[str, Any] | Unscored:
     """The whole text as one JSON object, in a code block or not. A key given twice is two verdicts."""
+    plain = _plain_object(said)
+    if plain is not None:
+        return plain
     block = _CODE_BLOCK.fullmatch(said)
     try:
         value = _DECODER.decode(block[1] if block else said)
@@ -63,6 +69,24 @@ def json_object(said: str) -> dict[str, Any] | Unscored:
     if not isinstance(value, dict):
         return Unscored(reason=Reason.SCHEMA, detail="the reply is JSON but not an object")
     return value
+
+
+def _plain_object(said: str) -> dict[str, str | int] | None:
+    """The fast way, for an object of strings and integers as nearly every judge writes it. None: look closer.
+
+    Without a backslash every quotation mark begins or ends a string. So if there are two for each key and each string
+    that was found, no key stood there twice.
+    """
+    if "\\" in said:
+        return None
+    try:
+        found = _decode_plain(said)
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        return None
+    strings = len(found)
+    for value in found.values():
+        strings += isinstance(value, str)
+    return found if said.count('"') == 2 * strings else None
 
 
 def fields(said: str, name: str) -> tuple[str, Any] | Unscored:
@@ -121,7 +145,8 @@ def scaled(number: int, low: int, high: int, words: str, how: How) -> Verdict | 
 
 def kept(words: str) -> str:
     """The judge's words as they go into records: it may have quoted the candidate's control characters."""
-    return scrub(words.strip()[:LONGEST_REASON])
+    words = words.strip()[:LONGEST_REASON]
+    return words if words.isascii() and words.isprintable() else scrub(words)
 
 
 def read_integer(text: str, low: int, high: int) -> Verdict | Unscored:

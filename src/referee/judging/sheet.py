@@ -69,29 +69,56 @@ def prepare(kind: Kind, template: Template, form: Form, fenced: bool = True) -> 
     )
 
 
-def compose(sheet: Sheet, texts: Mapping[str, str], key: bytes) -> JudgeRequest:
-    """The request for these texts, which the guard has already been over."""
+class Group(Struct, frozen=True):
+    """A sheet with its prompt and reference filled in: what the rollouts of one prompt have in common."""
+
+    sheet: Sheet
+    prompt: str
+    """As the judge may see it."""
+    user: Pieces
+    """What is still open: the response and the nonce."""
+    facets: tuple[tuple[str, str], ...]
+    content: str
+    """The digests so far, one after another."""
+    tokens: int
+
+
+def gather(sheet: Sheet, texts: Mapping[str, str], key: bytes) -> Group:
+    """The group of these texts (prompt, and reference if it is compared with), which the guard has been over."""
     facets: list[tuple[str, str]] = []
-    tokens = sheet.tokens
-    shared = content = sheet.digest
-    for name in sheet.fields:
+    tokens, content = sheet.tokens, sheet.digest
+    names = [name for name in sheet.fields if name in texts]
+    for name in names:
         named, size = measure(texts[name])
         facets.append((name, named))
         tokens += size
         content += named
-        if name != "response":
-            shared += named
-    nonce, common = code(content, key, b"request"), code(shared, key, b"group")
-    filled = {"nonce": nonce, "": ""}
-    for name in sheet.fields:
-        text = texts[name]
-        filled[name] = fence(name, text, nonce if name == "response" else common) if sheet.fenced else text
-    text = "".join([literal + filled[slot] for literal, slot in sheet.user])
+    common = code(content, key, b"group")
+    shown = {name: fence(name, texts[name], common) if sheet.fenced else texts[name] for name in names}
+    user: list[tuple[str, str]] = []
+    literal = ""
+    for before, slot in sheet.user:
+        literal += before
+        if slot in shown:
+            literal += shown[slot]
+        else:
+            user.append((literal, slot))
+            literal = ""
+    return Group(sheet, texts["prompt"], tuple(user), (*sheet.facets, *facets), content, tokens)
+
+
+def compose(group: Group, response: str, key: bytes) -> JudgeRequest:
+    """The request for one response of a group, which the guard has been over."""
+    sheet = group.sheet
+    named, size = measure(response)
+    nonce = code(group.content + named, key, b"request")
+    filled = {"response": fence("response", response, nonce) if sheet.fenced else response, "nonce": nonce, "": ""}
+    text = "".join([literal + filled[slot] for literal, slot in group.user])
     body = Message("user", text if sheet.fenced else text.rstrip())
     return JudgeRequest(
         messages=(sheet.system, body) if sheet.system.content else (body,),
         sampling=sheet.sampling,
-        facets=(*sheet.facets, *facets),
+        facets=(*group.facets, ("response", named)),
         nonce=nonce,
-        prompt_tokens=tokens,
+        prompt_tokens=group.tokens + size,
     )

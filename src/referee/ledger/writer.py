@@ -11,6 +11,7 @@ import errno
 import logging
 import os
 import threading
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -25,8 +26,10 @@ from referee.ledger.lines import MAX_LINE, Line, RunLine
 
 log = logging.getLogger("referee.ledger")
 
-WAITING, BUFFER = 1024, 4 * 1024 * 1024
-"""Lines, and encoded bytes, that may wait for `flush` before they are written anyway."""
+WAITING = 1024
+"""Lines that may wait for `flush` before they are written anyway."""
+TOGETHER = 32
+"""Lines encoded and written together: more bytes than that leave the processor's cache before the system has them."""
 
 _FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
 
@@ -60,19 +63,26 @@ class Ledger:
 
     def append(self, line: Line) -> None:
         """Take a line; it is in the file after the next `flush`."""
+        if isinstance(line, RunLine):
+            if os.getpid() != self._pid:
+                self._after_fork()
+            self._run, self._forked = line, False
+        self.extend((line,))
+
+    def extend(self, lines: Sequence[Line]) -> None:
+        """Take several, none of them a run line."""
         if os.getpid() != self._pid:
             self._after_fork()
-        if isinstance(line, RunLine):
-            self._run, self._forked = line, False
-        elif self._forked:
+        if self._forked:
             self._forked = False
             if self._run is not None:
                 self.append(replace(self._run, pid=self._pid, wall=clock.wall()))
         with self._lock:
             if self._closed:
-                self._lose(1, "the ledger is closed")
-            else:
-                self._waiting.append(line)
+                self._lose(len(lines), "the ledger is closed")
+                return
+            for start in range(0, len(lines), WAITING):
+                self._waiting += lines[start : start + WAITING]
                 if len(self._waiting) >= WAITING:
                     self._write()
 
@@ -84,17 +94,14 @@ class Ledger:
             if self._closed:
                 self._lose(lines, "the ledger is closed")
                 return
-            self._encode()
-            self._buffer += data
-            self._lines += lines
-            if len(self._buffer) >= BUFFER:
-                self._write()
+            self._write()
+            self._put(data, lines)
 
     def flush(self) -> None:
-        """Hand what is buffered to the system, in one write."""
+        """Hand what waits to the system."""
         if os.getpid() != self._pid:
             self._after_fork()
-        if self._waiting or self._buffer or self._torn:
+        if self._waiting or self._torn:
             with self._lock:
                 self._write()
 
@@ -115,9 +122,6 @@ class Ledger:
         self._pid = os.getpid()
         self._lock = threading.Lock()
         self._waiting: list[Line] = []
-        self._buffer = bytearray()
-        self._lines = 0
-        """In the buffer."""
         self._fd = -1
         self._torn = b""
         """What is missing of the file's last line."""
@@ -140,18 +144,24 @@ class Ledger:
                 return
         raise FileExistsError(errno.EEXIST, "a thousand ledgers of this second exist")
 
-    def _encode(self) -> None:
-        """Move what waits into the buffer: all together, or one by one if a line among them is odd."""
+    def _write(self) -> None:
+        """Hand over what waits, and what is missing of a torn line."""
         lines, self._waiting = self._waiting, []
+        for start in range(0, len(lines), TOGETHER):
+            self._put(*self._encode(lines[start : start + TOGETHER]))
+        if not lines and self._torn:
+            self._put(b"", 0)
+
+    def _encode(self, lines: list[Line]) -> tuple[bytes, int]:
+        """All together, or one by one if a line among them is odd; and how many there are."""
         try:
             data = self._encoder.encode_lines(lines)
         except (TypeError, ValueError, OverflowError, RecursionError):
             data = b""
-        if lines and not 0 < len(data) <= MAX_LINE:
-            found = [one for one in map(self._encoded, lines) if one]
-            data, lines = b"".join(found), lines[: len(found)]
-        self._buffer += data
-        self._lines += len(lines)
+        if 0 < len(data) <= MAX_LINE:
+            return data, len(lines)
+        found = [one for one in map(self._encoded, lines) if one]
+        return b"".join(found), len(found)
 
     def _encoded(self, line: Line) -> bytes:
         """One line and its end; nothing if it cannot be written."""
@@ -168,11 +178,10 @@ class Ledger:
             return b""
         return data + b"\n"
 
-    def _write(self) -> None:
-        self._encode()
-        data, begun, lines = self._torn + self._buffer, len(self._torn), self._lines
-        self._buffer.clear()
-        self._lines = 0
+    def _put(self, data: bytes, lines: int) -> None:
+        """Whole lines to the file, after the rest of one that is torn."""
+        begun = len(self._torn)
+        data = self._torn + data if begun else data
         done = 0
         try:
             if self._fd < 0:
@@ -197,7 +206,7 @@ class Ledger:
             log.warning("%s: lines are being lost (%s). Rewards are not affected.", self.path, why)
 
     def __repr__(self) -> str:
-        state = "closed" if self._closed else f"{self._lines + len(self._waiting)} buffered"
+        state = "closed" if self._closed else f"{len(self._waiting)} waiting"
         return f"Ledger({str(self.path)!r}, {state}, {self.lost} lost)"
 
 
@@ -210,6 +219,9 @@ class NullLedger:
 
     def append(self, line: Line) -> None:
         """Forget it."""
+
+    def extend(self, lines: Sequence[Line]) -> None:
+        """Forget them."""
 
     def append_encoded(self, data: bytes, lines: int) -> None:
         """Forget them."""

@@ -3,12 +3,13 @@
 from referee.wire.classify import classify
 from referee.wire.fault import from_fault
 from referee.wire.hints import hints
-from referee.wire.request import DIALECT, Adaptation, adapt, chat_url, encode, headers
+from referee.wire.request import DIALECT, Adaptation, Encoder, adapt, chat_url, encode, headers
 from referee.wire.scrub import scrub
 
 __all__ = [
     "DIALECT",
     "Adaptation",
+    "Encoder",
     "adapt",
     "chat_url",
     "classify",

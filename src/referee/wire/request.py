@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -72,35 +73,61 @@ def headers(key: Secret | None) -> dict[str, str]:
     return found
 
 
-def encode(
-    endpoint: EndpointConfig,
-    request: JudgeRequest,
-    adaptation: Adaptation = PLAIN,
-    max_tokens: int | None = None,
-) -> bytes:
-    """The request body. `max_tokens` replaces the judge's own cap, for a second try after a truncated reply."""
-    sampling = request.sampling
-    body: dict[str, Any] = {"model": endpoint.model, "messages": request.messages}
-    cap = "max_completion_tokens" if adaptation.completion_tokens_name else "max_tokens"
-    body[cap] = sampling.max_tokens if max_tokens is None else max_tokens
-    if sampling.temperature is not None and not adaptation.no_temperature:
-        body["temperature"] = sampling.temperature
-    if sampling.schema is not None and not adaptation.no_schema:
-        body["response_format"] = {
-            "type": "json_schema",
-            "json_schema": {"name": sampling.schema_name, "strict": True, "schema": sampling.schema},
-        }
-    if sampling.top_logprobs and not adaptation.no_logprobs:
-        body["logprobs"] = True
-        body["top_logprobs"] = sampling.top_logprobs
-    if endpoint.extra:
+class Encoder:
+    """Request bodies for one endpoint. All but the last message is the same from one request to the next, and is
+    encoded when it changes."""
+
+    def __init__(self, endpoint: EndpointConfig) -> None:
+        self._endpoint = endpoint
+        self._made_of: tuple[object, ...] = ()
+        self._head = self._tail = b""
+
+    def encode(self, request: JudgeRequest, adaptation: Adaptation = PLAIN, max_tokens: int | None = None) -> bytes:
+        """The body. `max_tokens` replaces the judge's own cap, for a second try after a truncated reply."""
+        *first, last = request.messages
+        parts = (request.sampling, adaptation, max_tokens, last.role, *first)
+        made_of = self._made_of
+        if len(parts) != len(made_of) or not all(map(operator.is_, parts, made_of)):
+            self._frame(request, adaptation, max_tokens)
+            self._made_of = parts
+        return b"%b%b%b" % (self._head, _text(last.content), self._tail)
+
+    def _frame(self, request: JudgeRequest, adaptation: Adaptation, max_tokens: int | None) -> None:
+        """What stands before and after the last message's text."""
+        sampling, endpoint = request.sampling, self._endpoint
+        body: dict[str, Any] = {"model": endpoint.model}
+        cap = "max_completion_tokens" if adaptation.completion_tokens_name else "max_tokens"
+        body[cap] = sampling.max_tokens if max_tokens is None else max_tokens
+        if sampling.temperature is not None and not adaptation.no_temperature:
+            body["temperature"] = sampling.temperature
+        if sampling.schema is not None and not adaptation.no_schema:
+            body["response_format"] = {
+                "type": "json_schema",
+                "json_schema": {"name": sampling.schema_name, "strict": True, "schema": sampling.schema},
+            }
+        if sampling.top_logprobs and not adaptation.no_logprobs:
+            body["logprobs"] = True
+            body["top_logprobs"] = sampling.top_logprobs
         body.update(endpoint.extra)
+        *first, last = request.messages
+        before = b"".join(b'{"role":%b,"content":%b},' % (_text(m.role), _text(m.content)) for m in first)
+        self._head = b'%b,"messages":[%b{"role":%b,"content":' % (_encode(body)[:-1], before, _text(last.role))
+        self._tail = b"}]}"
+
+
+def encode(
+    endpoint: EndpointConfig, request: JudgeRequest, adaptation: Adaptation = PLAIN, max_tokens: int | None = None
+) -> bytes:
+    """One request body, see Encoder."""
+    return Encoder(endpoint).encode(request, adaptation, max_tokens)
+
+
+def _text(text: str) -> bytes:
+    """A JSON string. Half of a surrogate pair, from a tokenizer that cut a character in two, no JSON can carry."""
     try:
-        return _encode(body)
+        return _encode(text)
     except UnicodeEncodeError:
-        # Half of a surrogate pair, from a tokenizer that cut a character in two: no JSON can carry it.
-        body["messages"] = [{"role": m.role, "content": _whole(m.content)} for m in request.messages]
-        return _encode(body)
+        return _encode(_whole(text))
 
 
 def _whole(text: str) -> str:
