@@ -47,7 +47,11 @@ class Referee:
 
     @classmethod
     def from_config(cls, source: str | Path | Mapping[str, Any] | Config) -> Referee:
-        """From a TOML file, a mapping or a Config. REFEREE_* environment variables override its keys."""
+        """From a TOML file or a mapping, whose keys REFEREE_* environment variables override, or from a Config as is.
+
+        A Config is settled: whoever holds one has read it, or changed it on purpose afterwards (one worker's share of
+        a rate, say), and a variable must not undo that. `referee.config.load(source, os.environ)` applies them.
+        """
         return cls(load(source, os.environ))
 
     def submit(self, samples: Iterable[Sample], deadline: float | None = None, *, shaped: bool = True) -> Ticket:

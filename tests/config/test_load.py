@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,8 @@ import pytest
 
 from referee.config import Config, EndpointConfig, load
 from referee.errors import ConfigError
+from referee.referee import Referee
+from referee.trainers.shared import Judged
 
 KEY = "sk-canary-0123456789"
 
@@ -316,6 +319,18 @@ def test_a_config_comes_back_as_it_is_if_it_is_sound() -> None:
     assert load(config) is config
     broken = msgspec.structs.replace(config, judge=msgspec.structs.replace(config.judge, low=9))
     assert "judge.low" in refusal(broken)
+
+
+def test_a_config_is_final_and_a_mapping_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What code has put into a Config stays, whatever the environment says; a mapping is overridden, as a file is."""
+    monkeypatch.setenv("REFEREE_LIMITS_RPM", "500")
+    given = {"endpoint": {"url": "http://127.0.0.1:9/v1", "key_env": ""}, "limits": {"rpm": 5}, "cache": {"path": ""}}
+    config = load(given)
+    assert load(config, os.environ) is config
+    for source, rpm in ((config, 5), (given, 500), (load(given, os.environ), 500)):
+        with Referee.from_config(source) as referee:
+            assert referee.config.limits.rpm == rpm
+        assert Judged(source).config.limits.rpm == rpm
 
 
 class Node(Mapping[str, Any]):

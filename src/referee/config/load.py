@@ -33,7 +33,10 @@ LONGEST_SHOWN = 60
 
 
 def load(source: str | Path | Mapping[str, Any] | Config, env: Mapping[str, str] | None = None) -> Config:
-    """Read a TOML file or a mapping, apply the environment's overrides, check everything."""
+    """Read a TOML file or a mapping, apply the environment's overrides, check everything.
+
+    A Config is checked and comes back as it is: it has been read already, and what was changed in it since stays.
+    """
     if isinstance(source, Config):
         return _told_apart(checked(source, "the configuration"))
     if isinstance(source, Mapping):

@@ -59,7 +59,7 @@ class Judged:
     __slots__ = ("_identity", "config")
 
     def __init__(self, source: Source) -> None:
-        """Reads and checks the configuration now; REFEREE_* variables override a file or a mapping."""
+        """Reads and checks the configuration now; REFEREE_* variables override a file or a mapping, not a Config."""
         if isinstance(source, Mapping):
             source = _plain(source)
         self.config = load(source, os.environ)
