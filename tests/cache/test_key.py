@@ -77,6 +77,24 @@ def test_the_request_is_in_the_key(change: dict[str, Any]) -> None:
     assert key(request=replace(REQUEST, **change)) != key()
 
 
+NAMED = replace(ENDPOINT, known_as="ours")
+
+
+def test_a_server_with_a_name_of_its_own_may_move() -> None:
+    """Its host and port do not count; its path, model and extra fields do, and so does the name."""
+    assert key(replace(NAMED, url="http://127.0.0.1:41181/v1")) == key(NAMED)
+    for change in ({"url": "https://h.example/v2"}, {"model": "m2"}, {"extra": {}}, {"known_as": "theirs"}):
+        assert key(replace(NAMED, **change)) != key(NAMED)
+
+
+def test_a_name_is_never_taken_for_a_host() -> None:
+    """An endpoint known as another's host does not get that one's verdicts."""
+    assert key(replace(ENDPOINT, known_as=ENDPOINT.host)) != key(ENDPOINT)
+    common, _ = KeyMaker(NAMED, "d/1").facets(REQUEST)
+    assert common["known_as"] == "ours"
+    assert "host" not in common
+
+
 def test_the_nonce_is_not_in_the_key() -> None:
     """Equal questions meet although their fences differ."""
     again = replace(REQUEST, nonce="other", messages=(Message("user", "other fence"),), prompt_tokens=9)

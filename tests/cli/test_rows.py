@@ -80,6 +80,20 @@ def test_digests_follow_what_shapes_a_reward_and_nothing_else() -> None:
     assert plain != Digests(load({})).of(Sample(prompt="p", response="r", rule_score=1.0))
 
 
+def test_an_address_counts_unless_the_server_has_a_name_of_its_own() -> None:
+    """Where known_as is given, rows are kept wherever the server is now; elsewhere another address is another judge."""
+
+    def digest(url: str, **more: str) -> str:
+        return Digests(load({"endpoint": {"url": url, "key_env": "", **more}})).of(Sample(prompt="p", response="r"))
+
+    here, there = "http://127.0.0.1:4001/v1", "http://127.0.0.1:4002/v1"
+    assert digest(here) != digest(there)
+    assert digest(here, known_as="a") == digest(there, known_as="a")
+    assert digest(here, known_as="a") != digest(here, known_as="b")
+    assert digest(here, known_as="a") != digest(here, known_as="a", model="other")
+    assert digest(here, known_as="a") != digest("http://127.0.0.1:4001/v2", known_as="a")
+
+
 def test_the_template_counts_by_its_text(tmp_path: Path) -> None:
     """A template edited under its name is another judge; the same text in another place is the same one."""
     sample = Sample(prompt="p", response="r")

@@ -124,6 +124,20 @@ def test_a_finished_run_resumes_to_itself_without_a_call(tmp_path: Path, referee
     assert "30 kept" in done.stderr
 
 
+def test_resume_keeps_the_rows_of_a_server_that_moved(tmp_path: Path, referee: Run, provider: Start) -> None:
+    """One that is known by a name is the same one at another port: its rows are kept, its verdicts are in the cache."""
+    first, second = provider(), provider()
+    setup(tmp_path, first, 6)
+    write_config(tmp_path / "referee.toml", first.url, known_as="my judge")
+    assert referee("score", "in.jsonl", "-o", "out.jsonl").returncode == 0
+    write_config(tmp_path / "referee.toml", second.url, known_as="my judge")
+    done = referee("score", "in.jsonl", "-o", "out.jsonl", "--resume")
+    assert "6 kept" in done.stderr
+    assert referee("score", "in.jsonl", "-o", "out.jsonl", "--overwrite").returncode == 0
+    assert {row["origin"] for row in rows(tmp_path / "out.jsonl")} == {"cache"}
+    assert second.stats().received == 0
+
+
 def test_resume_judges_again_what_was_unscored(tmp_path: Path, referee: Run, provider: Start) -> None:
     """After a provider's bad day, only the rows without a score are asked for again."""
     down = provider(faults={"refusal": 1.0})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -9,12 +10,15 @@ import subprocess
 import sys
 import urllib.request
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from msgspec.structs import replace
 
 from referee import clock
+from referee.cli import settings as cli_settings
 from referee.config import CacheConfig, load
 from referee.local import demo_rollouts, embedded_config, separation, start_local
 from referee.local.embedded import read_labelled
@@ -63,6 +67,23 @@ def test_the_configuration_loads() -> None:
     assert config.endpoint[0].key_env == ""
 
 
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_it_is_known_by_its_name_and_not_by_its_port(monkeypatch: pytest.MonkeyPatch, elsewhere: bool) -> None:
+    """Its port is another one at every start. A server that the environment names instead is known by its address."""
+    monkeypatch.delenv("REFEREE_ENDPOINT_URL", raising=False)
+    if elsewhere:
+        monkeypatch.setenv("REFEREE_ENDPOINT_URL", "http://127.0.0.1:2/v1")
+
+    @contextlib.contextmanager
+    def started() -> Iterator[SimpleNamespace]:
+        yield SimpleNamespace(url="http://127.0.0.1:1/v1", model="m")
+
+    monkeypatch.setattr(cli_settings, "start_local", started)
+    monkeypatch.setattr(cli_settings, "DEFAULT_FILE", Path("no such file"))
+    with cli_settings.settings(None) as config:
+        assert config.endpoint[0].known_as == ("" if elsewhere else "embedded")
+
+
 @pytest.mark.parametrize(
     ("scored", "right"),
     [
@@ -94,6 +115,20 @@ def test_it_tells_good_from_bad_better_than_chance() -> None:
         judged = [(label, r.value) for label, r in labelled if r.value is not None and r.settled.origin != "gate"]
         assert len(judged) >= 25
         assert separation(judged) >= least
+
+
+@with_marks
+def test_two_at_once_have_two_ports_and_one_cache(tmp_path: Path) -> None:
+    """What the one has judged, the other finds in the cache."""
+    sample = demo_rollouts()[0][0]
+    origins = []
+    with start_local() as one, start_local() as other:
+        assert one.url != other.url
+        for server in (one, other):
+            cache = CacheConfig(path=str(tmp_path / "cache.sqlite"))
+            with Referee(replace(load(embedded_config(server.url, server.model)), cache=cache)) as referee:
+                origins.append(referee.score([sample])[0].settled.origin)
+    assert origins == ["call", "cache"]
 
 
 @with_marks

@@ -1,7 +1,8 @@
 """The cache key: a digest of everything that shaped an answer. Pure: no clock, no I/O.
 
-In it: dialect, host, path, model and extra fields of the endpoint, sampling, and the request's facets (kind of judge,
-parser version, digests of template and texts; the guard's nonce is left out, or no two requests would be equal).
+In it: dialect, host (or the name it is known by), path, model and extra fields of the endpoint, sampling, and the
+request's facets (kind of judge, parser version, digests of template and texts; the guard's nonce is left out, or no two
+requests would be equal).
 Not in it: the key, the endpoint's name, prices, limits, proxy. They do not change what a model says.
 """
 
@@ -39,7 +40,7 @@ class KeyMaker:
         self._extra = _canonical(endpoint.extra)
         self._endpoint = (
             ("dialect", dialect),
-            ("host", endpoint.host),
+            ("known_as", endpoint.known_as) if endpoint.known_as else ("host", endpoint.host),
             ("path", urlsplit(chat_url(endpoint.url)).path),
             ("model", endpoint.model),
             ("extra", self._extra),

@@ -12,7 +12,8 @@ import heapq
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
+from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Struct
@@ -20,6 +21,7 @@ from msgspec import Struct
 from referee.config import Config
 from referee.records import Reward, Sample, Unscored, Verdict
 from referee.scorer import read_template
+from referee.wire import chat_url
 
 
 class Row(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -106,11 +108,17 @@ class Digests:
         shaped = {name: public[name] for name in ("judge", "endpoint", "shaping", "missing")}
         # The template counts by its text: a file can change under its name, or move and stay the same.
         shaped["judge"] = {**shaped["judge"], "prompt_file": read_template(config) or ""}
+        shaped["endpoint"] = [_without_address(endpoint) for endpoint in shaped["endpoint"]]
         self._settings = msgspec.json.encode(shaped, order="sorted")
 
     def of(self, sample: Sample) -> str:
         """The digest of one sample under these settings."""
         return hashlib.sha256(self._settings + _encode(sample)).hexdigest()[:20]
+
+
+def _without_address(endpoint: dict[str, Any]) -> dict[str, Any]:
+    """An endpoint that is known by a name of its own may be at another address in the next run."""
+    return {**endpoint, "url": urlsplit(chat_url(endpoint["url"])).path} if endpoint["known_as"] else endpoint
 
 
 class RowWriter:

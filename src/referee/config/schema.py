@@ -92,6 +92,9 @@ class EndpointConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """The judge model, by the name the endpoint knows it by."""
     name: str = ""
     """Shown in records. Empty: the host, and the model where several endpoints have the same host."""
+    known_as: str = ""
+    """Name by which the cache and `--resume` know the server, instead of its host and port: for one whose address
+    changes from run to run. Give one name only to servers that answer alike. Empty: its address."""
     key_env: str = "OPENAI_API_KEY"
     """Environment variable that holds the key. Empty: no key is sent."""
     key_file: str = ""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import sys
 import threading
 from typing import Any
@@ -26,8 +25,6 @@ THREADS = 4
 PLAIN = "{% for message in messages %}{{ message['content'] }}{% if not loop.last %}\n\n{% endif %}{% endfor %}"
 """The chat template: texts one after the other, no roles. The judge's prompt is examples to be continued; in the
 model's own conversation format it starts to chat instead (docs/design/embedded-judge.md)."""
-PORT = 11813
-"""Taken if free: the port is part of the endpoint's name, by which the cache knows the verdicts of an earlier run."""
 
 
 def main(slots: int, context: int) -> None:
@@ -50,7 +47,7 @@ def _serve(slots: int, context: int) -> Any:
     params.model.path = str(weights())
     params.model_alias = {MODEL}
     params.hostnames = [LOOPBACK]
-    params.port = _port()
+    params.port = 0  # any free one: llama.cpp would share a port of its own choice with whoever listens there
     params.n_parallel = slots
     params.n_ctx = slots * context
     params.n_gpu_layers = 0
@@ -63,17 +60,6 @@ def _serve(slots: int, context: int) -> Any:
     for pool in (params.cpuparams, params.cpuparams_batch):
         pool.n_threads = min(THREADS, _processors())
     return xllamacpp.Server(params)
-
-
-def _port() -> int:
-    """The usual port, or 0 (any) if somebody listens there. llama.cpp itself would share the port with them."""
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((LOOPBACK, PORT))
-        except OSError:
-            return 0
-    return PORT
 
 
 def _processors() -> int:

@@ -13,6 +13,8 @@ from referee.records import Sample
 
 HONESTY = "It is tiny and a poor judge: its opinions are for trying the pipeline, not for training."
 
+NAME = "embedded"
+
 ATTEMPT_TIMEOUT = 120.0
 """Seconds. The first call of each slot reads all the examples: slow where the processor has other things to do."""
 
@@ -49,7 +51,8 @@ def embedded_config(url: str, model: str, references: bool = True) -> dict[str, 
         "endpoint": {
             "url": url,
             "model": model,
-            "name": "embedded",
+            "name": NAME,
+            "known_as": NAME,  # its port is another one at every start
             "key_env": "",
             "price_in": 0.0,
             "price_out": 0.0,
