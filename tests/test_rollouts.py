@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 from pathlib import Path
@@ -92,6 +93,75 @@ def test_other_columns_are_ignored() -> None:
     assert one({**GOOD, "score": 1.0, "data_source": "gsm8k", "extra_info": {"a": [1, {"b": None}]}}) == Sample(
         prompt="p", response="r", id="1"
     )
+
+
+def doubts(folder: Path, *given: dict[str, Any], first: int = rollouts.FIRST) -> list[tuple[str, str, int, int]]:
+    """What is doubtful in a file of these rows, as (column, meant, rows, seen)."""
+    path = folder / "in.jsonl"
+    path.write_bytes(b"\n".join(json.dumps({**GOOD, **row}).encode() for row in given))
+    found = rollouts.doubtful_columns(path, first)
+    assert all(f"`{doubt.column}`" in doubt.message and f"`{doubt.meant}`" in doubt.message for doubt in found)
+    return [(doubt.column, doubt.meant, doubt.rows, doubt.seen) for doubt in found]
+
+
+@pytest.mark.parametrize(
+    ("column", "meant"),
+    [
+        ("referense", "reference"),
+        ("Reference", "reference"),
+        ("ground-truth", "ground_truth"),
+        ("groundTruth", "ground_truth"),
+        ("rule_scroe", "rule_score"),
+        ("lenght", "length"),
+        ("group_id", "group"),
+        ("gruop", "group"),
+        ("truncate", "truncated"),
+        ("steps", "step"),
+        ("ID", "id"),
+    ],
+)
+def test_a_misspelt_column_is_doubtful(tmp_path: Path, column: str, meant: str) -> None:
+    """It is named with the name that is meant, once, and with the rows that have it."""
+    assert doubts(tmp_path, {column: 1}, {}, {column: 2}) == [(column, meant, 2, 3)]
+
+
+def test_columns_of_other_peoples_own_are_not_doubtful(tmp_path: Path) -> None:
+    """What files have on purpose is passed over, short names too, and names that no terminal should be shown."""
+    own = "data_source extra_info score reward label answer stop temp uuid idx gid model ability index finish_reason"
+    assert doubts(tmp_path, dict.fromkeys(own.split(), 1)) == []
+    assert doubts(tmp_path, {"reference\x1b[2J": 1, "reference" * 9: 1}) == []
+
+
+def test_who_has_the_field_means_its_neighbour(tmp_path: Path) -> None:
+    """A column is not doubtful beside the field it is like, under whichever name that is there."""
+    assert doubts(tmp_path, {"length": 3, "lengths": [3]}, {"ground_truth": "g", "references": ["g"]}) == []
+    assert doubts(tmp_path, {"prompt_id": 1, "responses": 2}) == []
+    (tmp_path / "bare.jsonl").write_text('{"promt": "p"}')
+    assert rollouts.doubtful_columns(tmp_path / "bare.jsonl") == []  # said of the line itself
+    assert doubts(tmp_path, {"length": 3, "lengths": [3]}, {"lengths": [3]}) == [("lengths", "length", 1, 2)]
+
+
+def test_doubts_are_looked_for_in_the_first_rows_that_are_rows(tmp_path: Path) -> None:
+    """The rest of a long file is not looked at, and lines that are no rows do not count."""
+    assert doubts(tmp_path, {}, {}, {"lenght": 1}, first=2) == []
+    path = tmp_path / "packed.jsonl.gz"
+    lines = [b"\xef\xbb\xbf" + json.dumps({**GOOD, "lenght": 1}).encode(), b"", b"5", b'{"lenght": NaN}', b"[" * 9999]
+    path.write_bytes(gzip.compress(b"\n".join(lines)))
+    assert [(doubt.rows, doubt.seen) for doubt in rollouts.doubtful_columns(path)] == [(1, 1)]
+
+
+@pytest.mark.parametrize(("name", "misspelt"), [("prompt", "promt"), ("prompt", "questoin"), ("response", "Response")])
+def test_a_missing_field_is_looked_for_under_a_misspelt_name(name: str, misspelt: str) -> None:
+    """The error says which column of the row may be the one that is missing."""
+    problem = bad({**{key: value for key, value in GOOD.items() if key != name}, misspelt: "x"})
+    assert problem.field == name
+    assert f"Is `{misspelt}` meant to be it?" in problem.problem
+    assert rollouts.ALIASES[name][0] in problem.problem
+
+
+def test_a_name_that_is_no_text_is_not_looked_at() -> None:
+    """A row without a prompt whose column is not even UTF-8 is still one bad line."""
+    assert bad(b'{"\xff": 1}').field == "prompt"
 
 
 @pytest.mark.parametrize(

@@ -2,18 +2,23 @@
 
 Names are those of `records.Sample`, or the trainers' own: completion, output (response); question (prompt); uid
 (group); ground_truth (reference). A prompt or response may be a list of chat messages, and names and references may
-be numbers. Other columns are ignored. A file that is packed with gzip is read as what is in it.
+be numbers. Other columns are ignored; `doubtful_columns` finds those whose name is nearly one of ours. A file that is
+packed with gzip is read as what is in it.
 """
 
 from __future__ import annotations
 
+import difflib
+import functools
 import gzip
 import io
+import itertools
 import json
 import math
 import re
 import zlib
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, KeysView
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO
 
@@ -29,7 +34,16 @@ LONGEST_LINE = 16 * 1024 * 1024
 KEPT_OF_LONG_LINE = 1024
 GZIP = b"\x1f\x8b"
 """How a file packed with gzip begins."""
+BOM = b"\xef\xbb\xbf"
 
+FIRST = 100
+"""Rows that are looked at for columns with a doubtful name. A file's columns are the same on nearly every line."""
+NEAR = 0.8
+"""How like a known name another one must be to be taken for it (difflib's ratio): lenght and gruop are, stop is not."""
+SHORTEST, LONGEST_NAME = 4, 64
+"""Letters of a name that may be a misspelt one: nearly every short word is like `id`."""
+
+NEEDED = ("prompt", "response")
 ALIASES: dict[str, tuple[str, ...]] = {
     "prompt": ("question",),
     "response": ("completion", "output"),
@@ -52,6 +66,25 @@ class BadLine(Struct, frozen=True):
     def message(self) -> str:
         """One line for people: where and what."""
         return f"line {self.line}: {self.field}: {self.problem}" if self.field else f"line {self.line}: {self.problem}"
+
+
+class Doubt(Struct, frozen=True):
+    """A column that is not read, though its name is nearly one that is."""
+
+    column: str
+    meant: str
+    rows: int
+    """How many of the rows looked at have it, and nothing under the name that is meant."""
+    seen: int
+    """Rows looked at, from the first."""
+
+    @property
+    def message(self) -> str:
+        """One line for people."""
+        return (
+            f"column `{self.column}` is not read. Did you mean `{self.meant}`? Of the first {self.seen} rows "
+            f"{self.rows} have `{self.column}` and no `{self.meant}`."
+        )
 
 
 class _Part(Struct):
@@ -87,11 +120,17 @@ class _Row(Struct):
 
 
 _decode = msgspec.json.Decoder(_Row).decode
+_columns = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_KNOWN = _Row.__struct_fields__
 _WHERE = re.compile(r"^(?P<what>.*?)(?: - at `\$\.?(?P<path>[^`]*)`)?$", re.DOTALL)
 
 
 class _Refused(Exception):
     """Field and problem."""
+
+
+class _Missing(_Refused):
+    """A field that every row needs is not there."""
 
 
 def read_rollouts(source: BinaryIO | str | Path) -> Iterator[tuple[int, Sample | BadLine]]:
@@ -127,12 +166,53 @@ def check_file(path: str | Path) -> tuple[int, list[BadLine]]:
     return count, problems
 
 
+def doubtful_columns(path: str | Path, first: int = FIRST) -> list[Doubt]:
+    """Columns of the first rows that are not read and seem to be misspelt, each once, in order of appearance.
+
+    A name counts only in rows that lack the field it is like: who has both `length` and `lengths` means it.
+    """
+    found: Counter[tuple[str, str]] = Counter()
+    seen = 0
+    with _open(path) as stream:
+        lines = iter(lambda: stream.readline(LONGEST_LINE + 1), b"")
+        for number, data in enumerate(itertools.islice(lines, first)):
+            row = _columns_of(data if number else data.removeprefix(BOM))
+            seen += bool(row)
+            meanings = ((column, _meant(column)) for column in row)
+            there = {*row, *NEEDED}  # what every row needs is missed where the row is read
+            found.update((column, meant) for column, meant in meanings if meant and not _names(meant) & there)
+    return [Doubt(column, meant, rows, seen) for (column, meant), rows in found.items()]
+
+
+@functools.lru_cache(maxsize=1024)
+def _meant(column: str) -> str:
+    """The known name that this one is nearly; empty if there is none, or if it is one itself."""
+    if column in _KNOWN or len(column) > LONGEST_NAME or not column.isprintable():
+        return ""
+    plain = {_letters(name): name for name in _KNOWN}
+    given = _letters(column)
+    if given in plain:
+        return plain[given]
+    near = difflib.get_close_matches(given, [name for name in plain if len(name) >= SHORTEST], n=1, cutoff=NEAR)
+    return plain[near[0]] if near and len(given) >= SHORTEST else ""
+
+
+def _letters(name: str) -> str:
+    """A name without what people spell differently: groundTruth and ground-truth are ground_truth."""
+    return re.sub(r"[\W_]+", "", name).lower()
+
+
+def _names(name: str) -> set[str]:
+    """All names of the field that has this one."""
+    return next(({field, *others} for field, others in ALIASES.items() if name in (field, *others)), {name})
+
+
 def _read(stream: BinaryIO | io.BufferedIOBase) -> Iterator[tuple[int, Sample | BadLine]]:
     number = found = 0
     while data := stream.readline(LONGEST_LINE + 1):
         number += 1
         if number == 1:
-            data = data.removeprefix(b"\xef\xbb\xbf")
+            data = data.removeprefix(BOM)
         if len(data) > LONGEST_LINE and not data.endswith(b"\n"):
             while (rest := stream.readline(1 << 20)) and not rest.endswith(b"\n"):
                 pass
@@ -152,6 +232,9 @@ def read_line(data: bytes, number: int) -> Sample | BadLine:
     """One line of JSON as a sample. Its id, if it has none, is the line's number."""
     try:
         return _sample(_decode(data), number)
+    except _Missing as missing:
+        field, problem = missing.args
+        problem += _instead(data, field)
     except _Refused as refused:
         field, problem = refused.args
     except msgspec.ValidationError as error:
@@ -170,7 +253,7 @@ def _sample(row: _Row, number: int) -> Sample:
     reference = _pick(row, "reference")
     for name, value in (("prompt", prompt), ("response", response)):
         if value is UNSET:
-            raise _Refused(name, f"missing (also accepted: {', '.join(ALIASES[name])}).")
+            raise _Missing(name, f"missing (also accepted: {', '.join(ALIASES[name])}).")
     return Sample(
         prompt=prompt,
         response=response,
@@ -182,6 +265,20 @@ def _sample(row: _Row, number: int) -> Sample:
         truncated=row.truncated,
         step=row.step,
     )
+
+
+def _instead(data: bytes, field: str) -> str:
+    """What a row without this field may have instead of it."""
+    near = [column for column in _columns_of(data) if _meant(column) in _names(field)]
+    return f" Is `{near[0]}` meant to be it?" if near else ""
+
+
+def _columns_of(data: bytes) -> KeysView[str]:
+    """The names in a row; none if it is no row."""
+    try:
+        return _columns(data).keys()
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return {}.keys()
 
 
 def _pick(row: _Row, name: str) -> Any:

@@ -88,6 +88,24 @@ def test_bad_lines_are_named_before_anything_is_spent(
     assert not (tmp_path / "out.jsonl").exists()
 
 
+def test_a_misspelt_column_is_said_once_before_anything_is_spent(tmp_path: Path, referee: Run, provider: Start) -> None:
+    """Columns of one's own are passed over; one that is nearly ours is a warning, in front of all else."""
+    setup(tmp_path, provider(), 5)
+    write_rollouts(tmp_path / "in.jsonl", 5, rule_scroe=1.0, data_source="gsm8k", label="x")
+    done = referee("score", "in.jsonl", "-o", "out.jsonl", "-q")
+    assert done.returncode == 0, done.stderr
+    said = [line for line in done.stderr.splitlines() if "rule_scroe" in line]
+    assert said == [
+        "warning: in.jsonl: column `rule_scroe` is not read. Did you mean `rule_score`? Of the first 5 rows 5 have "
+        "`rule_scroe` and no `rule_score`."
+    ]
+    assert "label" not in done.stderr
+    write_config(tmp_path / "referee.toml", "http://127.0.0.1:9/v1", key_env="NO_SUCH_KEY_OF_OURS")
+    stopped = referee("score", "in.jsonl", "-o", "other.jsonl")
+    assert stopped.returncode == 2
+    assert stopped.stderr.index("rule_scroe") < stopped.stderr.index("NO_SUCH_KEY_OF_OURS")
+
+
 def test_skip_bad_sets_them_aside(tmp_path: Path, referee: Run, provider: Start) -> None:
     """Good lines are scored; bad ones are in a rejects file with what is wrong."""
     setup(tmp_path, provider(), 2)

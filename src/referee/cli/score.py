@@ -24,7 +24,7 @@ from referee.cli.summary import Summary
 from referee.config import Config
 from referee.errors import InputError
 from referee.referee import Referee
-from referee.rollouts import BadLine, read_rollouts
+from referee.rollouts import BadLine, doubtful_columns, read_rollouts
 from referee.shaping import needs_group
 
 UNSCORED = 3
@@ -55,6 +55,8 @@ def command(
     check_output(rollouts, output, resume, overwrite)
     with _as_file(rollouts) as source:
         sizes, total, bad, mixed, references = _survey(source)
+        for doubt in doubtful_columns(source):
+            typer.echo(f"warning: {rollouts}: {doubt.message}", err=True)
         if bad and not (skip_bad and total):
             raise InputError(_complaint(rollouts, bad, _MEND if total else _FORMAT))
         with settings(config, references == total) as chosen:
