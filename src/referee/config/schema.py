@@ -257,9 +257,10 @@ class ServeConfig(Struct, frozen=True, forbid_unknown_fields=True):
     max_body: Annotated[int, Meta(ge=1024)] = 33_554_432
     """Bytes of one request's body; a longer one is answered 413."""
     max_queue: Annotated[int, Meta(ge=1)] = 20_000
-    """Samples held at once, for all callers together: being judged, or in a ticket not yet collected. Then 429."""
+    """Samples held at once, for all callers together: being judged, or in a ticket not yet collected. Then 429, but not
+    for a caller who holds less than an equal share of it."""
     max_tickets: Annotated[int, Meta(ge=1)] = 1024
-    """Tickets kept at once. Then 429."""
+    """Tickets kept at once. Then 429, with the same exception."""
     ticket_seconds: Annotated[float, Meta(gt=0, le=1e9)] = 600.0
     """How long the results of a finished ticket are kept for collection."""
     drain_seconds: Annotated[float, Meta(ge=0, le=1e9)] = 30.0

@@ -3,7 +3,8 @@
 refusals   what is answered instead of a result, and how a Referee's errors become that
 shapes     what callers send and get, as data; unknown fields are refused
 service    one Referee for many callers: what is let in, tickets, health, draining
-gate       who may come in: token, host, size of the body
+shares     who holds how many places, and how many one may hold when they are all taken
+gate       who comes, and who may: token, host, size of the body
 routes     our own paths; `foreign` those of OpenRLHF, slime and LLaMA-Factory
 prometheus the numbers at /metrics
 app, run   the application, and the process that serves it

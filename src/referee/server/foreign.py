@@ -19,7 +19,7 @@ from starlette.responses import Response
 
 from referee.records import Reason, Reward, Sample, Unscored, Verdict
 from referee.server.describe import OF_BODIES, gives, ref, takes
-from referee.server.gate import Bodies
+from referee.server.gate import Bodies, caller_of
 from referee.server.refusals import LATER, Refusal
 from referee.server.routes import json
 from referee.server.service import Service
@@ -45,8 +45,8 @@ def add_foreign_routes(app: FastAPI, service: Service, bodies: Bodies) -> None:
     """Add other projects' paths."""
     mark = service.config.answer_after
 
-    async def judge(samples: list[Sample]) -> list[tuple[float, Reward]]:
-        async with service.judging(samples) as ticket:
+    async def judge(request: Request, samples: list[Sample]) -> list[tuple[float, Reward]]:
+        async with service.judging(samples, caller=caller_of(request)) as ticket:
             return numbers(await service.rewards(ticket))
 
     @app.post(
@@ -59,7 +59,7 @@ def add_foreign_routes(app: FastAPI, service: Service, bodies: Bodies) -> None:
     async def openrlhf(request: Request) -> Response:
         """Rewards, judge values in [0, 1] as scores, and means of what they are made of."""
         samples = openrlhf_samples(decode(_openrlhf, await bodies.read(request)), mark)
-        found = await judge(samples)
+        found = await judge(request, samples)
         return json(encode(openrlhf_reply(found)))
 
     @app.post(
@@ -73,7 +73,7 @@ def add_foreign_routes(app: FastAPI, service: Service, bodies: Bodies) -> None:
         """One sample, one bare number."""
         wanted = decode(_slime, await bodies.read(request))
         sample = Sample(prompt=text_of(wanted.prompt), response=wanted.response, reference=label_of(wanted.label))
-        [(number, _)] = await judge([sample])
+        [(number, _)] = await judge(request, [sample])
         return json(encode(number))
 
     @app.post(
@@ -88,7 +88,7 @@ def add_foreign_routes(app: FastAPI, service: Service, bodies: Bodies) -> None:
         wanted = decode(_llama_factory, await bodies.read(request))
         parts = [cut(text, "", mark) or ("", text) for text in wanted.messages]
         samples = [Sample(prompt=prompt, response=answer, group=group_of(prompt)) for prompt, answer in parts]
-        return json(encode(LlamaFactoryReply(scores=[number for number, _ in await judge(samples)])))
+        return json(encode(LlamaFactoryReply(scores=[number for number, _ in await judge(request, samples)])))
 
 
 def openrlhf_samples(wanted: OpenRLHFRequest, mark: str) -> list[Sample]:

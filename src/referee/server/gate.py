@@ -1,4 +1,4 @@
-"""Who may come in: the token, the host a browser was tricked into, the size and kind of a body. Plain ASGI.
+"""Who comes, and who may: the token, the host a browser was tricked into, the size and kind of a body. Plain ASGI.
 
 A service on loopback without a token is open to every program of this machine, but must not be to every web page its
 user visits: such a page cannot send application/json to us without asking first, and cannot name a host of ours.
@@ -25,6 +25,11 @@ BODY_SECONDS = 60.0
 BODIES = 4
 """Bodies of full size that may be in memory at once, before their samples are counted."""
 OPEN_PATHS = frozenset({"/healthz"})
+CALLER = "referee.caller"
+LONGEST_NAME = 64
+"""Bytes of a caller's name that are looked at."""
+NOBODY = ("", "referee")
+"""User names that name nobody: the one in our examples of a URL with a token is everybody's."""
 NOSNIFF = (b"x-content-type-options", b"nosniff")
 """No answer of ours is ever to be taken for a page or a script that it does not say it is."""
 
@@ -67,6 +72,7 @@ class Gate:
         headers: dict[bytes, bytes] = dict(scope["headers"])
         known = self._token is None or _is_token(headers.get(b"authorization", b""), self._token)
         scope["referee.known"] = known
+        scope[CALLER] = _caller(headers.get(b"authorization", b""), scope.get("client"))
         if not known and scope["path"] not in OPEN_PATHS:
             return Refusal(
                 401,
@@ -86,15 +92,34 @@ class Gate:
 
 def _is_token(given: bytes, token: bytes) -> bool:
     kind, _, value = given.partition(b" ")
-    value = value.strip()
-    if kind.lower() == b"basic":
-        try:
-            value = base64.b64decode(value, validate=True).partition(b":")[2]
-        except (binascii.Error, ValueError):
-            return False
-    elif kind.lower() != b"bearer":
-        return False
+    value = value.strip() if kind.lower() == b"bearer" else _basic(given)[1]
     return hmac.compare_digest(value, token)
+
+
+def _basic(given: bytes) -> tuple[bytes, bytes]:
+    """User name and password of a Basic authorization header; empty if it is none."""
+    kind, _, value = given.partition(b" ")
+    try:
+        text = base64.b64decode(value.strip(), validate=True) if kind.lower() == b"basic" else b""
+    except (binascii.Error, ValueError):
+        text = b""
+    name, _, password = text.partition(b":")
+    return name, password
+
+
+def _caller(authorization: bytes, client: tuple[str, int] | None) -> str:
+    """Whom a request counts for: the user name it gives, else the address it comes from.
+
+    Names are taken on trust. Whoever has the token may call himself as he likes: this shares, it does not protect.
+    """
+    name = _basic(authorization)[0][:LONGEST_NAME].decode("latin-1")
+    return name if name not in NOBODY else client[0] if client else ""
+
+
+def caller_of(request: Request) -> str:
+    """The caller of a request that came through the gate."""
+    found: str = request.scope.get(CALLER, "")
+    return found
 
 
 def _host(header: bytes) -> str:

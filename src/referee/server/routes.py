@@ -13,7 +13,7 @@ from starlette.types import Receive, Scope, Send
 
 from referee.records import Sample
 from referee.server.describe import OF_BODIES, TICKET_SCHEMA, gives, ref, takes
-from referee.server.gate import Bodies, gone
+from referee.server.gate import Bodies, caller_of, gone
 from referee.server.prometheus import CONTENT_TYPE, Exposition
 from referee.server.refusals import Problem, Refusal
 from referee.server.service import Service
@@ -58,8 +58,8 @@ def add_own_routes(app: FastAPI, service: Service, bodies: Bodies) -> None:
         wanted = decode(_score, await bodies.read(request))
         samples = samples_of(wanted.samples)
         if wanted.stream:
-            return Stream(service, samples, wanted.deadline)
-        async with service.judging(samples, wanted.deadline) as ticket:
+            return Stream(service, samples, wanted.deadline, caller_of(request))
+        async with service.judging(samples, wanted.deadline, caller_of(request)) as ticket:
             waiting = asyncio.ensure_future(service.rewards(ticket))
             left = asyncio.ensure_future(gone(request.receive))
             try:
@@ -83,7 +83,7 @@ def add_own_routes(app: FastAPI, service: Service, bodies: Bodies) -> None:
     async def submit(request: Request) -> Response:
         """Returns a ticket at once; collect it at /v1/tickets/{id}."""
         wanted = decode(_ticket, await bodies.read(request))
-        held = await service.open(samples_of(wanted.samples), wanted.deadline)
+        held = await service.open(samples_of(wanted.samples), wanted.deadline, caller_of(request))
         return json(held.reply(), 202)
 
     @app.get(
@@ -157,12 +157,13 @@ class Stream(Response):
 
     media_type = NDJSON
 
-    def __init__(self, service: Service, samples: list[Sample], deadline: float | None) -> None:
+    def __init__(self, service: Service, samples: list[Sample], deadline: float | None, caller: str) -> None:
         super().__init__()
         del self.headers["content-length"]
         self._service = service
         self._samples = samples
         self._deadline = deadline
+        self._caller = caller
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let the batch in, then stream."""
@@ -182,7 +183,7 @@ class Stream(Response):
         landed = 0
         begun = False
         try:
-            async with self._service.judging(self._samples, self._deadline) as ticket:
+            async with self._service.judging(self._samples, self._deadline, self._caller) as ticket:
                 await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
                 begun = True
                 async for reward in ticket:

@@ -20,6 +20,7 @@ from referee.records import Reward, Sample
 from referee.referee import Referee
 from referee.server.refusals import LATER, SOON, Refusal, refusal_of
 from referee.server.shapes import Health, TicketReply, encode, result_of
+from referee.server.shares import Shares
 from referee.ticket import Ticket
 from referee.version import VERSION
 
@@ -34,10 +35,11 @@ AT_ONCE = 1024
 class Held:
     """A ticket that somebody will collect."""
 
-    __slots__ = ("collected", "done", "id", "refusal", "results", "samples", "task", "ticket", "timer")
+    __slots__ = ("caller", "collected", "done", "id", "refusal", "results", "samples", "task", "ticket", "timer")
 
-    def __init__(self, name: str, ticket: Ticket) -> None:
+    def __init__(self, name: str, caller: str, ticket: Ticket) -> None:
         self.id = name
+        self.caller = caller
         self.samples = len(ticket)
         self.ticket: Ticket | None = ticket
         """None once it is done: what it was made of is let go, only its results are kept."""
@@ -74,6 +76,8 @@ class Service:
         self.answers: dict[tuple[str, int], int] = {}
         """Answers given so far, by route and status."""
         self._kept = 0
+        self._samples = Shares(self.config.max_queue)
+        self._places = Shares(self.config.max_tickets)
         self._closed: EndpointClosed | None = None
         self._active: set[Ticket] = set()
         self._held: dict[str, Held] = {}
@@ -92,10 +96,13 @@ class Service:
         return self._closed
 
     @contextlib.asynccontextmanager
-    async def judging(self, samples: Sequence[Sample], deadline: float | None = None) -> AsyncIterator[Ticket]:
+    async def judging(
+        self, samples: Sequence[Sample], deadline: float | None = None, caller: str = ""
+    ) -> AsyncIterator[Ticket]:
         """Let a batch in and hold its place until the block ends; work that is not done by then is cancelled."""
         count = len(samples)
-        self._make_room(count)
+        self._make_room(count, caller)
+        self._samples.take(caller, count)
         self._add(count)
         ticket: Ticket | None = None
         try:
@@ -105,6 +112,7 @@ class Service:
         except RefereeError as error:
             raise self._told(error) from error
         finally:
+            self._samples.give_back(caller, count)
             self._add(-count)
             if ticket is not None:
                 self._active.discard(ticket)
@@ -117,19 +125,19 @@ class Service:
             self._closed = None
         return rewards
 
-    async def open(self, samples: Sequence[Sample], deadline: float | None = None) -> Held:
+    async def open(self, samples: Sequence[Sample], deadline: float | None = None, caller: str = "") -> Held:
         """Start judging for somebody who will come back with the ticket's id."""
-        self._forget_collected(lambda: len(self._held) >= self.config.max_tickets)
-        if len(self._held) >= self.config.max_tickets:
+        self._forget_collected(lambda: not self._places.fits(caller, 1))
+        if not self._places.fits(caller, 1):
             raise Refusal(
                 429,
                 "too_many_tickets",
-                f"{len(self._held)} tickets are kept and not collected; [serve] max_tickets allows no more. Collect or "
-                "delete some. Nothing was judged.",
+                f"{len(self._held)} tickets are kept and not collected, {self._places.held(caller)} of them yours; "
+                "[serve] max_tickets allows no more. Collect or delete some. Nothing was judged.",
                 SOON,
             )
         started: asyncio.Future[Held] = asyncio.get_running_loop().create_future()
-        task = asyncio.create_task(self._hold(samples, deadline, started))
+        task = asyncio.create_task(self._hold(samples, deadline, caller, started))
         either: set[asyncio.Future[Any]] = {task, started}
         await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         if not started.done():
@@ -190,7 +198,7 @@ class Service:
             return False
         return True
 
-    def _make_room(self, count: int) -> None:
+    def _make_room(self, count: int, caller: str) -> None:
         if self.draining:
             raise Refusal(503, "draining", "The service is about to end and takes no new work. Try again.", LATER)
         limit = self.config.max_queue
@@ -200,13 +208,15 @@ class Service:
                 "too_many_samples",
                 f"{count} samples in one request; [serve] max_queue allows {limit}. Send fewer. Nothing was judged.",
             )
-        self._forget_collected(lambda: self.pending + self._kept + count > limit)
-        if self.pending + self._kept + count > limit:
+        room = self._samples
+        self._forget_collected(lambda: not room.fits(caller, count))
+        if not room.fits(caller, count):
             raise Refusal(
                 429,
                 "busy",
-                f"{self.pending} samples are being judged and {self._kept} wait to be collected; {count} more would "
-                f"pass [serve] max_queue = {limit}. Try again. Nothing was judged.",
+                f"{self.pending} samples are being judged and {self._kept} wait to be collected, "
+                f"{room.held(caller)} of them yours; {count} more would pass [serve] max_queue = {limit} and your "
+                f"share of it, {room.share(caller)}. Try again. Nothing was judged.",
                 SOON,
             )
 
@@ -227,13 +237,16 @@ class Service:
         self._warm = True
         return ticket
 
-    async def _hold(self, samples: Sequence[Sample], deadline: float | None, started: asyncio.Future[Held]) -> None:
+    async def _hold(
+        self, samples: Sequence[Sample], deadline: float | None, caller: str, started: asyncio.Future[Held]
+    ) -> None:
         """Carry a held ticket to its end. Whoever opened it is told once it exists."""
         held: Held | None = None
         try:
-            async with self.judging(samples, deadline) as ticket:
-                held = Held(secrets.token_urlsafe(16), ticket)
+            async with self.judging(samples, deadline, caller) as ticket:
+                held = Held(secrets.token_urlsafe(16), caller, ticket)
                 self._held[held.id] = held
+                self._places.take(caller, 1)
                 started.set_result(held)
                 held.results = encode([result_of(reward) for reward in await self.rewards(ticket)])
         except Refusal as refusal:
@@ -254,6 +267,7 @@ class Service:
         held.done.set()
         if held.id in self._held:
             self._kept += held.samples
+            self._samples.take(held.caller, held.samples)
             loop = asyncio.get_running_loop()
             held.timer = clock.at(loop, loop.time() + self.config.ticket_seconds, lambda: self._forget(held))
 
@@ -270,8 +284,11 @@ class Service:
         return held
 
     def _forget(self, held: Held) -> None:
-        if self._held.pop(held.id, None) is not None and held.done.is_set():
-            self._kept -= held.samples
+        if self._held.pop(held.id, None) is not None:
+            self._places.give_back(held.caller, 1)
+            if held.done.is_set():
+                self._kept -= held.samples
+                self._samples.give_back(held.caller, held.samples)
         if held.timer is not None:
             held.timer.cancel()  # else it would keep the results until it rings
 
