@@ -17,6 +17,9 @@ from referee.shaping import check_lengths, needs_group, shape_group
 class Batch:
     """Samples on their way to rewards."""
 
+    caller = ""
+    """On whose behalf. Batches of different callers take turns; those of one are judged in the order they are due."""
+
     def __init__(
         self,
         id: str,

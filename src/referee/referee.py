@@ -54,8 +54,11 @@ class Referee:
         """
         return cls(load(source, os.environ))
 
-    def submit(self, samples: Iterable[Sample], deadline: float | None = None, *, shaped: bool = True) -> Ticket:
-        """Start judging and return at once. `deadline`: seconds for the batch, instead of limits.deadline.
+    def submit(
+        self, samples: Iterable[Sample], deadline: float | None = None, *, shaped: bool = True, caller: str = ""
+    ) -> Ticket:
+        """Start judging and return at once. `deadline`: seconds for the batch, instead of limits.deadline. `caller`:
+        on whose behalf; different callers take turns, and what one of them submits is judged in the order it is due.
 
         `shaped=False`: the caller makes its own rewards of the verdicts, and tells them to `Ticket.rewarded`: the
         ledger has those instead of the ones the ticket gives.
@@ -69,6 +72,7 @@ class Referee:
         runtime = self._runtime  # a ticket must not keep a forgotten Referee alive
         ticket = Ticket(len(samples), runtime.trouble, lambda: runtime.cancel(batch))
         batch = Batch(name, samples, self.config, seconds, ticket.deliver)
+        batch.caller = caller
         submitted = clock.wall()
         ticket.on_collect = lambda: self._collected(batch, submitted, ticket)
         if not shaped:

@@ -7,7 +7,6 @@ together and watches that not too much goes unscored.
 from __future__ import annotations
 
 import asyncio
-import heapq
 import logging
 import math
 import random
@@ -25,6 +24,7 @@ from referee.engine import Endpoint, Engine, Flight, Transport, find_key
 from referee.engine.redis_lease import share_limits
 from referee.errors import ConfigError, RefereeError
 from referee.judging import Form, Judge, make_judge
+from referee.limits import Line
 from referee.recorder import Recorder
 from referee.records import JudgeRequest, Reason, Reward, Sample, Settled, Unscored, Verdict
 from referee.shaping import UnscoredWatch
@@ -102,8 +102,8 @@ class Scorer:
         self._watch = UnscoredWatch(config.missing.abort_above)
         self._active: dict[Batch, _Progress] = {}
         self._batches = 0
-        self._line: list[_Progress] = []
-        """Batches with more samples than there is room for now; the one due first is served first."""
+        self._line: Line[_Progress] = Line()
+        """Batches with more samples than there is room for now: callers in turn, of each the batch due first."""
         engine.on_room = self._next_in_line
 
     async def run(self, batch: Batch) -> None:
@@ -160,7 +160,7 @@ class Scorer:
         """Until another request may be planned, or the batch is over."""
         while self._spare() <= 0 and not batch.done:
             progress.room.clear()
-            heapq.heappush(self._line, progress)
+            self._line.push(batch.caller, progress)
             await progress.room.wait()
 
     def _next_in_line(self) -> None:
@@ -169,7 +169,7 @@ class Scorer:
         Not for the room of one request: waking costs as much as planning.
         """
         while self._line and self._spare() >= TURN:
-            progress = heapq.heappop(self._line)
+            progress = self._line.pop()
             if not progress.done.is_set():
                 progress.room.set()
                 return
@@ -245,6 +245,7 @@ class Scorer:
         progress = self._active[batch]
         waits = progress.waiting[index] = _Waiting(self._landed, batch, index, form, plan, before)
         waits.flight = self.engine.ask(plan, key, progress.due, waits)
+        self._line.had(batch.caller)
 
     def _landed(self, waits: _Waiting, settled: Settled) -> None:
         """A flight is over, for one of those who wait for it."""

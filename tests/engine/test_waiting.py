@@ -136,6 +136,34 @@ def test_the_batch_that_is_due_first_is_judged_first() -> None:
     assert begun < 300
 
 
+@pytest.mark.parametrize("size", [1, 500])
+def test_another_callers_small_batch_does_not_wait_for_a_large_one(size: int) -> None:
+    """5,000 samples of one caller, by themselves or in batches, stand before it; it has its share all the same."""
+
+    async def main(callers: tuple[str, str]) -> int:
+        desk = Desk(ProviderSpec(latency_median=1.0, capacity=20), limits={"concurrency": 20})
+        given = samples(5000)
+        large = [desk.batch(given[start : start + size]) for start in range(0, len(given), size)]
+        small, landed = desk.batch(samples(64, name="small"))
+        small.caller = callers[1]
+        tasks = []
+        for batch, _ in large:
+            batch.caller = callers[0]
+            tasks.append(desk.start(batch))
+        await asyncio.sleep(1.0)
+        await desk.start(small)
+        assert reasons(landed) == {"scored"}
+        before = sum(len(rewards) for _, rewards in large)
+        for batch, _ in large:
+            desk.scorer.stop(batch, STOP)
+        await asyncio.gather(*tasks)
+        await desk.scorer.close()
+        return before
+
+    assert run_virtual(main(("", ""))) > 4000
+    assert run_virtual(main(("a", "b"))) < 500
+
+
 def test_a_failing_listener_does_not_starve_the_others() -> None:
     """An error in one batch's landing is logged; a batch on the same flight gets its rewards."""
 

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.server.harness import TOKEN, Served, sample, samples, serving, until
 
+from referee.batch import Batch
 from referee.server.gate import _caller
 from referee.server.shares import Shares
 
@@ -133,6 +134,26 @@ def test_every_path_knows_its_caller(path: str, body: dict[str, object]) -> None
             served.held.release()
             assert (await small).status_code in (200, 202)
             assert (await large).status_code == 200
+
+    asyncio.run(main())
+
+
+def test_batches_are_submitted_in_their_callers_name() -> None:
+    """The scorer, which gives callers their turns, is told whose each batch is."""
+
+    async def main() -> None:
+        async with serving(token=TOKEN) as served:
+            runtime, told = served.referee._runtime, []
+            submit = runtime.submit
+
+            def noted(batch: Batch) -> None:
+                told.append(batch.caller)
+                submit(batch)
+
+            runtime.submit = noted  # type: ignore[method-assign]
+            for name, count in (("a", 1), ("b", 2), ("c", 2000)):
+                assert (await score(served, name, count)).status_code == 200
+            assert told == ["a", "b", "c"]
 
     asyncio.run(main())
 

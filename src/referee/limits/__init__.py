@@ -6,6 +6,7 @@ from referee.limits.bucket import Bucket
 from referee.limits.budget import Budget
 from referee.limits.delay import retry_delay
 from referee.limits.limit import FixedLimit, Limit, Outcome, Stamp
+from referee.limits.line import Line
 from referee.limits.stragglers import Stragglers
 
 __all__ = [
@@ -15,6 +16,7 @@ __all__ = [
     "Budget",
     "FixedLimit",
     "Limit",
+    "Line",
     "Outcome",
     "Stamp",
     "Stragglers",

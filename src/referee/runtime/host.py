@@ -45,6 +45,7 @@ class Errand(Batch):
         self.id = work.batch
         self.samples = work.samples
         self.seconds = work.seconds
+        self.caller = work.caller
         self.late = 0.0
         self.error: RefereeError | None = None
         self.indexes = work.indexes

@@ -41,6 +41,7 @@ class Work(Struct, frozen=True, array_like=True, tag=2):
     """What is left of its time."""
     indexes: tuple[int, ...]
     samples: tuple[Sample, ...]
+    caller: str = ""
 
 
 class Cancel(Struct, frozen=True, array_like=True, tag=3):

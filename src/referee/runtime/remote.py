@@ -327,7 +327,7 @@ class Remote:
             samples = tuple(out.batch.samples[index] for index in indexes)
             # 0 is no time to be judged in; a far side lets it expire at once.
             left = max(0.001, out.deadline - min(RETURN, RETURN_SHARE * out.batch.seconds) - now)
-            messages.append(Work(out.ticket, out.batch.id, left, tuple(indexes), samples))
+            messages.append(Work(out.ticket, out.batch.id, left, tuple(indexes), samples, out.batch.caller))
             shard.out.setdefault(out.ticket, set()).update(indexes)
             shard.count += len(indexes)
         if messages:

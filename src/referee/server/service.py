@@ -106,7 +106,7 @@ class Service:
         self._add(count)
         ticket: Ticket | None = None
         try:
-            ticket = await self._submit(samples, deadline)
+            ticket = await self._submit(samples, deadline, caller)
             self._active.add(ticket)
             yield ticket
         except RefereeError as error:
@@ -227,13 +227,13 @@ class Service:
         else:
             self._idle.set()
 
-    async def _submit(self, samples: Sequence[Sample], deadline: float | None) -> Ticket:
+    async def _submit(self, samples: Sequence[Sample], deadline: float | None, caller: str) -> Ticket:
         longest = self.referee.config.limits.deadline
         seconds = longest if deadline is None else min(deadline, longest)
         # Only the thread runtime, once it runs, takes a batch without blocking.
         if self._warm and len(samples) <= AT_ONCE and self.referee.config.runtime == "thread":
-            return self.referee.submit(samples, seconds)
-        ticket = await asyncio.to_thread(self.referee.submit, samples, seconds)
+            return self.referee.submit(samples, seconds, caller=caller)
+        ticket = await asyncio.to_thread(self.referee.submit, samples, seconds, caller=caller)
         self._warm = True
         return ticket
 
