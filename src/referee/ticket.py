@@ -37,6 +37,10 @@ class Ticket:
         self._error: RefereeError | None = None
         self._done = count == 0
         self._wakers: list[Callable[[], None]] = []
+        self._last_wakers: list[Callable[[], None]] = []
+        self._iterating = 0
+        """Threads that wait for any reward. Those that wait for all of them are woken once: waking costs. The same goes
+        for event loops: the first wakers are called with the next rewards, the last ones with the last."""
         self.waited_s = 0.0
         """Seconds callers have stood still in `result` or iteration, so far."""
         self.finished = 0.0
@@ -109,8 +113,12 @@ class Ticket:
             self._landed += rewards
             if done:
                 self._error, self._done, self.finished = error, True, clock.wall()
-            self._changed.notify_all()
+            if done or self._iterating:
+                self._changed.notify_all()
             wakers, self._wakers = self._wakers, []
+            if done:
+                wakers += self._last_wakers
+                self._last_wakers = []
         for wake in wakers:
             wake()
 
@@ -128,14 +136,18 @@ class Ticket:
         started = said = clock.monotonic()
         while not self._ready(seen):
             woken: asyncio.Future[None] = loop.create_future()
+            wake = functools.partial(_wake, loop, woken)
             with self._changed:
                 if self._ready(seen):
                     break
-                self._wakers.append(functools.partial(_wake, loop, woken))
+                (self._last_wakers if seen is None else self._wakers).append(wake)
             try:
                 await asyncio.wait_for(woken, POLL)
             except TimeoutError:
                 self._check(blocking=False)
+            finally:
+                with self._changed:
+                    self._last_wakers = [other for other in self._last_wakers if other is not wake]
             said = self._say(said)
         self.waited_s += clock.monotonic() - started
 
@@ -155,7 +167,11 @@ class Ticket:
                     )
                 with self._changed:
                     if not self._ready(seen):
-                        self._changed.wait(left)
+                        self._iterating += seen is not None
+                        try:
+                            self._changed.wait(left)
+                        finally:
+                            self._iterating -= seen is not None
                 said = self._say(said)  # outside the lock: a slow log must not hold up rewards
         finally:
             self.waited_s += clock.monotonic() - started

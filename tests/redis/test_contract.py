@@ -43,6 +43,9 @@ class FromOutside:
     def expect(self, keys: Sequence[str]) -> None:
         self._loop.call_soon_threadsafe(self.cache.expect, keys)
 
+    def hurry(self) -> None:
+        self._loop.call_soon_threadsafe(self.cache.hurry)
+
     def put(self, key: str, entry: Entry, done: Done | None = None) -> bool:
         async def put() -> bool:
             return self.cache.put(key, entry, done)

@@ -14,6 +14,10 @@ from referee.cache.sqlite import Notify, SqliteCache
 from referee.config import CacheConfig
 
 
+EXPECTED = 10_000
+"""Keys that may be expected at once. Those of batches that were stopped are never asked for."""
+
+
 class LayeredCache:
     """Looks in memory first; what the file has is brought forward. If the file fails, memory goes on alone."""
 
@@ -21,13 +25,14 @@ class LayeredCache:
         self.memory = memory
         self.disk = disk
         self._absent: set[str] = set()
-        """Of the keys expected next, those the file does not have."""
+        """Of the keys expected and not asked for yet, those the file does not have."""
 
     def get(self, key: str) -> Entry | None:
         """From memory, else from the file."""
         entry = self.memory.get(key)
         if entry is None:
             if key in self._absent:
+                self._absent.discard(key)
                 return None
             entry = self.disk.get(key)
             if entry is not None:
@@ -35,12 +40,14 @@ class LayeredCache:
         return entry
 
     def expect(self, keys: Sequence[str]) -> None:
-        """Bring forward what the file has of these, and remember what it has not until the next are expected."""
+        """Bring forward what the file has of these, and remember what it has not until they are asked for."""
         unknown = [key for key in keys if key not in self.memory]
         found = self.disk.get_many(unknown)
         for key, entry in found.items():
             self.memory.put(key, entry)
-        self._absent = set(unknown).difference(found)
+        if len(self._absent) > EXPECTED:
+            self._absent.clear()
+        self._absent.update(key for key in unknown if key not in found)
 
     def put(self, key: str, entry: Entry, done: Done | None = None) -> bool:
         """Into memory now, into the file soon."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import math
+import operator
 import os
 import sqlite3
 import threading
@@ -45,10 +46,10 @@ log = logging.getLogger("referee.cache")
 Notify = Callable[[list[Done]], None]
 """Runs the `done` calls of one commit. Called on the writer thread."""
 
-BATCH = 512
+BATCH = 1024
 """Rows per commit at most."""
 BUSTLE = 0.1
-GATHER = 0.02
+GATHER = 0.05
 """A commit costs as much as many rows, so within BUSTLE seconds of the last one the writer waits GATHER for company,
 unless it is told that none will come."""
 TOGETHER = 64
@@ -58,6 +59,9 @@ PAUSE = 30.0
 CLOSE_WAIT = 5.0
 
 Item = tuple[str, Entry, Done | None]
+
+
+_key_of = operator.itemgetter(0)
 
 
 def run_all(calls: list[Done]) -> None:
@@ -314,7 +318,8 @@ class SqliteCache:
                         link.execute("ROLLBACK")
 
     def _rows(self, link: sqlite3.Connection, items: list[Item]) -> Iterator[tuple[object, ...]]:
-        for key, entry, _ in items:
+        """In the order of keys, which is that of the index: its pages are gone through once."""
+        for key, entry, _ in sorted(items, key=_key_of):
             try:
                 row = (
                     key,

@@ -94,7 +94,8 @@ class Engine:
     def expect(self, requests: Sequence[JudgeRequest]) -> list[str]:
         """These will be asked next: the cache looks them up together. Returns their keys."""
         keys = [self.key(request) for request in requests]
-        self._cache.expect(keys)
+        others = [endpoint.keys.key(request) for endpoint in self.endpoints[1:] for request in requests]
+        self._cache.expect([*keys, *others])
         return keys
 
     def known(self, request: JudgeRequest, key: str) -> Settled | None:
