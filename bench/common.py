@@ -17,10 +17,11 @@ import aiohttp
 
 from referee import clock, wire
 from referee.batch import Batch
+from referee.build import build_scorer
 from referee.config import Config, load
 from referee.judging import make_judge
 from referee.records import JudgeRequest, Reward, Sample
-from referee.scorer import Scorer, build_scorer
+from referee.scorer import Scorer
 from referee.sim import Provider, ProviderSpec, SimTransport, run_virtual
 
 HEADERS = {"content-type": "application/json"}

@@ -15,7 +15,7 @@ from bench.common import cpu_of, table
 from referee import clock
 from referee.sim import ProviderSpec, start_server_process
 
-MARKS = (10_000, 25_000, 50_000, 75_000, 100_000)
+MARKS = (10_000, 25_000, 50_000, 75_000, 100_000, 250_000, 500_000, 1_000_000)
 
 
 def write_rollouts(path: Path, count: int) -> None:

@@ -20,11 +20,12 @@ import uvloop
 
 from referee import clock, wire
 from referee.batch import Batch
+from referee.build import build_scorer
 from referee.config import Config, load
 from referee.engine import Response
 from referee.judging import make_judge
 from referee.records import Sample
-from referee.scorer import Scorer, build_scorer
+from referee.scorer import Scorer
 from referee.sim import ProviderSpec, start_server_process
 
 

@@ -14,10 +14,10 @@ from typing import Any
 from bench.common import rollouts, settings, spread, table
 from referee import clock
 from referee.batch import Batch
+from referee.build import build_scorer
 from referee.errors import TicketTimeout
 from referee.records import Reward, Sample
 from referee.referee import Referee
-from referee.scorer import build_scorer
 from referee.sim import Provider, ProviderSpec, SimTransport, run_virtual, start_server_process
 
 RATE, CAPACITY, MEDIAN, OUTAGE = 22, 60, 2.0, (60.0, 120.0)

@@ -18,7 +18,7 @@ RANKS: list[set[str]] = [
     {"judging", "shaping", "limits", "wire"},
     {"cache", "ledger"},
     {"engine"},
-    {"batch", "recorder", "scorer", "tracing"},
+    {"batch", "build", "recorder", "scorer", "tracing"},
     {"runtime"},
     {"referee", "ticket"},
     {"trainers", "server", "sim", "local", "report"},
@@ -28,6 +28,7 @@ RANK = {name: rank for rank, names in enumerate(RANKS) for name in names}
 SAME_RANK_ALLOWED = {
     ("recorder", "batch"),
     ("recorder", "tracing"),
+    ("build", "scorer"),
     ("scorer", "batch"),
     ("scorer", "recorder"),
     ("referee", "ticket"),

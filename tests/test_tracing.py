@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
+from referee.build import build_scorer
 from referee.config import Config, load
 from referee.errors import ConfigError
 from referee.records import Sample
 from referee.referee import Referee
-from referee.scorer import Scorer, build_scorer
+from referee.scorer import Scorer
 from referee.sim import Provider, ProviderSpec, SimTransport
 from referee.tracing import open_tracer
 

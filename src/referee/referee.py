@@ -15,6 +15,7 @@ from typing import Any
 
 from referee import clock
 from referee.batch import Batch, listed
+from referee.build import build_scorer, read_template
 from referee.config import Config, anchored, load
 from referee.engine import find_key
 from referee.errors import InputError, RefereeError, WrongContext
@@ -23,7 +24,7 @@ from referee.ledger import BatchLine, common_step, reward_line
 from referee.records import Reward, Sample
 from referee.runtime import Runtime, open_runtime
 from referee.runtime.inline import loop_is_running
-from referee.scorer import Scorer, build_scorer, read_template
+from referee.scorer import Scorer
 from referee.ticket import Ticket
 
 log = logging.getLogger("referee")

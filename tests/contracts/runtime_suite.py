@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
+from referee.build import build_scorer
 from referee.config import load
 from referee.errors import EndpointClosed, InputError, TicketCancelled, TicketTimeout, WrongContext
 from referee.records import Sample
 from referee.referee import Referee
-from referee.scorer import build_scorer
 from referee.sim import Provider, ProviderSpec, SimTransport, start_server_process
 
 PATIENCE = 50.0

@@ -47,7 +47,7 @@ import os, signal, sys, threading
 from referee.config import load
 from referee.records import Sample
 from referee.referee import Referee
-from referee.scorer import build_scorer
+from referee.build import build_scorer
 from referee.sim import Provider, ProviderSpec, SimTransport, start_server_process
 
 servers = []

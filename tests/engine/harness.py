@@ -10,10 +10,11 @@ from typing import Any
 from msgspec import Struct
 
 from referee.batch import Batch
+from referee.build import build_scorer
 from referee.config import load
 from referee.errors import RefereeError
 from referee.records import Reward, Sample, Unscored, Verdict
-from referee.scorer import Scorer, build_scorer
+from referee.scorer import Scorer
 from referee.sim import Provider, ProviderSpec, SimTransport, Stats, run_virtual
 
 HOST = "a.test"

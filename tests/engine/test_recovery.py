@@ -12,12 +12,13 @@ from tests.engine.harness import HOST, config_for, run, samples
 
 from referee import clock
 from referee.batch import Batch
+from referee.build import build_scorer
 from referee.engine import Endpoint
 from referee.engine.fast import FastTransport
 from referee.engine.port import TransportFault
 from referee.errors import RefereeError
 from referee.records import Action, Failure, Reason, Reward, Sampling, Unscored
-from referee.scorer import Scorer, build_scorer
+from referee.scorer import Scorer
 from referee.sim import Provider, ProviderSpec, SimTransport, run_virtual
 
 STEADY: dict[str, Any] = {"limits": {"concurrency": 8}}

@@ -65,7 +65,7 @@ class FakeShared(MemoryCache):
 def shared(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> FakeShared:
     """Put in the place of the configured cache."""
     cache = FakeShared(request.param)
-    monkeypatch.setattr("referee.scorer.open_cache", lambda *_: cache)
+    monkeypatch.setattr("referee.build.open_cache", lambda *_: cache)
     return cache
 
 

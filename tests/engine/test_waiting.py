@@ -10,9 +10,10 @@ import pytest
 from tests.engine.harness import config_for, run, samples
 
 from referee.batch import Batch
+from referee.build import build_scorer
 from referee.config import Config
 from referee.records import Reason, Reward, Sample, Unscored
-from referee.scorer import Scorer, build_scorer
+from referee.scorer import Scorer
 from referee.sim import Provider, ProviderSpec, SimTransport, run_virtual
 
 STOP = Unscored(reason=Reason.CANCELLED, detail="enough")

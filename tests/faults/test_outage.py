@@ -10,10 +10,10 @@ from tests.faults.served import Served
 
 from referee import Referee, clock
 from referee.batch import Batch
+from referee.build import build_scorer
 from referee.config import load
 from referee.errors import RefereeError
 from referee.records import Reward, Sample
-from referee.scorer import build_scorer
 from referee.sim import Provider, ProviderSpec, SimTransport, run_virtual
 
 CAPACITY, MEDIAN = 60, 2.0

@@ -12,11 +12,12 @@ from tests.faults.scenario import Act, Scenario
 
 from referee import clock
 from referee.batch import Batch
+from referee.build import build_scorer
 from referee.config import Config, load
 from referee.engine import Response, Transport
 from referee.errors import RefereeError
 from referee.records import Reason, Reward, Unscored
-from referee.scorer import Scorer, build_scorer
+from referee.scorer import Scorer
 from referee.sim import Provider, SimTransport, Stats, run_virtual
 
 EPOCH = 1_700_000_000.0

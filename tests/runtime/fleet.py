@@ -10,6 +10,7 @@ from typing import Any
 
 from referee import clock
 from referee.batch import Batch
+from referee.build import build_scorer
 from referee.config import Config, load
 from referee.errors import RefereeError
 from referee.limits import AdaptiveLimit, FixedLimit
@@ -26,7 +27,7 @@ from referee.runtime.messages import (
     encode,
 )
 from referee.runtime.remote import Remote
-from referee.scorer import Scorer, build_scorer
+from referee.scorer import Scorer
 from referee.sim import Provider, ProviderSpec, SimTransport, run_virtual
 
 TRAVEL = 0.002

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from referee.build import build_scorer
 from referee.config import Config
 from referee.limits.shares import Grant, Report
 from referee.records import Reward, Sample
@@ -16,7 +17,7 @@ from referee.referee import Referee
 from referee.runtime.ray import RayRuntime
 from referee.runtime.ray_engine import BrokerActor, EngineActor, News, Opened
 from referee.runtime.ray_settings import Sealed
-from referee.scorer import Scorer, build_scorer
+from referee.scorer import Scorer
 from referee.sim import Provider, ProviderSpec, SimTransport
 
 PATIENCE = 50.0

@@ -18,11 +18,11 @@ import pytest
 from tests.engine.harness import expected, samples
 
 from referee import clock
+from referee.build import build_scorer
 from referee.config import Secret, load
 from referee.errors import ConfigError, MissingKeyError, RefereeError
 from referee.referee import Referee
 from referee.runtime import child as children
-from referee.scorer import build_scorer
 from referee.sim import ProviderSpec, start_server_process
 from referee.sim.process import ServerProcess
 from referee.sim.stats import key_label

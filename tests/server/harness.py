@@ -13,10 +13,11 @@ import httpx
 from fastapi import FastAPI
 
 from referee import clock
+from referee.build import build_scorer
 from referee.config import Config, Secret, load
 from referee.engine.port import Response
 from referee.referee import Referee
-from referee.scorer import Scorer, build_scorer
+from referee.scorer import Scorer
 from referee.server import make_app
 from referee.server.service import Service
 from referee.sim import Provider, ProviderSpec, SimTransport

@@ -11,11 +11,11 @@ import pytest
 
 pytest.importorskip("fastapi")
 
+from referee.build import build_scorer
 from referee.cli.live import add_live_page
 from referee.config import Secret, load
 from referee.records import Sample
 from referee.referee import Referee
-from referee.scorer import build_scorer
 from referee.server import make_app
 from referee.sim import Provider, ProviderSpec, SimTransport
 

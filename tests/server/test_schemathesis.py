@@ -16,9 +16,10 @@ import pytest
 import uvicorn
 from tests.server.harness import PATIENCE, TOKEN, config_for
 
+from referee.build import build_scorer
 from referee.config import Config, Secret
 from referee.referee import Referee
-from referee.scorer import Scorer, build_scorer
+from referee.scorer import Scorer
 from referee.server import make_app
 from referee.server.listen import listening, url_of
 from referee.sim import Provider, ProviderSpec, SimTransport

@@ -13,7 +13,6 @@ from referee.cache.redis_link import RedisLink
 from referee.cache.sqlite import Notify, SqliteCache
 from referee.config import CacheConfig
 
-
 EXPECTED = 10_000
 """Keys that may be expected at once. Those of batches that were stopped are never asked for."""
 

@@ -16,7 +16,7 @@ WRITE_WAIT = 2.0
 CHECKED = 16 * 2**20
 """Bytes up to which a file is checked page by page when it is opened."""
 
-PAGE_CACHE = 16 * 2**20
+PAGE_CACHE = 4 * 2**20
 """Bytes of pages each connection may keep. Keys are digests, so lookups and inserts land all over the index."""
 
 CREATE = (

@@ -18,9 +18,9 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Struct
 
+from referee.build import read_template
 from referee.config import Config
 from referee.records import Reward, Sample, Unscored, Verdict
-from referee.scorer import read_template
 from referee.wire import chat_url
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from referee.ledger.lines import BatchLine, LimitsLine, Line, RewardLine, RunLine, VerdictLine
 from referee.records import Reason
 
-OPEN_GROUPS = 65_536
+OPEN_GROUPS = 8192
 """Groups whose spread is still followed. Older ones keep the spread they had."""
 
 

@@ -2,11 +2,12 @@
 
 from collections.abc import Callable
 
+from referee.build import build_scorer
 from referee.config import Config
 from referee.runtime.inline import InlineRuntime
 from referee.runtime.port import Runtime
 from referee.runtime.thread import ThreadRuntime
-from referee.scorer import Scorer, build_scorer
+from referee.scorer import Scorer
 
 __all__ = ["InlineRuntime", "Runtime", "ThreadRuntime", "open_runtime"]
 

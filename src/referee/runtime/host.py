@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from referee import clock
 from referee.batch import Batch
+from referee.build import build_scorer
 from referee.config import Config
 from referee.engine.quota import ALONE, PERIOD, Exchange, Member
 from referee.errors import EndpointClosed, RefereeError
@@ -23,7 +24,7 @@ from referee.ledger import Line, Tally, verdict_line
 from referee.ledger.writer import _without_surrogates
 from referee.records import JudgeRequest, Reason, Reward, Sample, Settled, Unscored
 from referee.runtime.messages import Cancel, End, Gauge, Landed, Part, Work, end_of
-from referee.scorer import Scorer, build_scorer
+from referee.scorer import Scorer
 
 log = logging.getLogger("referee.runtime")
 

@@ -14,9 +14,10 @@ from msgspec.structs import replace
 
 from referee import clock
 from referee.batch import Batch
+from referee.build import build_scorer
 from referee.config import Config
 from referee.errors import TicketCancelled, WrongContext
-from referee.scorer import Scorer, build_scorer
+from referee.scorer import Scorer
 
 
 class InlineRuntime:

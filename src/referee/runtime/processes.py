@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from referee import clock, errors
 from referee.batch import Batch
+from referee.build import build_scorer
 from referee.config import Config
 from referee.engine import find_key
 from referee.errors import ConfigError, RefereeError, TicketCancelled
@@ -39,7 +40,7 @@ from referee.runtime.messages import (
     pack_config,
 )
 from referee.runtime.remote import Remote
-from referee.scorer import Scorer, build_scorer
+from referee.scorer import Scorer
 from referee.version import VERSION
 
 log = logging.getLogger("referee.runtime")

@@ -17,6 +17,7 @@ from typing import Any
 
 from referee import clock
 from referee.batch import Batch
+from referee.build import build_scorer
 from referee.config import Config
 from referee.engine import find_key
 from referee.errors import TicketCancelled
@@ -28,7 +29,7 @@ from referee.runtime.ray_engine import CONTENT, DIGESTS, MANY, NOTHING, EngineAc
 from referee.runtime.ray_link import Link, RayEngine
 from referee.runtime.ray_settings import broker_name, engine_names, key_tag, seal
 from referee.runtime.remote import Remote
-from referee.scorer import Scorer, build_scorer
+from referee.scorer import Scorer
 
 IDLE = 600.0
 """Seconds without a client after which an engine ends itself."""

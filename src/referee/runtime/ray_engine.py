@@ -18,6 +18,7 @@ import msgspec
 
 from referee import clock
 from referee.batch import Batch
+from referee.build import build_scorer
 from referee.config import Config
 from referee.errors import RefereeError
 from referee.limits import AdaptiveLimit, FixedLimit
@@ -27,7 +28,7 @@ from referee.runtime.host import Errand, Host, LineRecorder
 from referee.runtime.messages import Cancel, Landed, Part, Work, decode_inbound, encode
 from referee.runtime.ray_cluster import aside, came_back, end, find_or_make
 from referee.runtime.ray_settings import PROTOCOL, Sealed, broker_name, unseal
-from referee.scorer import Scorer, build_scorer
+from referee.scorer import Scorer
 from referee.version import VERSION
 from referee.wire import scrub
 

@@ -16,12 +16,12 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from referee.build import read_template
 from referee.config import Config, Secret
 from referee.config.schema import LedgerConfig, MissingConfig, ServeConfig, ShapingConfig
 from referee.engine import find_key
 from referee.errors import MissingKeyError
 from referee.runtime.messages import pack_config, unpack_config
-from referee.scorer import read_template
 from referee.version import VERSION
 
 PROTOCOL = 1

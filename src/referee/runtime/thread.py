@@ -10,11 +10,12 @@ from typing import Any
 
 from referee import clock
 from referee.batch import Batch
+from referee.build import build_scorer
 from referee.config import Config
 from referee.errors import TicketCancelled
 from referee.records import Reason, Unscored
 from referee.runtime.background import Background, new_loop
-from referee.scorer import Scorer, build_scorer
+from referee.scorer import Scorer
 
 __all__ = ["ThreadRuntime", "new_loop"]
 
