@@ -1,12 +1,14 @@
-"""The memory cache forgets the least recently used, and only then."""
+"""The memory cache forgets the least recently used, and only then; and memory in front of a file."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.contracts.cache_suite import entry, key
+from tests.contracts.cache_suite import entry, key, store
 
-from referee.cache import MemoryCache
+from referee.cache import Entry, LayeredCache, MemoryCache, SqliteCache
 
 
 def test_the_least_recently_used_goes_first() -> None:
@@ -51,3 +53,28 @@ def test_it_behaves_like_the_plain_model(size: int, steps: list[tuple[bool, int]
             order = [n for n in order if n != number] + [number]
             order = order[-size:]
     assert [n for n in range(7) if cache.get(key(n)) is not None] == sorted(order)
+
+
+class CountingFile(SqliteCache):
+    """Counts how often the file is searched for a single key."""
+
+    searches = 0
+
+    def get(self, key: str) -> Entry | None:
+        self.searches += 1
+        return super().get(key)
+
+
+def test_what_several_expect_is_looked_up_together(tmp_path: Path) -> None:
+    """Batches take turns: what one of them expects next must not make the cache forget what another does."""
+    disk = CountingFile(tmp_path / "cache.sqlite")
+    cache = LayeredCache(MemoryCache(100), disk)
+    store(cache, key(1), entry(1))
+    cache.memory.close()
+    cache.expect([key(1), key(2)])
+    cache.expect([key(3), key(4)])
+    assert [cache.get(key(n)) is not None for n in (1, 2, 3, 4)] == [True, False, False, False]
+    assert disk.searches == 0
+    assert cache.get(key(2)) is None
+    assert disk.searches == 1, "asked again, it may have been stored by another process meanwhile"
+    cache.close()

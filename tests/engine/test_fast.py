@@ -245,3 +245,47 @@ def test_a_header_with_a_line_break_is_not_sent() -> None:
 def test_what_is_left_to_aiohttp(url: str, proxy: str, taken: bool) -> None:
     """Proxies, credentials in the address and names that need encoding."""
     assert takes(url, proxy) is taken
+
+
+def test_every_request_has_its_own_time_limit() -> None:
+    """One timer serves them all: the shortest limit is kept though longer ones came first, and the longer after it."""
+    limits = (0.3, 20.0, 0.1, 0.2)
+
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await request(reader)
+        await reader.read()
+
+    async def use(transport: FastTransport, url: str) -> list[str]:
+        ended: list[str] = []
+
+        async def one(seconds: float) -> None:
+            try:
+                await transport.post(url, {}, BODY, seconds)
+            except TransportFault as fault:
+                ended.append(str(fault))
+
+        tasks = [asyncio.create_task(one(seconds)) for seconds in limits]
+        await asyncio.wait(tasks, timeout=5.0)
+        for task in tasks:
+            task.cancel()
+        return ended
+
+    assert on_server(silent, use) == [f"timeout: no complete answer within {seconds} s" for seconds in (0.1, 0.2, 0.3)]
+
+
+def test_a_time_limit_that_is_over_with_its_answer_ends_nobody_elses() -> None:
+    """The connection is another request's by then, which has its own."""
+
+    async def slow(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await request(reader)
+        writer.write(OK + b"ok")
+        await request(reader)
+        await asyncio.sleep(0.4)
+        writer.write(OK + b"ok")
+
+    async def use(transport: FastTransport, url: str) -> list[bytes]:
+        first = await transport.post(url, {}, BODY, 0.2)
+        second = await transport.post(url, {}, BODY, 20.0)
+        return [first.body, second.body]
+
+    assert on_server(slow, use) == [b"ok", b"ok"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import random
 from typing import Any
 
@@ -12,6 +13,7 @@ from tests.engine.harness import config_for, run, samples
 from referee.batch import Batch
 from referee.build import build_scorer
 from referee.config import Config
+from referee.engine import Flight
 from referee.records import Reason, Reward, Sample, Unscored
 from referee.scorer import Scorer
 from referee.sim import Provider, ProviderSpec, SimTransport, run_virtual
@@ -292,3 +294,34 @@ def test_time_between_steps_is_no_line_in_front_of_the_server() -> None:
         return limits
 
     assert min(run_virtual(main())) >= 60
+
+
+def test_what_is_done_is_freed_without_the_collector() -> None:
+    """Nothing of a judged, refused or stopped request leads back to itself: a trainer may well have switched the
+    collector off, and where it runs it has little to do."""
+
+    def flights() -> int:
+        return sum(isinstance(thing, Flight) for thing in gc.get_objects())
+
+    async def main() -> None:
+        desk = Desk(ProviderSpec(latency_median=1.0, faults={"http_503": 0.2}), limits={"concurrency": 8})
+        before = flights()
+        judged, landed = desk.batch(samples(40))
+        await desk.scorer.run(judged)
+        assert reasons(landed) == {"scored"}
+        stopped, _ = desk.batch(samples(40, name="other"))
+        task = desk.start(stopped)
+        await asyncio.sleep(0.5)
+        assert flights() > before
+        desk.scorer.stop(stopped, STOP)
+        await task
+        await asyncio.sleep(5.0)
+        assert flights() == before
+        await desk.scorer.close()
+
+    gc.collect()
+    gc.disable()
+    try:
+        run_virtual(main())
+    finally:
+        gc.enable()

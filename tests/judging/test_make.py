@@ -301,3 +301,16 @@ def test_without_fences_the_template_is_all_the_judge_sees() -> None:
     fenced = make_judge(JudgeConfig(kind="yes_no"), b"0123456789abcdef").plan(Sample(prompt="p", response="r"), "text")
     assert isinstance(fenced, JudgeRequest)
     assert dict(fenced.facets)["judge"] != dict(request.facets)["judge"]
+
+
+@pytest.mark.parametrize("kind", WITH_PROMPT)
+def test_what_is_remembered_of_a_prompt_changes_nothing(kind: str) -> None:
+    """A judge that has seen the prompt, with other references and in the other form, asks as a new one does."""
+    config = JudgeConfig(kind=kind)  # type: ignore[arg-type]
+    judge = make_judge(config, SECRET)
+    given = [
+        Sample(prompt=f"What is {n % 3}?", response=f"It is {n}.", reference=f"{n % 2}") for n in (*range(6), *range(6))
+    ]
+    for sample in given:
+        for form in FORMS:
+            assert judge.plan(sample, form) == ask(config, sample, form)

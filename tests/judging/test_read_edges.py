@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from referee.config import Gates
+from referee.judging import read
 from referee.judging.gates import settle
-from referee.judging.read import fields, scaled, tagged
+from referee.judging.read import fields, json_object, scaled, tagged
 from referee.records import Reason, Sample, Unscored
 
 NONCE = "0123456789abcdef"
@@ -59,3 +64,41 @@ def test_nothing_is_no_echo_of_nothing() -> None:
     assert settle(sample, "", "", off, 1.0) is None
     assert settle(sample, "Why?", "", off, 1.0) is None
     assert settle(sample, "why  IS it?", "Why is it?", off, 1.0) is not None
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        '{"reason": "a", "score": 7, "score": 8}',
+        '{"score": 8, "reason": "a", "score": 7}',
+        '{"reason": "a", "reason": "b", "score": 7}',
+        '{"reason": "a", "score": 7, "sc\\u006fre": 8}',
+    ],
+)
+def test_a_key_twice_is_two_verdicts_however_it_is_written(said: str) -> None:
+    """Also where the plain way of reading would keep the last and be content."""
+    found = fields(said, "score")
+    assert isinstance(found, Unscored)
+    assert found.reason is Reason.AMBIGUOUS
+
+
+_VALUES = st.one_of(
+    st.integers(-12, 12), st.sampled_from([7.0, 7.5, True, None, "yes", "7", [], {}, 10**30]), st.text(max_size=5)
+)
+_PAIRS = st.tuples(st.sampled_from(["reason", "score", "verdict", "score "]), _VALUES)
+
+
+@given(st.lists(_PAIRS, max_size=4), st.booleans(), st.sampled_from(["", " ", "\n", "x", "{}", "```json\n"]))
+@settings(max_examples=300, deadline=None)
+def test_the_fast_way_reads_as_the_patient_one(pairs: list[tuple[str, object]], ascii_only: bool, tail: str) -> None:
+    """Whatever an object holds, in whatever spelling: both ways give the same, or the fast one gives up."""
+    inside = ", ".join(f"{json.dumps(k)}: {json.dumps(v, ensure_ascii=ascii_only)}" for k, v in pairs)
+    said = f"{{{inside}}}{tail}"
+    fast, read._plain_object = read._plain_object, lambda _: None
+    try:
+        patient = json_object(said)
+    finally:
+        read._plain_object = fast
+    assert json_object(said) == patient
+    quick = fast(said)
+    assert quick is None or quick == patient

@@ -11,7 +11,7 @@ import pytest
 
 from referee.config import EndpointConfig, Secret
 from referee.records import JudgeRequest, Message, Sampling
-from referee.wire import DIALECT, Adaptation, adapt, chat_url, encode, headers
+from referee.wire import DIALECT, Adaptation, Encoder, adapt, chat_url, encode, headers
 
 SCHEMA = {"type": "object", "properties": {"score": {"type": "integer"}}, "required": ["score"]}
 
@@ -131,3 +131,29 @@ def test_half_a_surrogate_pair_does_not_stop_a_request() -> None:
 def test_the_dialect_is_named() -> None:
     """Cache keys hold it, so it must not change by accident."""
     assert DIALECT == "openai-chat/1"
+
+
+def test_an_encoder_notices_whatever_changes() -> None:
+    """What requests have in common is encoded once; a change of any part of it is in the next body."""
+    endpoint = EndpointConfig(model="m", extra={"seed": 7})
+    encoder = Encoder(endpoint)
+    text, schema = Sampling(max_tokens=9), Sampling(schema=SCHEMA, top_logprobs=3, temperature=None)
+    bare = JudgeRequest((Message("user", "alone"),), text, (), "n", 10)
+    other = JudgeRequest((Message("system", "be kind"), Message("user", "judge this")), text, (), "n", 10)
+    steps: list[tuple[JudgeRequest, Adaptation, int | None]] = [
+        (request(text), Adaptation(), None),
+        (request(text, 'another "one" \n é \ud800'), Adaptation(), None),
+        (request(text), Adaptation(), 18),
+        (request(schema), Adaptation(), None),
+        (request(schema), Adaptation(no_schema=True, no_logprobs=True), None),
+        (bare, Adaptation(), None),
+        (other, Adaptation(), None),
+        (request(text), Adaptation(completion_tokens_name=True), None),
+    ]
+    bodies = [encoder.encode(*step) for step in steps]
+    assert bodies == [encode(endpoint, *step) for step in steps]
+    assert len(set(bodies)) == len(steps)
+    for found, (asked, _, _) in zip(map(json.loads, bodies), steps, strict=True):
+        assert [message["role"] for message in found["messages"]] == [message.role for message in asked.messages]
+        assert (found["model"], found["seed"]) == ("m", 7)
+    assert json.loads(bodies[1])["messages"][1]["content"] == 'another "one" \n é \ufffd'
