@@ -12,6 +12,7 @@ import typer.core
 
 from referee.cli import cache, demo, diff, doctor, init, plan, report, score, serve, sim, watch
 from referee.errors import RefereeError
+from referee.runtime.collector import collect_rarely
 from referee.version import VERSION
 
 GONE = 141
@@ -80,6 +81,7 @@ def options(
 
 def main() -> None:
     """Run the command; our own errors are one clear message, not a traceback."""
+    collect_rarely()
     try:
         app(standalone_mode=True)
     except RefereeError as error:

@@ -149,11 +149,12 @@ class Admission:
         """Stand in line; `granted` may be called before this returns. `avoid` is used only if nobody else can,
         `excluded` never. Closed comes when no endpoint ever will, or, for an open-ended request, when none has for too
         long."""
-        now = self._now()
-        if self._progress is None or (now - self._idle_since >= IDLE and self._idle):
-            self._progress = now  # nobody asked for anything until now, so nothing was missed
-        waiter = Waiter(turn, request, avoid, excluded, open_ended, granted)
         line = self._lines.setdefault(excluded, [])
+        if not line:
+            now = self._now()
+            if self._progress is None or (now - self._idle_since >= IDLE and self._idle):
+                self._progress = now  # nobody asked for anything until now, so nothing was missed
+        waiter = Waiter(turn, request, avoid, excluded, open_ended, granted)
         heapq.heappush(line, waiter)
         if line[0] is waiter:  # behind others there is nothing to look at
             self.pump()

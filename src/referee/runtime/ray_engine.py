@@ -24,6 +24,7 @@ from referee.errors import RefereeError
 from referee.limits import AdaptiveLimit, FixedLimit
 from referee.limits.shares import SILENT, Broker, Grant, Report, SharedEndpoint
 from referee.records import JudgeRequest, Settled
+from referee.runtime.collector import collect_rarely
 from referee.runtime.host import Errand, Host, LineRecorder
 from referee.runtime.messages import Cancel, Landed, Part, Work, decode_inbound, encode
 from referee.runtime.ray_cluster import aside, came_back, end, find_or_make
@@ -241,6 +242,7 @@ class EngineActor:
             }
         self._config = config
         self._host = _ClientHost(self._clients, config, self._landed, build=self._build, **shared)
+        collect_rarely()
         return True
 
     def _carry(self, engine: str, spent_usd: float) -> None:

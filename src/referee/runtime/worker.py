@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import gc
 import logging
 import math
 import os
@@ -17,6 +16,7 @@ from referee.config import Config
 from referee.errors import RefereeError
 from referee.limits.shares import Grant, Report
 from referee.runtime.background import new_loop
+from referee.runtime.collector import collect_rarely
 from referee.runtime.frames import Frames
 from referee.runtime.host import Host
 from referee.runtime.messages import (
@@ -39,9 +39,6 @@ from referee.version import VERSION
 
 QUIET = 0.5
 """Seconds between two reports on the shared limits while nothing waits: the parent nudges when others need more."""
-CYCLES = 50_000
-"""Objects made before Python looks for cycles among them. Judging makes none, and at Python's own 700 looking for them
-is a tenth of a worker's time. In the trainer's process this is the trainer's to decide."""
 LINGER = 10
 """Seconds a worker may take to end once its parent is gone; then the system ends it."""
 
@@ -101,9 +98,7 @@ class Worker:
             trouble = str(error) if known else f"{type(error).__name__} while a worker process started; see its trace."
             self._send(Ready(VERSION, trouble, type(error).__name__ if known else ""))
             return
-        gc.collect()
-        gc.freeze()
-        gc.set_threshold(CYCLES)
+        collect_rarely()
         self._send(Ready(VERSION))
 
     def _make_host(self, config: Config, given: Open) -> Host:
