@@ -19,7 +19,7 @@ from referee.config import Config
 from referee.engine import Engine, Flight
 from referee.errors import RefereeError
 from referee.judging import Form, Judge
-from referee.limits import Line
+from referee.limits import Turns
 from referee.recorder import Recorder
 from referee.records import JudgeRequest, Reason, Reward, Sample, Settled, Unscored, Verdict
 from referee.shaping import UnscoredWatch
@@ -97,7 +97,7 @@ class Scorer:
         self._watch = UnscoredWatch(config.missing.abort_above)
         self._active: dict[Batch, _Progress] = {}
         self._batches = 0
-        self._line: Line[_Progress] = Line()
+        self._line: Turns[_Progress] = Turns()
         """Batches with more samples than there is room for now: callers in turn, of each the batch due first."""
         engine.on_room = self._next_in_line
 

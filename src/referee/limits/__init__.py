@@ -6,8 +6,8 @@ from referee.limits.bucket import Bucket
 from referee.limits.budget import Budget
 from referee.limits.delay import retry_delay
 from referee.limits.limit import FixedLimit, Limit, Outcome, Stamp
-from referee.limits.line import Line
 from referee.limits.stragglers import Stragglers
+from referee.limits.turns import Turns
 
 __all__ = [
     "AdaptiveLimit",
@@ -16,9 +16,9 @@ __all__ = [
     "Budget",
     "FixedLimit",
     "Limit",
-    "Line",
     "Outcome",
     "Stamp",
     "Stragglers",
+    "Turns",
     "retry_delay",
 ]
