@@ -85,6 +85,12 @@ def test_heavy_tails_do_not_fool_it() -> None:
     assert ours.mean_in_flight(*ours.steady()) < 2 * 60
 
 
+def test_a_long_run_on_a_degrading_server_never_breaks() -> None:
+    """Looking again at a level that the ramp saw, long after it: nothing is divided by nothing."""
+    ours = run(AdaptiveLimit(512), Sharing(lambda n: max(1.0, n / 90) ** 2), lognormal_jobs(4000, 7))
+    assert ours.done == 4000
+
+
 @pytest.mark.parametrize(("power", "least"), [(1.0, 0.96), (1.5, 0.93), (2.0, 0.89)])
 def test_server_that_slows_down_under_load(power: float, least: float) -> None:
     """Beyond 60 everything gets slower, with no gain (1) or a loss (1.5, 2) in all: it stays near 60."""

@@ -142,17 +142,17 @@ class Hill:
             self._cells.clear()
             self._climbed = 2 if goodput > cell.goodput else 0
             cell = None
-        self._drop_hints()
         if cell is None:
             cell = self._cells[self._here] = _Cell(goodput, self._tick)
         cell.add(goodput, self._tick)
+        self._drop_hints()
         if not self.open_above:
             self._here = self._next(self._here)
 
     def _drop_hints(self) -> None:
         """Forget old hints, but for the one that says that there is harm above."""
         for i in [i for i, c in self._cells.items() if not c.windows and self._tick - c.seen > HINTS]:
-            if i < self._here or self._here not in self._cells or self._gain(self._here, i) >= LOSS:
+            if i < self._here or self._gain(self._here, i) >= LOSS:
                 del self._cells[i]
 
     def _next(self, here: int) -> int:
