@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.limits.test_adaptive import Load
 
-from referee.limits import AdaptiveLimit
+from referee.limits import AdaptiveLimit, Stamp
 from referee.limits.adaptive import HARD_CUT, SHORTEST_HOLD, START
 
 
@@ -161,9 +161,81 @@ def test_a_line_is_seen_by_what_is_done_in_four_times_the_first_answers(
     stamp = limit.admit(0.0, 60)
     for i in range(count):
         now = at if i == count - 1 else 1.0
-        limit.release(stamp, "ok", now, limit.limit - 1, 1.0, 0)
+        limit.release(stamp, "ok", now, limit.limit - 1, now, 0)
     assert limit.mode == mode
     assert limit.limit == limit_after or mode == "hill"
+
+
+def in_a_line() -> tuple[AdaptiveLimit, Stamp]:
+    """A limit that fell from 76 to 19: of 60 requests, 17 were answered in 4.5 s, the first of them after 1 s."""
+    limit = AdaptiveLimit(512, start=60)
+    stamp = limit.admit(0.0, 60)
+    for i in range(17):
+        now = 4.5 if i == 16 else 1.0
+        limit.release(stamp, "ok", now, limit.limit - 1, now, 0)
+    assert repr(limit) == "AdaptiveLimit(19 of 512, hill)"
+    return limit, stamp
+
+
+def test_a_line_in_which_somebody_is_overtaken_was_none() -> None:
+    """One sent after the first answer comes back before most of the first: the limit is what it was, and grows."""
+    limit, stamp = in_a_line()
+    limit.release(stamp, "ok", 4.6, 75, 4.6, 0)
+    assert limit.limit == 19
+    limit.release(stamp, "ok", 4.7, 74, 3.0, 0)
+    assert repr(limit) == "AdaptiveLimit(77 of 512, ramp)"
+    for i in range(10):
+        limit.release(stamp, "ok", 8.0 + i / 100, limit.limit - 1, 8.0, 0)
+    assert repr(limit) == "AdaptiveLimit(87 of 512, ramp)"
+
+
+def test_after_a_cut_the_line_is_forgotten() -> None:
+    """Refused meanwhile: what was before the line is no level to go back to."""
+    limit, stamp = in_a_line()
+    fresh = limit.admit(4.6, 76)
+    for _ in range(3):
+        limit.release(fresh, "throttled", 4.6, 75, 0.1, 0)
+    assert limit.mode == "edge"
+    limit.release(stamp, "ok", 4.7, 74, 3.0, 0)
+    assert limit.limit < 20
+
+
+def test_an_edge_that_is_gone_is_not_taken_for_a_line() -> None:
+    """Only the start is looked at: later, requests were not sent together, and a few done say nothing."""
+    limit = AdaptiveLimit(512, start=60)
+    load = Load(limit)
+    load.end("ok", 3, latency=0.1)
+    load.end("throttled", 3, newest=True)
+    while limit.mode == "edge":
+        load.end("ok")
+    level = limit.limit
+    load.end("ok", 2, latency=20.0)
+    assert repr(limit) == f"AdaptiveLimit({level + 2} of 512, ramp)"
+
+
+@pytest.mark.parametrize(("latency", "mode"), [(0.1, "ramp"), (9.0, "hill")])
+def test_what_was_sent_since_comes_back_as_before(latency: float, mode: str) -> None:
+    """Twice as many in flight for hardly more goodput: if those that come back were sent since, slow ones of the start
+    hold the other places, and it grows on. If they are those of the start, it does not."""
+    limit = AdaptiveLimit(512, start=60)
+    stamp, now = limit.admit(0.0, 60), 1.0
+    for _ in range(60):
+        now += 1 / 60
+        limit.release(stamp, "ok", now, limit.limit - 1, now, 0)
+    assert limit.limit == 120
+    for _ in range(120):
+        now += 1 / 32
+        limit.release(stamp, "ok", now, limit.limit - 1, latency, 0)
+    assert limit.mode == mode
+    assert (limit.limit > 120) == (mode == "ramp")
+
+
+def test_the_ceiling_once_reached_is_not_left_for_what_the_way_there_showed() -> None:
+    """70 is too near to 60 for a comparison, and 60 was seen from a cold start: it stays and measures."""
+    limit = AdaptiveLimit(70, start=60)
+    load = Load(limit)
+    load.end("ok", 60 + 70)
+    assert repr(limit) == "AdaptiveLimit(70 of 70, hill)"
 
 
 def test_at_the_ceiling_it_looks_for_less() -> None:

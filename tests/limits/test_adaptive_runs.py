@@ -85,6 +85,25 @@ def test_heavy_tails_do_not_fool_it() -> None:
     assert ours.mean_in_flight(*ours.steady()) < 2 * 60
 
 
+@pytest.mark.parametrize("seed", [2, 4])
+@pytest.mark.parametrize(("capacity", "least"), [(60, 0.95), (200, 0.93), (10**9, 0.94)])
+def test_the_slow_replies_of_a_heavy_tail_are_no_line(capacity: int, least: float, seed: int) -> None:
+    """Sigma 1.3: one reply takes a thousand times as long as another. Small and large servers that queue are used as by
+    a client that knows them, in one batch."""
+    jobs = lognormal_jobs(1024, seed, sigma=1.3)
+    _, efficiency, _ = compare(lambda: Queueing(always(capacity)), min(capacity, 512), jobs)
+    assert efficiency > least
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_slow_replies_of_a_heavy_tail_do_not_end_the_ramp(seed: int) -> None:
+    """Places fill with slow replies after a start, so goodput falls; what was sent since comes back as before. With no
+    limit there, the ceiling is reached in a few rounds and held."""
+    ours = run(AdaptiveLimit(512), Queueing(always(10**9)), lognormal_jobs(6000, seed, sigma=1.3))
+    assert next(t for t, limit, _ in ours.levels if limit >= 512) < 5 * 4.7
+    assert ours.mean_in_flight(*ours.steady()) > 0.95 * 512
+
+
 def test_a_long_run_on_a_degrading_server_never_breaks() -> None:
     """Looking again at a level that the ramp saw, long after it: nothing is divided by nothing."""
     ours = run(AdaptiveLimit(512), Sharing(lambda n: max(1.0, n / 90) ** 2), lognormal_jobs(4000, 7))

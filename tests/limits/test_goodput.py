@@ -20,40 +20,82 @@ def test_gain_is_one_with_room_and_zero_in_a_queue() -> None:
     assert gain(10, 5.0, 20, 4.0) < 0
 
 
+def opened(level: int, now: float = 0.0, in_flight: int = 0, least: int = 1) -> Meter:
+    """A meter with a window that begins now."""
+    meter = Meter()
+    meter.start(level, now, in_flight, least)
+    return meter
+
+
 def test_window_closes_after_one_generation() -> None:
     """A window is as many completions as the limit, and its goodput is their number over the time."""
-    meter = Meter()
-    meter.start(4, 10.0)
-    assert [meter.add(0, 10.0 + i) for i in (1, 2, 3)] == [None, None, None]
-    assert meter.add(0, 14.0) == pytest.approx(1.0)
+    meter = opened(4, 10.0)
+    assert [meter.add(0, 10.0 + i, 3, 1.0) for i in (1, 2, 3)] == [None, None, None]
+    assert meter.add(0, 14.0, 3, 1.0) == pytest.approx(1.0)
 
 
 def test_window_can_ask_for_more_than_a_generation() -> None:
     """Small limits are measured over more completions."""
-    meter = Meter()
-    meter.start(1, 0.0, least=3)
-    assert [meter.add(0, float(i)) for i in (1, 2)] == [None, None]
-    assert meter.add(0, 3.0) == pytest.approx(1.0)
+    meter = opened(1, least=3)
+    assert [meter.add(0, float(i), 0, 1.0) for i in (1, 2)] == [None, None]
+    assert meter.add(0, 3.0, 0, 1.0) == pytest.approx(1.0)
 
 
 def test_work_is_counted_in_tokens_where_they_are_known() -> None:
     """Long replies count for more, so a change of reply length is not mistaken for a change of speed."""
-    meter = Meter()
-    meter.start(2, 0.0)
-    meter.add(68, 1.0)
-    assert meter.add(168, 2.0) == pytest.approx((68 + 168 + 2 * FIRST_TOKEN) / 2)
-    meter.start(1, 2.0)
-    known = meter.add(0, 3.0)
+    meter = opened(2)
+    meter.add(68, 1.0, 1, 1.0)
+    assert meter.add(168, 2.0, 1, 1.0) == pytest.approx((68 + 168 + 2 * FIRST_TOKEN) / 2)
+    meter.start(1, 2.0, 1)
+    known = meter.add(0, 3.0, 0, 1.0)
     assert known is not None
     assert known > FIRST_TOKEN  # a reply without a count is taken as an average one
 
 
 def test_simultaneous_completions_do_not_divide_by_zero() -> None:
     """A window that closes in the instant it began stays open."""
-    meter = Meter()
-    meter.start(1, 5.0)
-    assert meter.add(0, 5.0) is None
-    assert meter.add(0, 6.0) == pytest.approx(2.0)
+    meter = opened(1, 5.0)
+    assert meter.add(0, 5.0, 0, 1.0) is None
+    assert meter.add(0, 6.0, 0, 1.0) == pytest.approx(2.0)
+
+
+def test_the_prospect_is_the_pace_of_what_was_sent_in_the_window() -> None:
+    """Ten places, eight of them held since before: the other two answer once a second each, so ten would give ten."""
+    meter = opened(10, 5.0, in_flight=8)
+    for i in range(1, 9):
+        meter.add(0, 5.0 + i / 2, 9, 0.25)
+    assert meter.goodput(9.0) == pytest.approx(2.0)
+    assert meter.prospect() == pytest.approx(10.0)
+
+
+def test_a_place_held_since_before_is_free_when_its_answer_comes() -> None:
+    """One old answer, then two places work: three answers to what was sent since, in three seconds of two and one of
+    one."""
+    meter = opened(2, 0.0, in_flight=1)
+    meter.add(0, 1.0, 1, 30.0)
+    assert meter.prospect() == 0.0
+    for now in (2.0, 3.0, 4.0):
+        meter.add(0, now, 1, 0.5)
+    assert meter.prospect() == pytest.approx(2 * 3 / (1 + 3 * 2))
+
+
+def test_the_prospect_of_a_start_counts_everything() -> None:
+    """All were sent as the window began, and an answer as old as the window is one of them."""
+    meter = opened(4, 0.0)
+    for now in (1.0, 2.0):
+        meter.add(68, now, 3, now)
+    assert meter.prospect() == pytest.approx(4 * 2 * (68 + FIRST_TOKEN) / (4 * 2.0))
+    meter.start(4, 2.0, 0)
+    assert meter.prospect() == 0.0
+    meter.add(0, 3.0, 3, 5.0)  # older than the window, although nothing was in flight: clocks differ a little
+    assert meter.prospect() > 0.0
+
+
+def test_the_prospect_counts_one_at_least() -> None:
+    """Fewer in flight than were there before: reports of several processes do not quite agree."""
+    meter = opened(4, 0.0, in_flight=9)
+    meter.add(0, 2.0, 3, 1.0)
+    assert meter.prospect() == pytest.approx(4 / 2.0)
 
 
 def settle(hill: Hill, bend: float, windows: int, noise: float = 0.0, seed: int = 1) -> list[int]:
@@ -188,10 +230,9 @@ def test_hints_about_lower_levels_do_not_last() -> None:
 
 def test_a_window_knows_its_age() -> None:
     """For telling a line from a crowd."""
-    meter = Meter()
-    meter.start(4, 10.0)
+    meter = opened(4, 10.0)
     assert meter.age(12.0) == pytest.approx(2.0)
-    meter.start(4, 20.0)
+    meter.start(4, 20.0, 0)
     assert meter.age(20.0) == 0.0
 
 

@@ -111,8 +111,8 @@ def test_what_is_heard_after_the_turn_counts_alone() -> None:
 def test_a_reply_without_a_count_is_taken_as_the_mean() -> None:
     """The first reply, and a fiftieth of each further one's difference; also a reply of one token has a count."""
     meter = Meter()
-    meter.start(1, 0.0)
-    assert meter.add(1, 1.0) == pytest.approx(1 + FIRST_TOKEN)
-    meter.add(51, 2.0)
-    meter.start(1, 2.0)
-    assert meter.add(0, 3.0) == pytest.approx(1 + FIRST_TOKEN + 50 / 50)
+    meter.start(1, 0.0, 0)
+    assert meter.add(1, 1.0, 0, 1.0) == pytest.approx(1 + FIRST_TOKEN)
+    meter.add(51, 2.0, 0, 1.0)
+    meter.start(1, 2.0, 0)
+    assert meter.add(0, 3.0, 0, 1.0) == pytest.approx(1 + FIRST_TOKEN + 50 / 50)

@@ -15,17 +15,13 @@ from __future__ import annotations
 import math
 from typing import Literal
 
-from referee.limits.goodput import SMALLEST_WINDOW, Hill, Meter, gain
+from referee.limits.goodput import SMALLEST_WINDOW, Hill, Meter
 from referee.limits.limit import Outcome, Stamp
+from referee.limits.line import IN_LINE, PERHAPS_IN_LINE, Line
 
 START = 60
 """Requests at once before anything is known: what batch jobs of judges commonly use. Half of it costs 2 % of a batch of
 1024 on a server good for 60, and 4 to 8 % on larger ones; the price is some more refusals on small servers."""
-LATE, PERHAPS_IN_LINE, IN_LINE = 4.0, 0.6, 0.3
-"""If so many times what the first answers took has passed and no more than this share of the requests is done, perhaps
-the rest stands in line, and the start is not raised; at the smaller share it does, and the start was too many."""
-FIRST_ANSWERS = 3
-"""As many answers tell what one takes when nothing waits before it. The very first may be a lucky one."""
 SATURATED = 0.8
 """Share of the limit that must be in use for an outcome to say anything about the limit."""
 STRIKES = 3.0
@@ -68,13 +64,15 @@ class AdaptiveLimit:
         self._oks = 0.0
         self._busy = 0.0
         self._last_ok = 0.0
-        self._first_latency = math.inf
         self._mean_latency = 0.0
+        self._line = Line()
+        self._fell_from = 0.0
         self._edge = math.inf
         self._accepted = math.inf
         self._held = 0
         self._meter = Meter()
         self._ramped: list[tuple[int, float]] = []
+        self._prospect = 0.0
         self._hill = Hill(self.ceiling, max(1, start))
         self._settling = False
         self._resize(start)
@@ -82,7 +80,7 @@ class AdaptiveLimit:
     def admit(self, now: float, in_flight: int) -> Stamp:
         """A request is being sent. `in_flight` counts it."""
         if not self._meter.level:
-            self._meter.start(self.limit, now)
+            self._meter.start(self.limit, now, 0)
             self._last_ok = now
         return Stamp(self._epoch)
 
@@ -91,6 +89,7 @@ class AdaptiveLimit:
     ) -> None:
         """It is over. `in_flight` no longer counts it. `tokens_out`: length of the reply, 0 if unknown."""
         self._old -= stamp < self._epoch
+        self._line.over(outcome == "ok", now, in_flight, latency)
         if outcome == "ok":
             self._on_ok(stamp, now, in_flight, latency, tokens_out)
         elif outcome == "throttled":
@@ -109,23 +108,28 @@ class AdaptiveLimit:
             self._epoch_oks += 1
             self._strikes = max(0.0, self._strikes - FORGIVEN - FORGIVEN_USUAL * self._usual)
             self._learn(0.0)
+        if self._fell_from and self._line.overtaken:  # there was no line, only slow replies
+            self._resize(self._fell_from)
+            self._enter_ramp([], now, in_flight)
         if in_flight + 1 < SATURATED * self.limit:
-            self._restart(now)
+            self._restart(now, in_flight)
             return
         skipped = self._skip > 0
         self._skip -= skipped
         if self.mode == "edge":
             if fresh and not skipped:
-                self._feel(now)
+                self._feel(now, in_flight)
             return
         if self.mode == "hill" and (in_flight > self.limit or self._old > LEFTOVER * self.limit):
-            self._restart(now)  # what is in flight is not yet this level's
+            self._restart(now, in_flight)  # what is in flight is not yet this level's
             return
-        goodput = self._meter.add(tokens, now)
+        goodput = self._meter.add(tokens, now, in_flight, latency)
         if self.mode == "ramp":
             in_line = self._in_line(now)
             if in_line < IN_LINE:
+                size = self._size
                 self._enter_hill(self._meter.count, now, in_flight)
+                self._fell_from = size
                 return
             if not skipped and in_line >= PERHAPS_IN_LINE:
                 self._grow(now)
@@ -134,13 +138,11 @@ class AdaptiveLimit:
             if goodput is not None:
                 self._check_ramp(goodput, now, in_flight)
         elif goodput is not None:
-            self._climb(goodput, now)
+            self._climb(goodput, now, in_flight)
 
     def _count(self, now: float, latency: float) -> None:
         self._mean_latency += (latency - self._mean_latency) * (0.05 if self._mean_latency else 1.0)
         self._oks += 1
-        if self._oks == FIRST_ANSWERS and self._first_latency == math.inf:
-            self._first_latency = latency
         self._busy += min(now - self._last_ok, self._mean_latency)  # pauses between batches do not count
         self._last_ok = now
         if self._oks > 8 * max(self.limit, SHORTEST_HOLD):  # the rate of late, not of the whole run
@@ -154,51 +156,63 @@ class AdaptiveLimit:
         meter = self._meter
         if self._size >= 2 * meter.level:
             return
-        enough = self._ramped[-1][1] * 2**RAMP_PAYS if self._ramped else 0.0
-        if meter.count < BLIND * meter.level or meter.goodput(now) > enough:
+        if not self._ramped or meter.count < BLIND * meter.level or self._rose(2**RAMP_PAYS, now):
             self._resize(self._size + 1)
 
     def _in_line(self, now: float) -> float:
-        """Share of the first window that is done; 1 while it is early, or after it. A small one: the answers come one
-        after another, as from a server that works on a few at once."""
+        """Share of the first window that is done; 1 while nothing can be said, and after it. A small one: the answers
+        come one after another, as from a server that works on a few at once."""
         meter = self._meter
-        early = self._ramped or self._settling or meter.age(now) <= LATE * self._first_latency
-        return 1.0 if early else meter.count / meter.level
+        if self._ramped or self._settling or self._epoch:
+            return 1.0
+        return self._line.done(meter.count, meter.level, meter.age(now))
 
     def _worse(self, now: float) -> bool:
         """True if half a window shows less goodput than the level before: no need to see the rest."""
         meter = self._meter
         if self._settling or not self._ramped or 2 * meter.count < meter.level:
             return False
-        return meter.goodput(now) < self._ramped[-1][1]
+        return not self._rose(1.0, now)
+
+    def _rose(self, times: float, now: float) -> bool:
+        """Whether goodput is so many times that of the level before, or will be once the slow replies among those sent
+        before this window are through."""
+        meter = self._meter
+        return meter.goodput(now) >= times * self._ramped[-1][1] or 0.0 < times * self._prospect <= meter.prospect()
 
     def _check_ramp(self, goodput: float, now: float, in_flight: int) -> None:
         level = self._meter.level
         if self._settling:  # after idling: the first generation came back all at once
             self._settling = False
-            self._meter.start(self.limit, now)
+            self._line.begin()
+            self._meter.start(self.limit, now, in_flight)
             return
         paid = True
         if level >= SMALLEST_WINDOW and (not self._ramped or level >= 1.2 * self._ramped[-1][0]):
-            paid = not self._ramped or gain(*self._ramped[-1], level, goodput) >= RAMP_PAYS
+            paid = not self._ramped or self._rose((level / self._ramped[-1][0]) ** RAMP_PAYS, now)
+            self._prospect = self._meter.prospect()
             self._ramped.append((level, goodput))
         if paid and level < self.ceiling:
-            self._meter.start(self.limit, now)
+            self._meter.start(self.limit, now, in_flight)
             return
+        if paid:  # up to the ceiling: what lower levels showed on the way is no reason to leave it
+            self._ramped = []
         best = max((goodput for _, goodput in self._ramped), default=0.0)
         level = min((n for n, goodput in self._ramped if goodput > 0.92 * best), default=level)
         self._enter_hill(level, now, in_flight)
 
-    def _enter_ramp(self, known: list[tuple[int, float]], now: float) -> None:
+    def _enter_ramp(self, known: list[tuple[int, float]], now: float, in_flight: int) -> None:
         self.mode = "ramp"
         self._edge = math.inf
         self._ramped = known
+        self._prospect = known[-1][1] if known else 0.0
+        self._fell_from = 0.0
         self._settling = False
-        self._meter.start(self.limit, now)
+        self._meter.start(self.limit, now, in_flight)
 
     # edge
 
-    def _feel(self, now: float) -> None:
+    def _feel(self, now: float, in_flight: int) -> None:
         """Quickly back to the edge, slowly over it, faster the further beyond."""
         gap = self._edge - self._size
         if gap > 0:
@@ -209,7 +223,7 @@ class AdaptiveLimit:
         else:
             self._resize(self._size + min(1.0, max(1.0, -gap) / self._size))
             if self._size > 1.25 * self._edge + 2:
-                self._enter_ramp([], now)
+                self._enter_ramp([], now, in_flight)
 
     def _on_throttled(self, stamp: Stamp, in_flight: int) -> None:
         if stamp < self._epoch:
@@ -274,6 +288,7 @@ class AdaptiveLimit:
         self._epoch_oks = 0
         self._old = in_flight
         self._strikes = 0.0
+        self._fell_from = 0.0
 
     # hill
 
@@ -283,25 +298,25 @@ class AdaptiveLimit:
         self._edge = math.inf
         self._hill.begin(level, self._ramped)
         self._resize(self._hill.level)
-        self._restart(now)
+        self._restart(now, in_flight)
 
-    def _climb(self, goodput: float, now: float) -> None:
+    def _climb(self, goodput: float, now: float, in_flight: int) -> None:
         if self._settling:  # the first generation at a new level still shows the old one
             self._settling = False
-            self._meter.start(self.limit, now, SMALLEST_WINDOW)
+            self._meter.start(self.limit, now, in_flight, SMALLEST_WINDOW)
             return
         self._hill.measured(goodput)
         if self._hill.open_above:
-            self._enter_ramp([(self.limit, goodput)], now)
+            self._enter_ramp([(self.limit, goodput)], now, in_flight)
         elif self._hill.level != self.limit:
             self._resize(self._hill.level)
-            self._restart(now)
+            self._restart(now, in_flight)
         else:
-            self._meter.start(self.limit, now, SMALLEST_WINDOW)
+            self._meter.start(self.limit, now, in_flight, SMALLEST_WINDOW)
 
-    def _restart(self, now: float) -> None:
+    def _restart(self, now: float, in_flight: int) -> None:
         self._settling = True
-        self._meter.start(self.limit, now)
+        self._meter.start(self.limit, now, in_flight)
 
     def _resize(self, size: float) -> None:
         self._size = min(max(1.0, size), float(self.ceiling))

@@ -41,27 +41,26 @@ def gain(low: float, low_goodput: float, high: float, high_goodput: float) -> fl
 class Meter:
     """Work per second over windows of one generation of requests. Work is tokens where known, else requests."""
 
-    __slots__ = ("_mean_work", "_start", "_target", "_work", "count", "level")
+    __slots__ = ("_before", "_fresh", "_last", "_mean_work", "_spent", "_start", "_target", "_work", "count", "level")
 
     def __init__(self) -> None:
-        self.level = 0
-        """The limit when the window began."""
-        self.count = 0
-        self._target = 0
-        self._work = 0.0
-        self._start = 0.0
         self._mean_work = 0.0
+        self.start(0, 0.0, 0)
 
-    def start(self, level: int, now: float, least: int = 1) -> None:
+    def start(self, level: int, now: float, in_flight: int, least: int = 1) -> None:
         """Forget the open window and begin one: a generation, but at least so many completions."""
         self.level = level
+        """The limit when the window began."""
         self.count = 0
         self._target = max(level, least)
         self._work = 0.0
-        self._start = now
+        self._start = self._last = now
+        self._before = in_flight
+        self._fresh = self._spent = 0.0
 
-    def add(self, tokens: int, now: float) -> float | None:
-        """Count one completion. Returns the goodput if that closed the window; the caller starts the next."""
+    def add(self, tokens: int, now: float, in_flight: int, latency: float) -> float | None:
+        """Count one completion, after which so many are in flight. Returns the goodput if that closed the window; the
+        caller starts the next."""
         if tokens > 0:
             work = float(tokens + FIRST_TOKEN)
             self._mean_work += (work - self._mean_work) * (0.02 if self._mean_work else 1.0)
@@ -69,6 +68,12 @@ class Meter:
             work = self._mean_work or 1.0
         self.count += 1
         self._work += work
+        self._spent += max(1, in_flight + 1 - self._before) * (now - self._last)
+        self._last = now
+        if self._before and latency > self.age(now):
+            self._before -= 1
+        else:
+            self._fresh += work
         if self.count < self._target or now <= self._start:
             return None
         return self.goodput(now)
@@ -80,6 +85,11 @@ class Meter:
     def goodput(self, now: float) -> float:
         """Work per second in the window so far."""
         return self._work / max(now - self._start, 1e-9)
+
+    def prospect(self) -> float:
+        """Work per second of the requests sent in the window, as if they had all the places. Where replies differ much,
+        goodput falls for a long time after a start, as slow ones fill the places; this does not."""
+        return self.level * self._fresh / max(self._spent, 1e-9)
 
 
 class _Cell:
