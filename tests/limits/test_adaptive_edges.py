@@ -254,7 +254,7 @@ def test_a_level_is_measured_while_no_more_are_in_flight(over: int, measured: bo
     load.stamps.clear()
     stamp = limit.admit(load.now, 60)
     limit._old = 0
-    for _ in range(121):
+    for _ in range(181):
         load.now += 1 / 30
         limit.release(stamp, "ok", load.now, 59 + over, 2.0, 0)
     assert (limit.limit < 60) == measured
@@ -269,7 +269,7 @@ def test_an_eighth_of_a_level_may_be_left_over(old: int, measured: bool) -> None
     assert limit.mode == "hill"
     load.end("ok", 63 - old)
     stamp = limit.admit(load.now, 64)
-    for _ in range(140):
+    for _ in range(200):
         load.now += 1 / 32
         limit.release(stamp, "ok", load.now, 63, 2.0, 0)
     assert (limit.limit < 64) == measured

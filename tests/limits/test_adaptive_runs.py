@@ -148,10 +148,14 @@ def test_capacity_changes_on_a_server_that_queues() -> None:
 
 
 def test_a_server_that_grows_twentyfold_is_not_climbed_step_by_step() -> None:
-    """20 at once, then 400, without refusals: found within a minute, of which most is the time to the next look."""
-    jobs = lognormal_jobs(12_000, 1)
-    ours = run(AdaptiveLimit(512), Queueing(lambda now: 20 if now < 100 else 400), jobs)
-    assert ours.makespan < 1.4 * (100 + (sum(job.seconds for job in jobs) - 100 * 20) / 400)
+    """20 at once, then 400, without refusals: found within a minute, of which most is the time to the next look. On the
+    mean of six seeds, since single comparisons of small levels are noisy."""
+    ratios = []
+    for seed in range(1, 7):
+        jobs = lognormal_jobs(12_000, seed)
+        ours = run(AdaptiveLimit(512), Queueing(lambda now: 20 if now < 100 else 400), jobs)
+        ratios.append(ours.makespan / (100 + (sum(job.seconds for job in jobs) - 100 * 20) / 400))
+    assert sum(ratios) / len(ratios) < 1.23
 
 
 def test_server_that_refuses_first_and_queues_later() -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from referee.limits.goodput import CHANGED, FIRST_TOKEN, SMALLEST_WINDOW, STALE, Hill, Meter, gain
+from referee.limits.goodput import CHANGED, FIRST_TOKEN, SELDOM, SMALLEST_WINDOW, STALE, Hill, Meter, _Cell, gain
 
 
 def test_gain_is_one_with_room_and_zero_in_a_queue() -> None:
@@ -147,6 +147,133 @@ def test_one_window_is_too_few_to_climb_on() -> None:
     assert levels == [63, 79]
 
 
+def test_one_window_is_too_few_to_look_below() -> None:
+    """The first window at a level may still be marked by the crowd before it. The level below is tried after two."""
+    hill = Hill(512, 60)
+    hill.begin(60, [(60, 40.0), (121, 41.0)])
+    levels = []
+    for _ in range(2):
+        hill.measured(60.0)
+        levels.append(hill.level)
+    assert levels == [60, 48]
+
+
+def visits(hill: Hill, goodput: Callable[[int], float], windows: int) -> list[int]:
+    """Levels visited on a server that gives so much at each level."""
+    visited = []
+    for _ in range(windows):
+        visited.append(hill.level)
+        hill.measured(goodput(hill.level))
+    return visited
+
+
+def test_a_hint_about_the_level_it_stands_on_is_not_compared_with_itself() -> None:
+    """The ramp saw harm at 76; when that is old, 76 is looked at again, and left again."""
+    hill = Hill(512, 60)
+    hill.begin(60, [(76, 20.0)])
+    visited = visits(hill, lambda level: level if level <= 60 else 45.0, 2 * SELDOM)
+    assert 76 in visited
+    assert visited[-1] == 60
+
+
+def test_a_step_cannot_double_goodput() -> None:
+    """A step down gave twice as much, or a step up more than a step can: the server has grown, and the way up is
+    clear."""
+    for level, goodput in ((48, 91.0), (76, 115.0)):
+        hill = Hill(512, 60)
+        hill.begin(60, [(48, 48.0)] if level > 60 else [(121, 60.0)])
+        visits(hill, lambda _: 60.0, 2)
+        assert hill.level == level
+        hill.measured(goodput)
+        assert hill.open_above
+        assert hill.level == level
+
+
+@pytest.mark.parametrize(("level", "goodput"), [(48, 89.0), (76, 113.0), (48, 33.0), (76, 41.0)])
+def test_what_a_step_and_chance_can_do_is_no_change(level: int, goodput: float) -> None:
+    """Within half as much again of what the step itself would bring, up or down, what is known stays known."""
+    hill = Hill(512, 60)
+    hill.begin(60, [(48, 48.0)] if level > 60 else [(121, 60.0)])
+    visits(hill, lambda _: 60.0, 2)
+    assert hill.level == level
+    hill.measured(goodput)
+    assert not hill.open_above
+    assert len(hill._cells) == 3
+
+
+@pytest.mark.parametrize(("level", "goodput"), [(48, 31.0), (76, 39.0)])
+def test_a_step_cannot_halve_goodput(level: int, goodput: float) -> None:
+    """The server has shrunk: what was known of it counts no more."""
+    hill = Hill(512, 60)
+    hill.begin(60, [(48, 48.0)] if level > 60 else [(121, 60.0)])
+    visits(hill, lambda _: 60.0, 2)
+    assert hill.level == level
+    hill.measured(goodput)
+    assert not hill.open_above
+    assert len(hill._cells) == 1
+    assert hill.level == level
+
+
+def test_what_is_stale_is_not_averaged_with_what_is_new() -> None:
+    """60 was enough for long. When 76 gives all that it could, its old mean does not hide that."""
+    hill = Hill(512, 60)
+    hill.begin(60, [])
+    visits(hill, lambda level: min(level, 60.0), 2 * STALE)
+    while hill.level == 60:
+        hill.measured(60.0)
+    hill.measured(76.0)
+    assert hill.open_above
+
+
+@pytest.mark.parametrize(("later", "mean", "since"), [(STALE, 15.0, 1), (STALE + 1, 20.0, STALE + 2)])
+def test_a_level_not_seen_for_long_begins_anew(later: int, mean: float, since: int) -> None:
+    """What it gave before counts no more; in how many windows it was seen still does."""
+    cell = _Cell(10.0, 1)
+    cell.add(10.0, 1)
+    cell.add(20.0, 1 + later)
+    assert cell.goodput == pytest.approx(mean)
+    assert (cell.since, cell.seen, cell.windows) == (since, 1 + later, 2)
+
+
+def test_a_mean_is_of_the_last_windows() -> None:
+    """Of the first four, of all; then the newest counts for a quarter."""
+    cell = _Cell(99.0, 0)
+    for goodput in (10.0, 20.0, 30.0, 40.0):
+        cell.add(goodput, 1)
+    assert cell.goodput == pytest.approx(25.0)
+    cell.add(65.0, 1)
+    assert cell.goodput == pytest.approx(35.0)
+
+
+@pytest.mark.parametrize(("above", "windows"), [(43.0, SELDOM), (44.0, STALE)])
+def test_harm_that_is_no_chance_is_looked_at_seldom(above: float, windows: int) -> None:
+    """At 121 the ramp saw 43 in place of 60, less by three times what chance makes of 121 answers."""
+    hill = Hill(512, 60)
+    hill.begin(60, [(121, above)])
+    visited = visits(hill, lambda level: min(level, 60.0), windows + 3)
+    assert visited.index(76) == windows + 1
+
+
+def test_harm_seen_again_and_again_is_harm() -> None:
+    """A fifth less in the 76 answers of one look may be chance; in three looks it is not."""
+    hill = Hill(512, 60)
+    hill.begin(60, [])
+    visited = visits(hill, lambda level: level if level <= 60 else 47.0, 6 * STALE + SELDOM)
+    looks = [at for at, level in enumerate(visited) if level == 76]
+    assert [b - a for a, b in itertools.pairwise(looks)] == [STALE + 2, STALE + 2, SELDOM + 2]
+
+
+@pytest.mark.parametrize(("since", "known"), [(STALE, True), (STALE + 1, False)])
+def test_harm_of_another_time_is_none(since: int, known: bool) -> None:
+    """What 121 gave long before 60 was measured does not say how the two compare now."""
+    hill = Hill(512, 60)
+    hill.begin(60, [(60, 60.0), (121, 20.0)])
+    here, above = sorted(hill._cells)
+    hill._cells[here].since = since
+    hill._tick = SELDOM
+    assert hill._known(here, above) is known
+
+
 def test_a_clear_way_up_is_seen() -> None:
     """After steps that each paid in full, or when goodput jumps by itself, climbing step by step is too slow."""
     hill = Hill(512)
@@ -200,21 +327,6 @@ def test_where_work_begins_is_one_of_the_levels(middle: int) -> None:
         assert all(
             max(level, wanted) * min(other, wanted) <= max(other, wanted) * min(level, wanted) for other in found
         )
-
-
-def test_a_level_that_is_a_loss_is_looked_at_less_often() -> None:
-    """Where more in flight does harm, looking costs; once that is sure, it is done seldom."""
-
-    def looks(goodput: Callable[[int], float]) -> int:
-        hill = Hill(512, 60)
-        hill.begin(60, [])
-        visited = []
-        for _ in range(200):
-            visited.append(hill.level)
-            hill.measured(goodput(hill.level))
-        return sum(level > 60 for level in visited[40:])
-
-    assert looks(lambda level: min(level, 60 * 60 / level)) <= 0.5 * looks(lambda level: min(level, 60))
 
 
 def test_hints_about_lower_levels_do_not_last() -> None:

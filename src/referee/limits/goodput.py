@@ -19,14 +19,15 @@ STEP = 1.26
 ROOM = 1.15
 """If the bend, judged from a lower level, lies this near to the next lower level, that level is worth a look."""
 CHANGED = 1.5
-"""A window this many times better or worse than its level's mean: the server is not what it was."""
+"""A window this many times better or worse than the one before, and than the step between them could make it: the
+server is not what it was."""
 STALE = 12
-"""Windows after which a level is measured anew."""
+"""Windows after which a level is measured anew, and after which what it gave before counts no more."""
 HINTS = 6
 """Windows after which a hint about a lower level counts no more: measured from a cold start, it was too low."""
-LOSS, SURE, SELDOM = -0.5, 300, 48
-"""Below this gain, seen in so many completions, the level above does harm: it is measured anew only after so many
-windows."""
+SURE, SELDOM = 3.0, 48
+"""Where the level above gave less by so many times what chance would make of it, it does harm: it is measured anew only
+after so many windows."""
 SMALLEST_WINDOW = 24
 """Completions. Fewer say nothing."""
 FIRST_TOKEN = 32
@@ -93,18 +94,23 @@ class Meter:
 
 
 class _Cell:
-    """What is known of one level. `windows` is 0 for a hint: measured while the limit was moving."""
+    """What is known of one level."""
 
-    __slots__ = ("goodput", "seen", "windows")
+    __slots__ = ("goodput", "seen", "since", "windows")
 
     def __init__(self, goodput: float, seen: int) -> None:
         self.goodput = goodput
-        self.seen = seen
+        self.seen = self.since = seen
+        """The window, counted over all levels, in which it was measured last, and since when without a long break."""
         self.windows = 0
+        """Measured in so many. 0: a hint, measured while the limit was moving."""
 
     def add(self, goodput: float, seen: int) -> None:
         self.windows += 1
-        self.goodput += (goodput - self.goodput) * max(0.25, 1 / self.windows)
+        if seen - self.seen > STALE:
+            self.goodput, self.since = goodput, seen
+        else:
+            self.goodput += (goodput - self.goodput) * max(0.25, 1 / self.windows)
         self.seen = seen
 
 
@@ -125,6 +131,7 @@ class Hill:
         self._levels = levels
         self._cells: dict[int, _Cell] = {}
         self._here = 0
+        self._last: int | None = None
         self._tick = 0
         self._climbed = 0
 
@@ -143,27 +150,22 @@ class Hill:
         self._climbed = 0
         self._cells = {self._index(other): _Cell(goodput, self._tick) for other, goodput in hints}
         self._here = self._index(level)
+        self._last = None
 
     def measured(self, goodput: float) -> None:
         """Take in one window at the current level, and move if a neighbour is better or unknown."""
         self._tick += 1
-        cell = self._cells.get(self._here)
-        if cell is not None and cell.windows and not 1 / CHANGED < goodput / cell.goodput < CHANGED:
-            self._cells.clear()
-            self._climbed = 2 if goodput > cell.goodput else 0
-            cell = None
-        if cell is None:
-            cell = self._cells[self._here] = _Cell(goodput, self._tick)
-        cell.add(goodput, self._tick)
-        self._drop_hints()
+        if self._last is not None:
+            rise, before = self.level / self._levels[self._last], self._cells[self._last].goodput
+            better = goodput > CHANGED * max(1.0, rise) * before
+            if better or CHANGED * goodput < min(1.0, rise) * before:
+                self._cells = {}
+                self._climbed = 2 if better else 0
+        self._cells.setdefault(self._here, _Cell(goodput, self._tick)).add(goodput, self._tick)
+        self._cells = {i: c for i, c in self._cells.items() if i > self._here or c.windows or self._age(i) <= HINTS}
+        self._last = self._here
         if not self.open_above:
             self._here = self._next(self._here)
-
-    def _drop_hints(self) -> None:
-        """Forget old hints, but for the one that says that there is harm above."""
-        for i in [i for i, c in self._cells.items() if not c.windows and self._tick - c.seen > HINTS]:
-            if i < self._here or self._gain(self._here, i) >= LOSS:
-                del self._cells[i]
 
     def _next(self, here: int) -> int:
         lower = max((i for i in self._cells if i < here), default=None)
@@ -174,14 +176,15 @@ class Hill:
         if lift < PAYS:
             self._climbed = 0
             return here - 1
+        if self._cells[here].windows < 2:
+            return here  # one window is too few to go and look elsewhere
         if upper is None and here + 1 < len(self._levels):
-            if self._cells[here].windows < 2:
-                return here  # one window is too few to climb on
             if lower == here - 1 and lift >= PAYS_WELL:
                 self._climbed += 1
             return here + 1
         self._climbed = 0
-        if here > 0 and not self._fresh(here - 1) and self._bend(lower, here) < ROOM * self._levels[here - 1]:
+        fresh = here - 1 in self._cells and self._age(here - 1) <= STALE
+        if here > 0 and not fresh and self._bend(lower, here) < ROOM * self._levels[here - 1]:
             return here - 1
         return here
 
@@ -197,13 +200,16 @@ class Hill:
         return i - 1 if i > 0 and self._levels[i - 1] * self._levels[i] > level * level else i
 
     def _known(self, here: int, upper: int) -> bool:
-        """Whether the level above need not be measured again. Where it was a loss, looking costs, and is rarer."""
-        cell = self._cells[upper]
-        loss = self._gain(here, upper) < LOSS and max(1, cell.windows) * self._levels[upper] >= SURE
-        return self._tick - cell.seen <= (SELDOM if loss else STALE)
+        """Whether the level above need not be measured again. Where it did harm, looking costs, and is rarer; that is
+        said of it only if both were measured at about the same time."""
+        above, this = self._cells[upper], self._cells[here]
+        seen_in = max(1, above.windows) * self._levels[upper]
+        harm = (1.0 - above.goodput / this.goodput) * math.sqrt(seen_in) >= SURE
+        return self._age(upper) <= (SELDOM if harm and this.since - above.seen <= STALE else STALE)
 
-    def _fresh(self, i: int) -> bool:
-        return i in self._cells and self._tick - self._cells[i].seen <= STALE
+    def _age(self, i: int) -> int:
+        """Windows since a level was measured."""
+        return self._tick - self._cells[i].seen
 
     def _gain(self, low: int, high: int) -> float:
         return gain(self._levels[low], self._cells[low].goodput, self._levels[high], self._cells[high].goodput)
