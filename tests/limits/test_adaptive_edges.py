@@ -213,21 +213,41 @@ def test_an_edge_that_is_gone_is_not_taken_for_a_line() -> None:
     assert repr(limit) == f"AdaptiveLimit({level + 2} of 512, ramp)"
 
 
+@pytest.mark.parametrize("second", [1.0, 100.0])
 @pytest.mark.parametrize(("latency", "mode"), [(0.1, "ramp"), (9.0, "hill")])
-def test_what_was_sent_since_comes_back_as_before(latency: float, mode: str) -> None:
+def test_what_was_sent_since_comes_back_as_before(latency: float, mode: str, second: float) -> None:
     """Twice as many in flight for hardly more goodput: if those that come back were sent since, slow ones of the start
-    hold the other places, and it grows on. If they are those of the start, it does not."""
+    hold the other places, and it grows on. If they are those of the start, it does not. Also a hundred times slower."""
     limit = AdaptiveLimit(512, start=60)
-    stamp, now = limit.admit(0.0, 60), 1.0
+    stamp, now = limit.admit(0.0, 60), second
     for _ in range(60):
-        now += 1 / 60
+        now += second / 60
         limit.release(stamp, "ok", now, limit.limit - 1, now, 0)
     assert limit.limit == 120
     for _ in range(120):
-        now += 1 / 32
-        limit.release(stamp, "ok", now, limit.limit - 1, latency, 0)
+        now += second / 32
+        limit.release(stamp, "ok", now, limit.limit - 1, latency * second, 0)
     assert limit.mode == mode
     assert (limit.limit > 120) == (mode == "ramp")
+
+
+def test_a_prospect_of_nothing_is_none_to_compare_with() -> None:
+    """Nothing sent in the window before came back in it: then only goodput counts."""
+    limit = AdaptiveLimit(512)
+    load = Load(limit)
+    load.end("ok", START)
+    limit._prospect = 0.0
+    load.end("ok", START + 2, latency=8.0)
+    assert limit.mode == "hill"
+
+
+def test_at_the_start_nothing_was_sent_before() -> None:
+    """Two requests, one answered after a second: one answer in two seconds of a request, for two places."""
+    limit = AdaptiveLimit(512, start=2)
+    stamp = limit.admit(0.0, 1)
+    limit.admit(0.0, 2)
+    limit.release(stamp, "ok", 1.0, 1, 1.0, 0)
+    assert limit._meter.prospect() == pytest.approx(1.0)
 
 
 def test_the_ceiling_once_reached_is_not_left_for_what_the_way_there_showed() -> None:
@@ -336,6 +356,18 @@ def test_back_to_the_edge_held_there_and_slowly_over_it() -> None:
         levels.append(load.limit.limit)
     assert levels[:-1] == [4] * (2 + SHORTEST_HOLD + 2)
     assert levels[-1] == 5
+
+
+def test_refusals_at_the_edge_itself_are_not_about_the_level() -> None:
+    """One in sixteen is refused although nothing was raised: that is learned, and not answered by a cut."""
+    load = Load(AdaptiveLimit(512, start=60))
+    load.end("throttled", 3, newest=True)
+    while load.limit.limit < 59:
+        load.end("ok")
+    for _ in range(20):
+        load.end("ok", 15)
+        load.end("throttled", newest=True, latency=0.05)
+        assert repr(load.limit) == "AdaptiveLimit(59 of 512, edge at 59)"
 
 
 def test_far_below_the_edge_one_more_per_success() -> None:

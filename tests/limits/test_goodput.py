@@ -68,6 +68,13 @@ def test_the_prospect_is_the_pace_of_what_was_sent_in_the_window() -> None:
     assert meter.prospect() == pytest.approx(10.0)
 
 
+def test_an_answer_as_old_as_the_window_is_its_own() -> None:
+    """Also where others were in flight before."""
+    meter = opened(4, 0.0, in_flight=2)
+    meter.add(0, 1.0, 3, 1.0)
+    assert meter.prospect() > 0.0
+
+
 def test_a_place_held_since_before_is_free_when_its_answer_comes() -> None:
     """One old answer, then two places work: three answers to what was sent since, in three seconds of two and one of
     one."""
@@ -113,7 +120,7 @@ def settle(hill: Hill, bend: float, windows: int, noise: float = 0.0, seed: int 
 @pytest.mark.parametrize("start", [4, 20, 63, 100, 512])
 def test_hill_settles_near_the_bend(start: int) -> None:
     """From below or above, it ends where goodput stops rising, within a step."""
-    hill = Hill(512)
+    hill = Hill(512, 1)
     hill.begin(start, [])
     assert all(50 <= level <= 100 for level in settle(hill, 60.0, 120)[60:])
 
@@ -121,7 +128,7 @@ def test_hill_settles_near_the_bend(start: int) -> None:
 @pytest.mark.parametrize("seed", range(5))
 def test_noise_does_not_carry_it_away(seed: int) -> None:
     """With windows that are off by a tenth it still spends its time around the bend."""
-    hill = Hill(512)
+    hill = Hill(512, 1)
     hill.begin(63, [])
     late = settle(hill, 60.0, 400, noise=0.1, seed=seed)[50:]
     assert 50 <= sum(late) / len(late) <= 110
@@ -130,7 +137,7 @@ def test_noise_does_not_carry_it_away(seed: int) -> None:
 
 def test_higher_levels_are_looked_at_again() -> None:
     """On a level that suffices, the next one up is tried every so often: capacity may have grown."""
-    hill = Hill(512)
+    hill = Hill(512, 1)
     hill.begin(63, [])
     late = settle(hill, 60.0, 5 * STALE)[-2 * STALE :]
     assert any(level > 63 for level in late)
@@ -138,7 +145,7 @@ def test_higher_levels_are_looked_at_again() -> None:
 
 def test_one_window_is_too_few_to_climb_on() -> None:
     """An unknown level above is tried after the second window, not the first."""
-    hill = Hill(512)
+    hill = Hill(512, 1)
     hill.begin(63, [])
     levels = []
     for _ in range(2):
@@ -276,7 +283,7 @@ def test_harm_of_another_time_is_none(since: int, known: bool) -> None:
 
 def test_a_clear_way_up_is_seen() -> None:
     """After steps that each paid in full, or when goodput jumps by itself, climbing step by step is too slow."""
-    hill = Hill(512)
+    hill = Hill(512, 1)
     hill.begin(10, [])
     for _ in range(10):
         hill.measured(float(hill.level))
@@ -293,7 +300,7 @@ def test_a_clear_way_up_is_seen() -> None:
 
 def test_after_a_collapse_old_levels_are_not_looked_up() -> None:
     """A lower level that was better before the change is no reason to go there."""
-    hill = Hill(512)
+    hill = Hill(512, 1)
     hill.begin(63, [(50, 50.0), (128, 60.0)])
     settle(hill, 60.0, 4)
     here = hill.level
@@ -303,7 +310,7 @@ def test_after_a_collapse_old_levels_are_not_looked_up() -> None:
 
 def test_a_changed_server_makes_old_measurements_void() -> None:
     """When goodput collapses, levels measured before are not compared with levels measured after."""
-    hill = Hill(512)
+    hill = Hill(512, 1)
     hill.begin(63, [])
     settle(hill, 60.0, 40)
     late = settle(hill, 60.0 / CHANGED / 1.5, 80)[-20:]
@@ -350,7 +357,7 @@ def test_a_window_knows_its_age() -> None:
 
 def test_hints_from_the_ramp_say_where_to_look() -> None:
     """A level known to be no better is not tried first."""
-    hill = Hill(512)
+    hill = Hill(512, 1)
     hill.begin(64, [(32, 30.0), (64, 60.0), (128, 61.0)])
     assert hill.level == 63
     assert max(settle(hill, 60.0, STALE // 2)) <= 79
@@ -364,7 +371,7 @@ def test_hints_from_the_ramp_say_where_to_look() -> None:
 )
 def test_any_measurements_keep_the_level_in_bounds(ceiling: int, start: int, windows: list[float]) -> None:
     """Whatever is measured, the level stays between one and the ceiling."""
-    hill = Hill(ceiling)
+    hill = Hill(ceiling, 1)
     hill.begin(min(start, ceiling), [])
     for goodput in windows:
         hill.measured(goodput)

@@ -1,4 +1,5 @@
-"""Windows at their edges: what a pace learns from few requests, what odd headers leave, what a reply is worth."""
+"""Windows at their edges: what a pace learns from few requests, what odd headers leave, what a reply is worth, where
+comparisons of levels begin and end."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ import math
 
 import pytest
 
-from referee.limits.goodput import FIRST_TOKEN, Meter
+from referee.limits.goodput import FIRST_TOKEN, SELDOM, STALE, Hill, Meter
 from referee.limits.pace import GRAINS, Pace
 from referee.limits.remaining import Remaining
 
@@ -116,3 +117,93 @@ def test_a_reply_without_a_count_is_taken_as_the_mean() -> None:
     meter.add(51, 2.0, 0, 1.0)
     meter.start(1, 2.0, 0)
     assert meter.add(0, 3.0, 0, 1.0) == pytest.approx(1 + FIRST_TOKEN + 50 / 50)
+
+
+def told(hill: Hill, *goodputs: float) -> list[int]:
+    """Where it is after each window."""
+    levels = []
+    for goodput in goodputs:
+        hill.measured(goodput)
+        levels.append(hill.level)
+    return levels
+
+
+def at_60(*hints: tuple[int, float]) -> Hill:
+    """Levels 48, 60 and 76 among others, standing on 60."""
+    hill = Hill(512, 60)
+    hill.begin(60, list(hints))
+    return hill
+
+
+def test_there_is_no_level_below_one() -> None:
+    """However little is lost on the way down; there it stays, and looks at two now and then."""
+    levels = told(Hill(8, 4), *[1.0] * 40)
+    assert levels[:8] == [4, 5, 4, 3, 3, 2, 2, 1]
+    assert set(levels[8:]) == {1, 2}
+
+
+def test_it_stands_where_work_begins() -> None:
+    """Before anybody tells it where to begin."""
+    assert Hill(512, 60).level == 60
+
+
+@pytest.mark.parametrize("goodput", [90.0, 40.0])
+def test_half_as_much_again_is_no_change_yet(goodput: float) -> None:
+    """A third less is the same the other way round."""
+    hill = at_60((121, 60.0))
+    told(hill, 60.0, goodput)
+    assert not hill.open_above
+    assert len(hill._cells) > 1
+
+
+def test_steps_that_paid_are_counted_in_a_row() -> None:
+    """Up, down again, and up: that is one step up, not two, and no reason to run."""
+    hill = at_60((48, 48.0))
+    assert told(hill, 60.0, 60.0, 60.0, 45.0) == [60, 76, 60, 76]
+    hill.measured(76.0)
+    assert not hill.open_above
+
+
+def test_after_a_collapse_steps_are_counted_from_nothing() -> None:
+    """One step up that paid well is no clear way."""
+    hill = at_60((121, 60.0))
+    assert told(hill, 60.0, 39.0, 39.0, 49.4, 49.4) == [60, 60, 76, 76, 96]
+    assert not hill.open_above
+
+
+def test_hints_about_a_lower_level_count_for_six_windows() -> None:
+    """Then it is looked at."""
+    assert told(at_60((48, 40.0), (121, 60.0)), *[60.0] * 7) == [60] * 6 + [48]
+
+
+def test_the_ceiling_is_a_level_too() -> None:
+    """It is climbed to like the others."""
+    assert told(Hill(76, 60), 60.0, 60.0) == [60, 76]
+
+
+@pytest.mark.parametrize(("goodput", "look"), [(55.3, False), (54.0, True)])
+def test_where_goodput_rose_up_to_here_the_level_below_is_not_looked_at_again(goodput: float, look: bool) -> None:
+    """48 gave 48. If 60 gives 55.2 or more, goodput rose up to a bend above 55.2; below that, 48 may do as well."""
+    hill = at_60((121, 60.0))
+    assert told(hill, 60.0, 60.0, 48.0) == [60, 48, 60]
+    levels = told(hill, *[goodput] * 30)
+    assert (48 in levels) is look
+    assert levels.index(76) == STALE - 3
+    assert not look or levels.index(48) == STALE
+
+
+@pytest.mark.parametrize(("above", "known"), [(45.0, True), (45.1, False)])
+def test_three_times_what_chance_does_is_harm(above: float, known: bool) -> None:
+    """A quarter less in 144 answers."""
+    hill = Hill(512, 144)
+    hill.begin(114, [(114, 60.0), (144, above)])
+    hill._tick = SELDOM
+    assert hill._known(*sorted(hill._cells)) is known
+
+
+def test_short_windows_are_measured_too() -> None:
+    """A quarter of a second is no whole one."""
+    meter = Meter()
+    meter.start(1, 0.0, 0)
+    assert meter.add(0, 0.25, 0, 0.25) == pytest.approx(4.0)
+    assert meter.prospect() == pytest.approx(4.0)

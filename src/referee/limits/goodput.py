@@ -8,7 +8,6 @@ No limit is changed here; `adaptive` does that.
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
 
 PAYS = 0.3
 """Gain below which more in flight is not worth it: the requests mostly wait in line."""
@@ -121,19 +120,17 @@ class Hill:
     doubt is resolved upwards: a few requests waiting in line cost nothing, an idle server does.
     """
 
-    def __init__(self, ceiling: int, middle: int = 1) -> None:
+    def __init__(self, ceiling: int, middle: int) -> None:
         """Levels from 1 to `ceiling`; `middle`, where work begins, is one of them."""
-        levels = [min(middle, ceiling)]
+        first = min(middle, ceiling)
+        levels = [first]
         while levels[-1] < ceiling:
             levels.append(min(ceiling, max(levels[-1] + 1, round(levels[-1] * STEP))))
         while levels[0] > 1:
             levels.insert(0, min(levels[0] - 1, round(levels[0] / STEP)))
         self._levels = levels
-        self._cells: dict[int, _Cell] = {}
-        self._here = 0
-        self._last: int | None = None
         self._tick = 0
-        self._climbed = 0
+        self.begin(first, [])
 
     @property
     def level(self) -> int:
@@ -150,7 +147,7 @@ class Hill:
         self._climbed = 0
         self._cells = {self._index(other): _Cell(goodput, self._tick) for other, goodput in hints}
         self._here = self._index(level)
-        self._last = None
+        self._last: int | None = None
 
     def measured(self, goodput: float) -> None:
         """Take in one window at the current level, and move if a neighbour is better or unknown."""
@@ -183,21 +180,18 @@ class Hill:
                 self._climbed += 1
             return here + 1
         self._climbed = 0
-        fresh = here - 1 in self._cells and self._age(here - 1) <= STALE
-        if here > 0 and not fresh and self._bend(lower, here) < ROOM * self._levels[here - 1]:
-            return here - 1
-        return here
-
-    def _bend(self, lower: int | None, here: int) -> float:
-        """The level where goodput stopped rising, if it rose in proportion from the known lower level on."""
         if lower is None:
-            return 0.0
+            return max(0, here - 1)
+        fresh = lower == here - 1 and self._age(lower) <= STALE
+        return here if fresh or self._bend(lower, here) >= ROOM * self._levels[here - 1] else here - 1
+
+    def _bend(self, lower: int, here: int) -> float:
+        """The level where goodput stopped rising, if it rose in proportion from the known lower level on."""
         return self._levels[lower] * self._cells[here].goodput / self._cells[lower].goodput
 
     def _index(self, level: int) -> int:
         """The place of the nearest level."""
-        i = min(bisect_left(self._levels, level), len(self._levels) - 1)
-        return i - 1 if i > 0 and self._levels[i - 1] * self._levels[i] > level * level else i
+        return min(range(len(self._levels)), key=lambda i: abs(math.log(self._levels[i] / level)))
 
     def _known(self, here: int, upper: int) -> bool:
         """Whether the level above need not be measured again. Where it did harm, looking costs, and is rarer; that is
