@@ -49,6 +49,11 @@ TARGETS: dict[str, tuple[str, ...]] = {
         "tests/limits/test_goodput.py",
         "tests/limits/test_adaptive_runs.py",
     ),
+    "limits/line.py": (
+        "tests/limits/test_line.py",
+        "tests/limits/test_adaptive_edges.py",
+        "tests/limits/test_adaptive.py",
+    ),
     "limits/adaptive.py": (
         "tests/limits/test_adaptive_edges.py",
         "tests/limits/test_adaptive.py",
