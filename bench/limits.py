@@ -57,6 +57,10 @@ class Aimd:
         """It has no opinion."""
         return False
 
+    def answered(self, stamp: Stamp) -> bool:
+        """Nor of this."""
+        return False
+
 
 def _spec(**more: Any) -> ProviderSpec:
     return ProviderSpec(latency_median=MEDIAN, latency_sigma=SIGMA, retry_after="none", **more)

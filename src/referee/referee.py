@@ -68,6 +68,8 @@ class Referee:
         seconds = self.config.limits.deadline if deadline is None else deadline
         if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not seconds > 0:
             raise InputError(f"deadline must be a positive number of seconds, not {deadline!r}.", field="deadline")
+        if not isinstance(caller, str):
+            raise InputError(f"caller must be a name, not {type(caller).__name__}.", field="caller")
         name = f"{os.getpid()}-{next(self._numbers)}"
         batch: Batch
         runtime = self._runtime  # a ticket must not keep a forgotten Referee alive

@@ -136,7 +136,7 @@ class Scorer:
     async def _begin_all(self, batch: Batch, progress: _Progress) -> None:
         """Ask for every sample, as far ahead of the answers as there is room."""
         for start in range(0, len(batch.samples), TURN):
-            if self._spare() <= 0:
+            if self._spare() <= 0 or self._line:
                 await self._room_for(batch, progress)
             for index, plan, form, key in self._plan_some(batch, start):
                 if self._spare() <= 0:
@@ -152,11 +152,15 @@ class Scorer:
             await clock.breathe()
 
     async def _room_for(self, batch: Batch, progress: _Progress) -> None:
-        """Until another request may be planned, or the batch is over."""
-        while self._spare() <= 0 and not batch.done:
+        """Stand in line until another request may be planned, or the batch is over. Also when there is room and others
+        wait for it: whoever comes last would walk past them, one freed place after another."""
+        while not batch.done:
             progress.room.clear()
             self._line.push(batch.caller, progress)
+            self._next_in_line()
             await progress.room.wait()
+            if self._spare() > 0:
+                return
 
     def _next_in_line(self) -> None:
         """Wake one: thousands of small batches may wait. Who has had his turn wakes the next.

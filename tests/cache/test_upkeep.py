@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -155,4 +156,17 @@ def test_beyond_its_bound_the_oldest_make_room(path: Path) -> None:
     assert cache._writer is not None
     pages, size = (cache._writer.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "page_size"))
     assert pages * size < 1.2 * bound
+    cache.close()
+
+
+def test_making_room_takes_nothing_of_what_was_just_stored(path: Path) -> None:
+    """Also where one commit is larger than all that was there before."""
+    cache = SqliteCache(path, most=100_000)
+    for start in (0, 1000, 2000):
+        done = threading.Event()
+        for number in range(start, start + 1000):
+            cache.put(key(number), entry(number), done.set if number == start + 999 else None)
+        cache.hurry()
+        assert done.wait(30.0)
+        assert cache.get(key(start + 999)) is not None
     cache.close()

@@ -358,3 +358,12 @@ def test_any_mapping_will_do() -> None:
     assert config.endpoint[0].model == "m"
     assert config.shaping.length.enable
     assert config.shaping.length.peak_ratio == 0.1
+
+
+def test_another_address_is_not_known_by_the_old_name() -> None:
+    """A variable that names another server must not make the cache take it for the one in the file."""
+    given = {"endpoint": {"url": "http://10.0.0.1:8000/v1", "known_as": "ours"}}
+    other = {"REFEREE_ENDPOINT_URL": "http://other.test/v1"}
+    assert load(given, {}).endpoint[0].known_as == "ours"
+    assert load(given, other).endpoint[0].known_as == ""
+    assert load(given, {**other, "REFEREE_ENDPOINT_KNOWN_AS": "theirs"}).endpoint[0].known_as == "theirs"

@@ -201,6 +201,13 @@ class RuntimeContract:
 class BackgroundContract(RuntimeContract):
     """What those promise as well that judge while the caller goes on."""
 
+    def test_a_caller_has_a_name(self, make: Make) -> None:
+        """A number is refused before it can do harm where the judging is done; with a name the batch is judged."""
+        referee = make()
+        with pytest.raises(InputError, match="caller"):
+            referee.submit(samples(1), caller=3)  # type: ignore[arg-type]
+        assert scores(referee.submit(samples(1), caller="rank 3").result()) == [1]
+
     def test_the_callers_timeout_leaves_the_work_running(self, make: Make) -> None:
         """A short wait raises TicketTimeout; the same ticket gives the rewards later."""
         ticket = make(ProviderSpec(latency_median=0.2)).submit(samples(2))

@@ -289,3 +289,21 @@ def test_a_time_limit_that_is_over_with_its_answer_ends_nobody_elses() -> None:
         return [first.body, second.body]
 
     assert on_server(slow, use) == [b"ok", b"ok"]
+
+
+def test_closing_ends_what_nobody_cancelled() -> None:
+    """Whoever still waits for an answer hears that there will be none."""
+
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await request(reader)
+        await reader.read()
+
+    async def use(transport: FastTransport, url: str) -> str:
+        task = asyncio.create_task(transport.post(url, {}, BODY, 20.0))
+        await asyncio.sleep(0.1)
+        await transport.close()
+        with pytest.raises(TransportFault) as caught:
+            await task
+        return caught.value.kind
+
+    assert on_server(silent, use) == "reset"

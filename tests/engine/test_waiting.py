@@ -325,3 +325,35 @@ def test_what_is_done_is_freed_without_the_collector() -> None:
         run_virtual(main())
     finally:
         gc.enable()
+
+
+def test_small_batches_that_keep_coming_do_not_walk_past_one_that_waits() -> None:
+    """A hundred clients of one sample each take every place as it comes free; who stands in line has his share."""
+
+    async def main() -> None:
+        desk = Desk(ProviderSpec(latency_median=1.0, capacity=16), limits={"concurrency": 16})
+        big, landed = desk.batch(samples(200))
+        big.caller = "big"
+        over = asyncio.Event()
+        most = 0
+
+        async def client(number: int) -> None:
+            nonlocal most
+            turn = 0
+            while not over.is_set():
+                small, _ = desk.batch(samples(1, name=f"{number}-{turn}"), seconds=5.0)
+                small.caller = "small"
+                await desk.scorer.run(small)
+                most = max(most, sum(map(len, desk.scorer._line._waiting.values())))
+                turn += 1
+
+        clients = [asyncio.create_task(client(number)) for number in range(100)]
+        await asyncio.sleep(2.0)
+        await desk.scorer.run(big)
+        over.set()
+        await asyncio.gather(*clients)
+        await desk.scorer.close()
+        assert reasons(landed) == {"scored"}
+        assert most < 200, "a batch that is over does not stay in line for long"
+
+    run_virtual(main())

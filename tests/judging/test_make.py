@@ -309,7 +309,8 @@ def test_what_is_remembered_of_a_prompt_changes_nothing(kind: str) -> None:
     config = JudgeConfig(kind=kind)  # type: ignore[arg-type]
     judge = make_judge(config, SECRET)
     given = [
-        Sample(prompt=f"What is {n % 3}?", response=f"It is {n}.", reference=f"{n % 2}") for n in (*range(6), *range(6))
+        Sample(prompt=f"What is {n % 3}?" * (1 + 9999 * (n % 2)), response=f"It is {n}.", reference=f"{n % 2}")
+        for n in (*range(6), *range(6))
     ]
     for sample in given:
         for form in FORMS:

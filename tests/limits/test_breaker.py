@@ -359,3 +359,18 @@ def test_outage_in_which_requests_hang() -> None:
     assert sum(start <= t < end for t in result.sent_at) < 3 * 60
     assert result.sent < 1.2 * result.done
     assert result.throughput(end + 15.0, end + 25.0) >= 0.9 * result.throughput(30.0, start)
+
+
+def test_refusals_of_what_was_sent_before_the_limit_was_lowered_make_no_run() -> None:
+    """They are no news: the lower limit has answered them, and sending goes on at it."""
+    breaker = Breaker()
+    for _ in range(60):
+        breaker.on_send()
+    for number in range(3):
+        breaker.on_throttled(1.0 + number / 1000, 0.5, latency=0.04, explained=True)
+    for number in range(20):
+        breaker.on_throttled(1.01 + number / 1000, 0.5, latency=0.04, explained=True, late=True)
+    assert breaker.wait(1.05) == 0.0
+    for number in range(3):
+        breaker.on_throttled(1.05 + number / 1000, 0.5, latency=0.04, explained=True)
+    assert breaker.wait(1.06) > 0.0

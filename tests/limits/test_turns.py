@@ -89,3 +89,21 @@ def test_everybody_who_waits_has_his_turn(callers: list[str]) -> None:
         line.push(caller, number)
     assert sorted(line.pop() for _ in callers) == list(range(len(callers)))
     assert not line
+
+
+def test_who_came_long_ago_is_not_behind_a_newcomer() -> None:
+    """Thousands had while nobody waited give whoever waits first no right to as many."""
+    line: Turns[tuple[int, str]] = Turns()
+    for _ in range(20_000):
+        line.had("steady")
+    line.push("new", (0, "n"))
+    line.push("steady", (0, "s"))
+    found = ""
+    for _ in range(6):
+        item = line.pop()
+        found += item[1]
+        name = "new" if item[1] == "n" else "steady"
+        for _ in range(32):
+            line.had(name)
+        line.push(name, item)
+    assert sorted(found) == list("nnnsss")

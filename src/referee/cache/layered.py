@@ -46,7 +46,8 @@ class LayeredCache:
             self.memory.put(key, entry)
         if len(self._absent) > EXPECTED:
             self._absent.clear()
-        self._absent.update(key for key in unknown if key not in found)
+        self._absent.update(unknown)
+        self._absent.difference_update(found)
 
     def put(self, key: str, entry: Entry, done: Done | None = None) -> bool:
         """Into memory now, into the file soon."""

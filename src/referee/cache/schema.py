@@ -32,6 +32,8 @@ CREATE = (
 )""",
 )
 SELECT = "SELECT data FROM entry WHERE key = ?"
+TRIM = """DELETE FROM entry WHERE rowid IN (
+    SELECT rowid FROM entry WHERE rowid <= (SELECT max(rowid) FROM entry) - ? ORDER BY rowid LIMIT ?)"""
 _SIZE = ("page_count", "freelist_count", "page_size")
 _ROW = "(?, ?, ?, ?, ?, ?)"
 
@@ -48,10 +50,10 @@ def select_many(keys: int) -> str:
 
 def trim(link: sqlite3.Connection, added: int, most: float) -> None:
     """Inside a transaction that has added rows: if the file holds more bytes than `most`, twice as many of the oldest
-    go. So it shrinks to its bound step by step, and no commit takes much longer than the others."""
+    go, but none of those just added. So it shrinks to its bound step by step, and no commit takes much longer."""
     used, free, size = (link.execute(f"PRAGMA {name}").fetchone()[0] for name in _SIZE)
     if (used - free) * size > most:
-        link.execute("DELETE FROM entry WHERE rowid IN (SELECT rowid FROM entry ORDER BY rowid LIMIT ?)", (2 * added,))
+        link.execute(TRIM, (added, 2 * added))
 
 
 FAULTS = (sqlite3.Error, MemoryError, UnicodeDecodeError)

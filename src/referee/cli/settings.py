@@ -14,7 +14,6 @@ from referee.config import Config, LedgerConfig, load
 from referee.local import HONESTY, embedded_config, start_local
 
 DEFAULT_FILE = Path("referee.toml")
-URL_VARIABLE = "REFEREE_ENDPOINT_URL"
 
 
 @contextlib.contextmanager
@@ -31,10 +30,7 @@ def settings(path: Path | None, references: bool = True) -> Iterator[Config]:
         return
     typer.echo("no configuration: using the embedded judge (SmolLM2-135M on this CPU). " + HONESTY, err=True)
     with start_local() as judge:
-        given = embedded_config(judge.url, judge.model, references)
-        if URL_VARIABLE in os.environ:  # then another server is asked, which is known by its own address
-            del given["endpoint"]["known_as"]
-        yield load(given, os.environ)
+        yield load(embedded_config(judge.url, judge.model, references), os.environ)
 
 
 def with_ledger(config: Config, folder: Path | None) -> Config:

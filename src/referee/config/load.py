@@ -28,6 +28,7 @@ from referee.config.schema import Config, EndpointConfig, Secret
 from referee.errors import ConfigError
 
 ENV_PREFIX = "REFEREE_"
+URL = f"{ENV_PREFIX}ENDPOINT_URL"
 LONGEST_SHOWN = 60
 """Characters of a variable's text that an error repeats."""
 
@@ -237,6 +238,8 @@ def _apply_environment(data: dict[str, Any], env: Mapping[str, str]) -> None:
                 raise ConfigError(f"{variable}: no section `{words[0]}`. Did you mean `{close[0]}`?", setting=variable)
             continue  # somebody else's variable
         _override(data, Config, words, env[variable], variable)
+    if URL in env and f"{ENV_PREFIX}ENDPOINT_KNOWN_AS" not in env:
+        data["endpoint"][0].pop("known_as", None)  # it was the name of the server that is not asked now
 
 
 def _override(data: dict[str, Any], struct: type[Struct], words: list[str], text: str, variable: str) -> None:

@@ -360,9 +360,10 @@ class Admission:
         if not endpoint.in_flight and self._idle:
             self._idle_since = now
 
-    def learn(self, endpoint: Endpoint, failure: Failure) -> None:
+    def learn(self, permit: Permit, failure: Failure) -> None:
         """Tell an endpoint's health what a failed attempt means for the next. Called before the permit goes back."""
-        now, breaker = self._now(), endpoint.breaker
+        endpoint, now = permit.endpoint, self._now()
+        breaker = endpoint.breaker
         if failure.status:
             breaker.on_answer()
         if failure.action is Action.CLOSE:
@@ -370,7 +371,8 @@ class Admission:
         elif failure.action is Action.PARK:
             endpoint.throttled += 1
             explained = endpoint.limiter.explains(endpoint.in_flight)
-            breaker.on_throttled(now, self._rng.random(), failure.retry_after, endpoint.latency, explained)
+            late = endpoint.limiter.answered(permit.stamp)
+            breaker.on_throttled(now, self._rng.random(), failure.retry_after, endpoint.latency, explained, late)
         elif failure.action in (Action.BACK_OFF, Action.RETRY):
             connecting = failure.action is Action.BACK_OFF and failure.reason is Reason.CONNECTION
             breaker.on_fault(now, self._rng.random(), connecting)

@@ -95,7 +95,7 @@ class Calls:
             if outcome.action is Action.GIVE_UP and outcome.status:
                 endpoint.breaker.on_ok(permit.started)  # it rightly refused this request, so it is up
             elif not cut_short:
-                self._admission.learn(endpoint, outcome)
+                self._admission.learn(permit, outcome)
             # In an outage the breaker decides; what the limiter has learned of the provider holds afterwards.
             lesson = "ignored" if cut_short or endpoint.breaker.suspended else LESSONS.get(outcome.action, "ignored")
             permit.release(lesson, None, hints, unknown=may_be_billed(outcome))

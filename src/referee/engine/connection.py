@@ -119,6 +119,10 @@ class Connection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
+    def end(self) -> None:
+        """Close at once; whoever waits for an answer hears of it."""
+        self._fail(TransportFault("reset", "the connection was closed here"))
+
     def close(self) -> None:
         """Close an idle connection politely."""
         if self._transport is not None:

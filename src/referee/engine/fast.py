@@ -208,12 +208,12 @@ class _Target:
             if connection.usable:
                 connection.close()
             else:
-                connection.abort()
+                connection.end()
         end = self._loop.time() + CLOSING
         while self._open and self._loop.time() < end:
             await clock.sleep(0.001)
         for connection in list(self._open):
-            connection.abort()
+            connection.end()
 
 
 def _context() -> ssl.SSLContext:

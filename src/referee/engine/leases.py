@@ -61,6 +61,10 @@ class SharedLimit:
         """Whether a refusal with so many in flight here is about their number, which will be lowered."""
         return self._learns and in_flight >= SATURATED * self.share
 
+    def answered(self, stamp: Stamp) -> bool:
+        """Whether the limit was lowered since that request was sent: then a refusal of it is no news."""
+        return self._learns and stamp < self.stamp
+
     def take_events(self, now: float) -> tuple[Event, ...]:
         """What was over since the last time, and how long ago."""
         events, self.events = self.events, []
@@ -82,9 +86,10 @@ class SharedBreaker(Breaker):
         retry_after: float | None = None,
         latency: float = PAUSE_FIRST,
         explained: bool = False,
+        late: bool = False,
     ) -> None:
         """Refused: too many."""
-        super().on_throttled(now, chance, retry_after, latency, explained)
+        super().on_throttled(now, chance, retry_after, latency, explained, late)
         if retry_after is not None and self.wait(now) > 0:
             self.asked_until = max(self.asked_until, now + min(retry_after, LONGEST_PAUSE))
 

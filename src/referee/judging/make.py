@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
 
 from referee.config import JudgeConfig
 from referee.errors import ConfigError
@@ -15,13 +16,15 @@ from referee.judging.monitor import monitor, trace_of
 from referee.judging.read import visible
 from referee.judging.reference import reference
 from referee.judging.score import score
-from referee.judging.sheet import Group, compose, gather, prepare
+from referee.judging.sheet import Group, Sheet, compose, gather, prepare
 from referee.judging.template import parse, uses
 from referee.judging.yes_no import yes_no
 from referee.records import JudgeRequest, Reason, Reply, Sample, Unscored, Verdict
 
 GROUPS = 128
 """Prompts whose part of the request is remembered: the rollouts of one come together, or a few at a time in turn."""
+LONGEST_REMEMBERED = 50_000
+"""Characters. What is remembered stays in memory as long as the judge does."""
 FORMS: tuple[Form, ...] = ("schema", "text")
 KINDS = {"score": score, "yes_no": yes_no, "reference": reference, "integer": integer, "monitor": monitor}
 
@@ -65,7 +68,8 @@ class _Judge:
         self._ask_above = config.ask_above
         self._sheets = {form: prepare(kind, parsed, form, config.fences and not kind.bare) for form in FORMS}
         self._compares = uses(parsed, "reference")
-        self._group = functools.lru_cache(maxsize=GROUPS)(self._gather)
+        self._gather = functools.partial(_gather, self._sheets, self._key)
+        self._remembered = functools.lru_cache(maxsize=GROUPS)(self._gather)
 
     def plan(self, sample: Sample, form: Form) -> JudgeRequest | Verdict | Unscored:
         if not self._key:
@@ -76,7 +80,8 @@ class _Judge:
         if self._ask_above is not None and not sample.rule_score > self._ask_above:
             words = f"not asked: the rule score ({sample.rule_score:g}) is not above {self._ask_above:g}"
             return Verdict(score=0.0, value=0.0, how="gate", reason=words)
-        group = self._group(sample.prompt, sample.reference if self._compares else None, form)
+        find = self._remembered if len(sample.prompt) <= LONGEST_REMEMBERED else self._gather
+        group = find(sample.prompt, sample.reference if self._compares else None, form)
         if self._kind.trace:
             return self._plan_trace(sample, group)
         answer = show(sample.response, reasoning=False)
@@ -94,14 +99,15 @@ class _Judge:
             return Unscored(reason=Reason.EMPTY, detail="the response holds no reasoning for the monitor to read")
         return compose(group, trace, self._key)
 
-    def _gather(self, prompt: str, reference: str | None, form: Form) -> Group:
-        texts = {"prompt": show(prompt)}
-        if reference is not None:
-            texts["reference"] = show(reference)
-        return gather(self._sheets[form], texts, self._key)
-
     def read(self, request: JudgeRequest, reply: Reply) -> Verdict | Unscored:
         said = visible(reply)
         if isinstance(said, Unscored):
             return said
         return self._kind.read(said, request, reply)
+
+
+def _gather(sheets: Mapping[Form, Sheet], key: bytes, prompt: str, reference: str | None, form: Form) -> Group:
+    texts = {"prompt": show(prompt)}
+    if reference is not None:
+        texts["reference"] = show(reference)
+    return gather(sheets[form], texts, key)

@@ -71,12 +71,7 @@ class Ledger:
 
     def extend(self, lines: Sequence[Line]) -> None:
         """Take several, none of them a run line."""
-        if os.getpid() != self._pid:
-            self._after_fork()
-        if self._forked:
-            self._forked = False
-            if self._run is not None:
-                self.append(replace(self._run, pid=self._pid, wall=clock.wall()))
+        self._begin_again()
         with self._lock:
             if self._closed:
                 self._lose(len(lines), "the ledger is closed")
@@ -88,8 +83,7 @@ class Ledger:
 
     def append_encoded(self, data: bytes, lines: int) -> None:
         """Take whole lines that are JSON already, each with its line end."""
-        if os.getpid() != self._pid:
-            self._after_fork()
+        self._begin_again()
         with self._lock:
             if self._closed:
                 self._lose(lines, "the ledger is closed")
@@ -126,6 +120,15 @@ class Ledger:
         self._torn = b""
         """What is missing of the file's last line."""
         self._warned = False
+
+    def _begin_again(self) -> None:
+        """In a forked child, a file of its own begins with the run line too."""
+        if os.getpid() != self._pid:
+            self._after_fork()
+        if self._forked:
+            self._forked = False
+            if self._run is not None:
+                self.append(replace(self._run, pid=self._pid, wall=clock.wall()))
 
     def _after_fork(self) -> None:
         # What was buffered is the parent's to write, and its lock may have been held at the fork.

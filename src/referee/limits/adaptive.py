@@ -101,6 +101,10 @@ class AdaptiveLimit:
         """Whether a refusal with so many in flight, itself included, is about their number, which will be lowered."""
         return in_flight >= SATURATED * self.limit
 
+    def answered(self, stamp: Stamp) -> bool:
+        """Whether it was lowered since that request was sent: then a refusal of it is no news."""
+        return stamp < self._epoch
+
     def _on_ok(self, stamp: Stamp, now: float, in_flight: int, latency: float, tokens: int) -> None:
         self._count(now, latency)
         fresh = stamp == self._epoch

@@ -135,16 +135,18 @@ class Breaker:
         retry_after: float | None = None,
         latency: float = PAUSE_FIRST,
         explained: bool = False,
+        late: bool = False,
     ) -> None:
         """Refused: too many. Obeys the time the server names; without one, waits once refusals come in a row.
 
         `latency`: what an answer usually takes there, so that a fast server is not left idle for many answers' time.
         `explained`: it was one more than the server takes at once, and there will be fewer. Then the time it names is
         no reason to leave the places of the others empty as they come free; a run of refusals is.
+        `late`: it was sent before the limit was last lowered. That has answered it, so it does not make the run longer.
         """
         self._answered = True
         self._refused_since = min(self._refused_since, now)
-        self._refusals += 1
+        self._refusals += not late
         asked = bool(self._asking)
         self._refusal = min(PATIENCE, latency)
         if asked:

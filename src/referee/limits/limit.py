@@ -32,6 +32,9 @@ class Limit(Protocol):
     def explains(self, in_flight: int) -> bool:
         """Whether a refusal with so many in flight, itself included, is about their number, which will be lowered."""
 
+    def answered(self, stamp: Stamp) -> bool:
+        """Whether it was lowered since that request was sent: then a refusal of it is no news."""
+
 
 class FixedLimit:
     """The number the user gave. Learns nothing."""
@@ -51,6 +54,10 @@ class FixedLimit:
         """Nothing to learn."""
 
     def explains(self, in_flight: int) -> bool:
+        """It is not lowered."""
+        return False
+
+    def answered(self, stamp: Stamp) -> bool:
         """It is not lowered."""
         return False
 

@@ -33,6 +33,8 @@ class Turns(Generic[Item]):
         if caller not in self._waiting:
             self._had[caller] = max(self._had.get(caller, 0), self._level)
         heapq.heappush(self._waiting.setdefault(caller, []), item)
+        if len(self._had) > REMEMBERED + len(self._waiting):
+            self._had = {name: self._had[name] for name in self._waiting}
 
     def pop(self) -> Item:
         """Whose turn it is."""
@@ -44,7 +46,6 @@ class Turns(Generic[Item]):
         return item
 
     def had(self, caller: str) -> None:
-        """One more for this caller."""
-        self._had[caller] = self._had.get(caller, self._level) + 1
-        if len(self._had) > REMEMBERED + len(self._waiting):
-            self._had = {name: self._had[name] for name in self._waiting}
+        """One more for this caller. What is had while nobody waits is taken from nobody, and does not count."""
+        if self._waiting:
+            self._had[caller] = self._had.get(caller, self._level) + 1
