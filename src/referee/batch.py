@@ -80,12 +80,18 @@ class Batch:
         """The work on it has died: whoever waits gets this error instead of silence."""
         if not self.done:
             self._left = 0
-            self._deliver([], error, True)
+            self._pass_on([], error)
 
     def hand_over(self, rewards: list[Reward]) -> None:
         """Pass rewards on to whoever waits; the last time with the batch's error, if any."""
         if rewards or self.done:
-            self._deliver(rewards, self.error, self.done)
+            self._pass_on(rewards, self.error)
+
+    def _pass_on(self, rewards: list[Reward], error: RefereeError | None) -> None:
+        deliver = self._deliver
+        if self.done:
+            self._deliver = _nobody  # whoever waited holds this batch, perhaps: a ring would keep all its samples
+        deliver(rewards, error, self.done)
 
     def _shape(self, index: int) -> list[Reward]:
         sample = self.samples[index]
@@ -99,6 +105,10 @@ class Batch:
             return []
         members = [(i, self.samples[i], end) for i in self._groups.pop(name) if (end := self._settled[i]) is not None]
         return shape_group(members, self._config)
+
+
+def _nobody(rewards: list[Reward], error: RefereeError | None, done: bool) -> None:
+    return None
 
 
 def listed(samples: Iterable[Sample]) -> tuple[Sample, ...]:

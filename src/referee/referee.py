@@ -77,7 +77,7 @@ class Referee:
         batch = Batch(name, samples, self.config, seconds, ticket.deliver)
         batch.caller = caller
         submitted = clock.wall()
-        ticket.on_collect = lambda: self._collected(batch, submitted, ticket)
+        ticket.on_collect = functools.partial(self._collected, batch, submitted)
         if not shaped:
             batch.shaped = False
             ticket.on_rewards = functools.partial(self._rewarded, batch)

@@ -31,9 +31,9 @@ AHEAD = 64
 planned long before it is sent has left the processor's caches."""
 TURN = 32
 """Samples planned between two turns of the loop, so that replies are not kept waiting."""
-ENDING, EARLIEST = 40e-6, 0.02
+ENDING, EARLIEST = 80e-6, 0.04
 """Seconds it takes to end one request, about. So much before its deadline a batch begins to end, that its callers are
-back by then; but not before the last fiftieth of its time."""
+back by then; but not before the last twenty-fifth of its time."""
 SCHEMA_TRIES = 8
 """Schema replies that may all be unreadable before the judge is asked for text instead."""
 UNREADABLE = frozenset({Reason.SCHEMA, Reason.NO_VERDICT, Reason.EMPTY})

@@ -45,7 +45,7 @@ class Ticket:
         """Seconds callers have stood still in `result` or iteration, so far."""
         self.finished = 0.0
         """Wall time at which the last reward became final."""
-        self.on_collect: Callable[[], None] | None = None
+        self.on_collect: Callable[[Ticket], None] | None = None
         self.on_rewards: Callable[[Sequence[Reward]], None] | None = None
 
     def __len__(self) -> int:
@@ -113,6 +113,7 @@ class Ticket:
             self._landed += rewards
             if done:
                 self._error, self._done, self.finished = error, True, clock.wall()
+                self._cancel = _nothing  # it leads to the batch, and the batch led here
             if done or self._iterating:
                 self._changed.notify_all()
             wakers, self._wakers = self._wakers, []
@@ -199,7 +200,7 @@ class Ticket:
     def _collect(self) -> list[Reward]:
         if self.on_collect is not None:
             collect, self.on_collect = self.on_collect, None
-            collect()
+            collect(self)
         if self._error is not None:
             if isinstance(self._error, UnscoredError) or hasattr(self._error, "rewards"):
                 self._error.rewards = list(self._rewards)
@@ -211,6 +212,10 @@ class Ticket:
 
     def __repr__(self) -> str:
         return f"Ticket({len(self._landed)}/{self._count} final{', done' if self._done else ''})"
+
+
+def _nothing() -> None:
+    return None
 
 
 def _wake(loop: asyncio.AbstractEventLoop, future: asyncio.Future[None]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -16,6 +17,7 @@ from referee.errors import EndpointClosed, InputError, TicketCancelled, TicketTi
 from referee.records import Sample
 from referee.referee import Referee
 from referee.sim import Provider, ProviderSpec, SimTransport, start_server_process
+from referee.ticket import Ticket
 
 PATIENCE = 50.0
 """Seconds to wait for something that must come. Nothing is asserted about time."""
@@ -84,6 +86,19 @@ class RuntimeContract:
         referee = make()
         assert scores(referee.score(samples(3))) == scores(referee.score(samples(3)))
         assert referee.metrics()["cache_hits"] == 3
+
+    def test_what_is_collected_is_freed_without_the_collector(self, make: Make) -> None:
+        """Batch and ticket do not hold each other: a run of many batches keeps none of their samples."""
+        referee = make()
+        referee.score(samples(3))
+        gc.collect()
+        gc.disable()
+        try:
+            for _ in range(3):
+                referee.score(samples(8))
+            assert not [thing for thing in gc.get_objects() if isinstance(thing, Ticket)]
+        finally:
+            gc.enable()
 
     def test_an_empty_batch_is_no_work(self, make: Make) -> None:
         """No samples, no rewards, no error."""
