@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from referee.config import Gates
 from referee.judging import read
 from referee.judging.gates import settle
-from referee.judging.read import fields, json_object, scaled, tagged
+from referee.judging.read import fields, json_object, kept, scaled, tagged
 from referee.records import Reason, Sample, Unscored
 
 NONCE = "0123456789abcdef"
@@ -102,3 +102,18 @@ def test_the_fast_way_reads_as_the_patient_one(pairs: list[tuple[str, object]], 
     assert json_object(said) == patient
     quick = fast(said)
     assert quick is None or quick == patient
+
+
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    [
+        ("plain words", "plain words"),
+        ("a\x07b\x1b[0m", "ab[0m"),
+        ("a\u3164b", "ab"),
+        ("naïve — ✓", "naïve — ✓"),
+        ("a\nb", "a\nb"),
+    ],
+)
+def test_what_is_kept_of_the_judges_words_has_nothing_hidden_in_it(words: str, shown: str) -> None:
+    """Control characters and letters nobody can see are gone, whether the rest is ASCII or not."""
+    assert kept(words) == shown
