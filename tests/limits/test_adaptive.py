@@ -323,3 +323,15 @@ def test_fixed_limit_learns_nothing() -> None:
     assert load.limit.limit == 7
     assert FixedLimit(0).limit == 1
     assert repr(FixedLimit(7)) == "FixedLimit(7)"
+
+
+def test_what_was_sent_before_a_cut_is_answered_by_it() -> None:
+    """Its refusal is no news; that of a request sent at the lower limit is."""
+    limit = AdaptiveLimit(512, start=60)
+    before = [limit.admit(0.0, number + 1) for number in range(60)]
+    assert not limit.answered(before[0])
+    for stamp in before[:3]:
+        limit.release(stamp, "throttled", 0.1, 59, 0.1, 0)
+    assert limit.limit < 60
+    assert limit.answered(before[3])
+    assert not limit.answered(limit.admit(0.2, 57))

@@ -15,18 +15,6 @@ def test_a_refusal_is_explained_from_four_fifths_of_the_limit_on(in_flight: int,
     assert AdaptiveLimit(512, start=60).explains(in_flight) is explained
 
 
-def test_what_was_sent_before_a_cut_is_answered_by_it() -> None:
-    """Its refusal is no news; that of a request sent at the lower limit is."""
-    limit = AdaptiveLimit(512, start=60)
-    before = [limit.admit(0.0, number + 1) for number in range(60)]
-    assert not limit.answered(before[0])
-    for stamp in before[:3]:
-        limit.release(stamp, "throttled", 0.1, 59, 0.1, 0)
-    assert limit.limit < 60
-    assert limit.answered(before[3])
-    assert not limit.answered(limit.admit(0.2, 57))
-
-
 @pytest.mark.parametrize(("in_flight", "grown"), [(47, 0), (48, 1)])
 def test_four_fifths_in_use_are_enough_to_grow(in_flight: int, grown: int) -> None:
     """With fewer in use a success says nothing about one more."""
