@@ -13,6 +13,15 @@ from hypothesis import strategies as st
 from referee.limits.goodput import CHANGED, FIRST_TOKEN, SELDOM, SMALLEST_WINDOW, STALE, Hill, Meter, _Cell, gain
 
 
+def after_a_step_to(level: int) -> Hill:
+    """Two windows at 60 gave 60 a second, and it stands on a neighbour now."""
+    hill = Hill(512, 60)
+    hill.begin(60, [(48, 48.0)] if level > 60 else [(121, 60.0)])
+    visits(hill, lambda _: 60.0, 2)
+    assert hill.level == level
+    return hill
+
+
 def test_gain_is_one_with_room_and_zero_in_a_queue() -> None:
     """Twice the goodput for twice the requests is a gain of one; the same goodput is none; less is negative."""
     assert gain(10, 5.0, 20, 10.0) == pytest.approx(1.0)
@@ -187,10 +196,7 @@ def test_a_step_cannot_double_goodput() -> None:
     """A step down gave twice as much, or a step up more than a step can: the server has grown, and the way up is
     clear."""
     for level, goodput in ((48, 91.0), (76, 115.0)):
-        hill = Hill(512, 60)
-        hill.begin(60, [(48, 48.0)] if level > 60 else [(121, 60.0)])
-        visits(hill, lambda _: 60.0, 2)
-        assert hill.level == level
+        hill = after_a_step_to(level)
         hill.measured(goodput)
         assert hill.open_above
         assert hill.level == level
@@ -199,10 +205,7 @@ def test_a_step_cannot_double_goodput() -> None:
 @pytest.mark.parametrize(("level", "goodput"), [(48, 89.0), (76, 113.0), (48, 33.0), (76, 41.0)])
 def test_what_a_step_and_chance_can_do_is_no_change(level: int, goodput: float) -> None:
     """Within half as much again of what the step itself would bring, up or down, what is known stays known."""
-    hill = Hill(512, 60)
-    hill.begin(60, [(48, 48.0)] if level > 60 else [(121, 60.0)])
-    visits(hill, lambda _: 60.0, 2)
-    assert hill.level == level
+    hill = after_a_step_to(level)
     hill.measured(goodput)
     assert not hill.open_above
     assert len(hill._cells) == 3
@@ -211,10 +214,7 @@ def test_what_a_step_and_chance_can_do_is_no_change(level: int, goodput: float) 
 @pytest.mark.parametrize(("level", "goodput"), [(48, 31.0), (76, 39.0)])
 def test_a_step_cannot_halve_goodput(level: int, goodput: float) -> None:
     """The server has shrunk: what was known of it counts no more."""
-    hill = Hill(512, 60)
-    hill.begin(60, [(48, 48.0)] if level > 60 else [(121, 60.0)])
-    visits(hill, lambda _: 60.0, 2)
-    assert hill.level == level
+    hill = after_a_step_to(level)
     hill.measured(goodput)
     assert not hill.open_above
     assert len(hill._cells) == 1

@@ -24,7 +24,7 @@ from referee.records import JudgeRequest, Reason, Reply, Sample, Unscored, Verdi
 GROUPS = 128
 """Prompts whose part of the request is remembered: the rollouts of one come together, or a few at a time in turn."""
 LONGEST_REMEMBERED = 50_000
-"""Characters. What is remembered stays in memory as long as the judge does."""
+"""Characters of prompt and reference. What is remembered stays in memory as long as the judge does."""
 FORMS: tuple[Form, ...] = ("schema", "text")
 KINDS = {"score": score, "yes_no": yes_no, "reference": reference, "integer": integer, "monitor": monitor}
 
@@ -80,8 +80,9 @@ class _Judge:
         if self._ask_above is not None and not sample.rule_score > self._ask_above:
             words = f"not asked: the rule score ({sample.rule_score:g}) is not above {self._ask_above:g}"
             return Verdict(score=0.0, value=0.0, how="gate", reason=words)
-        find = self._remembered if len(sample.prompt) <= LONGEST_REMEMBERED else self._gather
-        group = find(sample.prompt, sample.reference if self._compares else None, form)
+        reference = sample.reference if self._compares else None
+        short = len(sample.prompt) + len(reference or "") <= LONGEST_REMEMBERED
+        group = (self._remembered if short else self._gather)(sample.prompt, reference, form)
         if self._kind.trace:
             return self._plan_trace(sample, group)
         answer = show(sample.response, reasoning=False)

@@ -80,7 +80,7 @@ class Encoder:
     def __init__(self, endpoint: EndpointConfig) -> None:
         self._endpoint = endpoint
         self._made_of: tuple[object, ...] = ()
-        self._head = self._tail = b""
+        self._head = b""
 
     def encode(self, request: JudgeRequest, adaptation: Adaptation = PLAIN, max_tokens: int | None = None) -> bytes:
         """The body. `max_tokens` replaces the judge's own cap, for a second try after a truncated reply."""
@@ -90,10 +90,10 @@ class Encoder:
         if len(parts) != len(made_of) or not all(map(operator.is_, parts, made_of)):
             self._frame(request, adaptation, max_tokens)
             self._made_of = parts
-        return b"%b%b%b" % (self._head, _text(last.content), self._tail)
+        return b"%b%b}]}" % (self._head, _text(last.content))
 
     def _frame(self, request: JudgeRequest, adaptation: Adaptation, max_tokens: int | None) -> None:
-        """What stands before and after the last message's text."""
+        """What stands before the last message's text."""
         sampling, endpoint = request.sampling, self._endpoint
         body: dict[str, Any] = {"model": endpoint.model}
         cap = "max_completion_tokens" if adaptation.completion_tokens_name else "max_tokens"
@@ -112,7 +112,6 @@ class Encoder:
         *first, last = request.messages
         before = b"".join(b'{"role":%b,"content":%b},' % (_text(m.role), _text(m.content)) for m in first)
         self._head = b'%b,"messages":[%b{"role":%b,"content":' % (_encode(body)[:-1], before, _text(last.role))
-        self._tail = b"}]}"
 
 
 def encode(
