@@ -35,6 +35,7 @@ from referee.cache.schema import (
     insert,
     is_busy,
     is_corrupt,
+    mark,
     open_writer,
     select_many,
     trim,
@@ -115,7 +116,7 @@ class SqliteCache:
             return None
         try:
             with self.read_lock:
-                row = self._reader.execute(SELECT, (key,)).fetchone()
+                row = self._reader.execute(SELECT, (mark(key),)).fetchone()
         except FAULTS as error:
             self._read_failed(error)
             return None
@@ -129,7 +130,7 @@ class SqliteCache:
             return {}
         try:
             with self.read_lock:
-                rows = self._reader.execute(select_many(len(keys)), keys).fetchall()
+                rows = self._reader.execute(select_many(len(keys)), [mark(key) for key in keys]).fetchall()
         except FAULTS as error:
             self._read_failed(error)
             return {}
@@ -225,7 +226,7 @@ class SqliteCache:
             self._writer = open_writer(self.path)
             file.make_private(self.path)
             self._reader = connect(self.path, READ_WAIT)
-            self._reader.execute(SELECT, ("",)).fetchone()
+            self._reader.execute(SELECT, (0,)).fetchone()
         except FAULTS as error:
             self._let_go()
             return str(error) or type(error).__name__, is_corrupt(error)
@@ -322,6 +323,7 @@ class SqliteCache:
         for key, entry, _ in sorted(items, key=_key_of):
             try:
                 row = (
+                    mark(key),
                     key,
                     entry.created,
                     entry.reply.model,
