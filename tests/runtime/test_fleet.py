@@ -12,6 +12,8 @@ from tests.runtime.fleet import Fleet, Job, sail
 from referee import clock
 from referee.errors import EndpointClosed, TooManyUnscored
 from referee.records import Reason, Sample, Settled, Unscored, Verdict
+from referee.runtime import dealing
+from referee.runtime.dealing import mark_of
 from referee.runtime.messages import Landed, Part, end_of
 from referee.sim import ProviderSpec
 
@@ -65,9 +67,7 @@ def test_a_limit_is_used_well_even_if_the_work_is_uneven() -> None:
     given = samples(4000)
 
     async def story(fleet: Fleet) -> None:
-        from referee.runtime.remote import route
-
-        await fleet.submit([s for s in given if route(s, 4) == 2][:400], seconds=3000.0).result()
+        await fleet.submit([s for s in given if mark_of(s) % 4 == 2][:400], seconds=3000.0).result()
 
     fleet = sail(story, ProviderSpec(latency_median=1.0), limits={"concurrency": 20})
     stats = fleet.providers["a.test"].stats()
@@ -303,13 +303,13 @@ def test_a_closed_endpoint_is_told_once_and_clearly() -> None:
     sail(story, ProviderSpec(key="right"))
 
 
-def test_more_than_fits_waits_its_turn() -> None:
+def test_more_than_fits_waits_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     """No far side holds more than its room, however much is submitted."""
+    monkeypatch.setattr(dealing, "ROOM", 64)
     most = 0
 
     async def story(fleet: Fleet) -> None:
         nonlocal most
-        fleet.remote._room = 64
         job = fleet.submit(samples(1000), seconds=3000.0)
         while not job.done.is_set():
             most = max(most, *(host.pending for host in fleet.hosts.values()))

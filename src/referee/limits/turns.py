@@ -45,7 +45,7 @@ class Turns(Generic[Item]):
             del self._waiting[caller]
         return item
 
-    def had(self, caller: str) -> None:
-        """One more for this caller. What is had while nobody waits is taken from nobody, and does not count."""
+    def had(self, caller: str, count: int = 1) -> None:
+        """So many more for this caller. What is had while nobody waits is taken from nobody, and does not count."""
         if self._waiting:
-            self._had[caller] = self._had.get(caller, self._level) + 1
+            self._had[caller] = self._had.get(caller, self._level) + count

@@ -30,6 +30,8 @@ log = logging.getLogger("referee.runtime")
 
 GATHER = 0.05
 """Seconds an end may wait for company, while there is more to come."""
+TOGETHER = 256
+"""Ends that need not wait for more."""
 PULSE = 0.5
 """Seconds between two words about how things stand, while nothing lands."""
 
@@ -51,6 +53,8 @@ class Errand(Batch):
         self.error: RefereeError | None = None
         self.indexes = work.indexes
         self.missing = set(range(len(work.samples)))
+        self.ends: list[tuple[int, Settled, bytes]] = []
+        """Those not sent yet."""
         self._outbox = outbox
 
     @property
@@ -73,6 +77,10 @@ class Errand(Batch):
             self._outbox.put(self, index, settled)
         return []
 
+    def add_line(self, line: bytes) -> None:
+        """The ledger line of what landed last."""
+        self.ends[-1] = (*self.ends[-1][:2], line)
+
     def fail(self, error: RefereeError) -> None:
         """The work on it has died: every sample that has no end gets one that says so."""
         for index in self.pending():
@@ -87,46 +95,47 @@ class Outbox:
 
     def __init__(self, emit: Callable[[str, tuple[Part, ...]], None]) -> None:
         self._emit = emit
-        self._ends: dict[str, dict[int, list[tuple[int, Settled, bytes]]]] = {}
-        self._closed: dict[tuple[str, int], EndpointClosed] = {}
+        self._errands: dict[str, list[Errand]] = {}
+        """Those with ends to send."""
+        self._count = 0
         self._timer: asyncio.TimerHandle | None = None
         self.pending: dict[str, int] = {}
         """Samples without an end, by client."""
 
     def put(self, errand: Errand, index: int, settled: Settled) -> None:
-        """One sample's end."""
+        """One sample's end. It leaves in a later turn of the loop: its ledger line is not there yet."""
         client = errand.client
-        parts = self._ends.setdefault(client, {})
-        parts.setdefault(errand.ticket, []).append((errand.indexes[index], settled, b""))
-        if isinstance(errand.error, EndpointClosed):
-            self._closed[client, errand.ticket] = errand.error
-        self.pending[client] = self.pending.get(client, 1) - 1
-        loop = asyncio.get_running_loop()
-        if self.pending[client] <= 0:
+        if not errand.ends:
+            self._errands.setdefault(client, []).append(errand)
+        errand.ends.append((errand.indexes[index], settled, b""))
+        left = self.pending[client] = self.pending.get(client, 1) - 1
+        self._count += 1
+        if left <= 0:
             del self.pending[client]
-            loop.call_soon(self.send, client)  # its ledger line is not there yet
+            asyncio.get_running_loop().call_soon(self.send, client)
+        elif self._count == TOGETHER:
+            asyncio.get_running_loop().call_soon(self.send_all)
         elif self._timer is None:
+            loop = asyncio.get_running_loop()
             self._timer = clock.at(loop, loop.time() + GATHER, self.send_all)
-
-    def add_line(self, errand: Errand, line: bytes) -> None:
-        """The ledger line of what was put last."""
-        ends = self._ends[errand.client][errand.ticket]
-        index, settled, _ = ends[-1]
-        ends[-1] = (index, settled, line)
 
     def send_all(self) -> None:
         """Send what there is."""
-        self._timer = None
-        for client in list(self._ends):
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        for client in list(self._errands):
             self.send(client)
 
     def send(self, client: str) -> None:
         """Send what there is for one client."""
         parts = []
-        for ticket, ends in self._ends.pop(client, {}).items():
-            closed = self._closed.pop((client, ticket), None)
+        for errand in self._errands.pop(client, ()):
+            closed = errand.error if isinstance(errand.error, EndpointClosed) else None
             told = (closed.reason, str(closed)) if closed is not None else None
-            parts.append(Part(ticket, tuple(end_of(*end) for end in ends), told))
+            parts.append(Part(errand.ticket, tuple([end_of(*end) for end in errand.ends]), told))
+            self._count -= len(errand.ends)
+            errand.ends.clear()
         if parts:
             self._emit(client, tuple(parts))
 
@@ -163,7 +172,7 @@ class Host:
         )
         far = replace(far, missing=replace(far.missing, abort_above=1.0))
         self.scorer = build(far)
-        self._recorder = LineRecorder(self._outbox, lines, content)
+        self._recorder = LineRecorder(lines, content)
         self.scorer.recorder = self._recorder  # type: ignore[assignment]
         self._member: Member | None = None
         if exchange is not None:
@@ -284,10 +293,9 @@ class Host:
 class LineRecorder:
     """Stands where a Scorer keeps its record: makes ledger lines and gives them to the outbox."""
 
-    def __init__(self, outbox: Outbox, lines: bool, content: bool) -> None:
+    def __init__(self, lines: bool, content: bool) -> None:
         self.tally = Tally()
         """Stays empty: what has landed is counted where it is collected."""
-        self._outbox = outbox
         self._lines = lines
         self._content = content
         self._known: set[str] = set()
@@ -303,7 +311,7 @@ class LineRecorder:
             if text not in self._known:
                 self._known.add(text)
                 self._texts.append(text)
-        self._outbox.add_line(batch, self._line(batch, batch.samples[index], index, request, settled))
+        batch.add_line(self._line(batch, batch.samples[index], index, request, settled))
 
     def take_texts(self) -> list[str]:
         """Texts that lines refer to and that were not sent yet."""

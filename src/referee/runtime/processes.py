@@ -67,7 +67,7 @@ class Crew:
         self._failures = 0
         self._closing = False
         self._tasks: set[asyncio.Task[None]] = set()
-        self.remote = Remote(config, config.workers, self._send, gather=GATHER)
+        self.remote = Remote(config, config.workers, self._send, gather=GATHER, alone=True)
         self._broker = Broker(
             [SharedEndpoint(_limiter(config), config.limits.rpm, config.limits.tpm) for _ in config.endpoint],
             config.limits.budget_usd,

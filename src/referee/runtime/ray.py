@@ -129,7 +129,7 @@ class RayRuntime(Background):
         batch.late = clock.monotonic() - submitted
         self._remote.submit(batch)
         if len(batch.samples) >= COMPANY:
-            self._remote._flush_all()
+            self._remote.flush()
         for link in self._links:
             link.wanted.set()
 

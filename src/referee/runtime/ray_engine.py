@@ -88,8 +88,8 @@ class _Client:
 class _Lines(LineRecorder):
     """Ledger lines as each client wants them; a text that lines refer to goes once to every client."""
 
-    def __init__(self, host: _ClientHost, outbox: Any) -> None:
-        super().__init__(outbox, True, True)
+    def __init__(self, host: _ClientHost) -> None:
+        super().__init__(True, True)
         self._host = host
 
     def settled(self, batch: Batch, index: int, request: JudgeRequest | None, settled: Settled) -> None:
@@ -110,7 +110,7 @@ class _ClientHost(Host):
         super().__init__(config, emit, **more)
         self.clients = clients
         self.texts: dict[str, list[str]] = {}
-        self._recorder = _Lines(self, self._outbox)
+        self._recorder = _Lines(self)
         self.scorer.recorder = self._recorder  # type: ignore[assignment]
 
     def _send(self, client: str, parts: tuple[Part, ...]) -> None:

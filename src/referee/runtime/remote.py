@@ -9,26 +9,20 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-import zlib
-from collections import deque
 from collections.abc import Callable, Sequence
 
 from referee import clock
 from referee.batch import Batch
 from referee.config import Config
 from referee.errors import EndpointClosed, RefereeError
-from referee.records import Reason, Reward, Sample, Settled, Unscored
+from referee.records import Reason, Reward, Settled, Unscored
 from referee.runtime.books import Books
+from referee.runtime.dealing import Dealer, Out, Shard
 from referee.runtime.messages import Cancel, Gauge, Landed, Part, Work, settled_of
 from referee.shaping import UnscoredWatch
 
 log = logging.getLogger("referee.runtime")
 
-ROOM = 4096
-"""Samples that may be out at one far side. More wait here, where they cost nothing."""
-CHUNK = 1024
-CHUNK_TEXT = 4_000_000
-"""Samples, and characters, in one message."""
 LATE = 1.0
 """Seconds beyond its deadline, or after a cancel, that a batch waits for the far side's own word on it."""
 RETURN, RETURN_SHARE = 0.1, 0.02
@@ -43,17 +37,6 @@ Send = Callable[[int, Sequence[Work | Cancel]], None]
 later, not from inside."""
 
 
-def route(sample: Sample, shards: int) -> int:
-    """Which far side judges a sample: equal requests meet in one place, whoever sends them."""
-    if shards == 1:
-        return 0
-    mark = zlib.crc32(sample.response.encode("utf-8", "surrogatepass"))
-    mark = zlib.crc32(sample.prompt.encode("utf-8", "surrogatepass"), mark)
-    if sample.reference is not None:
-        mark = zlib.crc32(sample.reference.encode("utf-8", "surrogatepass"), mark)
-    return mark % shards
-
-
 def _sum(so_far: Gauge | None, gauge: Gauge, in_flight: int) -> Gauge:
     if so_far is None:
         so_far = Gauge(gauge.endpoint, 0, 0, 0, 0)
@@ -66,46 +49,25 @@ def _sum(so_far: Gauge | None, gauge: Gauge, in_flight: int) -> Gauge:
     )
 
 
-class _Out:
-    """One batch under way."""
-
-    __slots__ = ("batch", "deadline", "losses", "stopping", "ticket", "timer")
-
-    def __init__(self, batch: Batch, ticket: int, deadline: float) -> None:
-        self.batch = batch
-        self.ticket = ticket
-        self.deadline = deadline
-        self.timer: asyncio.TimerHandle | None = None
-        self.losses: dict[int, int] = {}
-        self.stopping: Unscored | None = None
-
-
-class _Shard:
-    """One far side, as seen from here."""
-
-    __slots__ = ("count", "last", "out", "queue", "up")
-
-    def __init__(self) -> None:
-        self.up = False
-        self.queue: deque[tuple[_Out, int]] = deque()
-        self.out: dict[int, set[int]] = {}
-        """Indexes that were sent, by ticket."""
-        self.count = 0
-        self.last = Landed(())
-
-
 class Remote:
     """Keeps account of samples that are judged elsewhere. All of it runs on one loop."""
 
-    def __init__(self, config: Config, shards: int, send: Send, *, gather: float = 0.0, room: int = ROOM) -> None:
-        """`gather`: seconds that samples wait for company when others were sent less than that ago."""
+    def __init__(self, config: Config, shards: int, send: Send, *, gather: float = 0.0, alone: bool = False) -> None:
+        """`gather`: seconds that samples wait for company when others were sent less than that ago. `alone`: the far
+        sides work for nobody else."""
         self.books = Books(config)
         self._config = config
         self._send = send
         self._gather = gather
-        self._room = room
-        self._shards = [_Shard() for _ in range(shards)]
-        self._outs: dict[int, _Out] = {}
+        self._shards = [Shard() for _ in range(shards)]
+        self._outs: dict[int, Out] = {}
+        self._dealer = Dealer(
+            self._shards,
+            self._outs,
+            limit=0 if config.limits.concurrency == "auto" else config.limits.concurrency,
+            alone=alone,
+            help=bool(config.cache.path) or not config.cache.enabled,
+        )
         self._tickets: dict[Batch, int] = {}
         self._next = 0
         self._watch = UnscoredWatch(config.missing.abort_above)
@@ -126,13 +88,11 @@ class Remote:
         """Send a batch's samples out, as far as there is room."""
         loop = asyncio.get_running_loop()
         self._next += 1
-        out = self._outs[self._next] = _Out(batch, self._next, loop.time() + batch.seconds - batch.late)
+        out = self._outs[self._next] = Out(batch, self._next, loop.time() + batch.seconds - batch.late)
         self._tickets[batch] = out.ticket
         if math.isfinite(out.deadline):
             out.timer = clock.at(loop, out.deadline + LATE, lambda: self._expire(out))
-        count = len(self._shards)
-        for index, sample in enumerate(batch.samples):
-            self._shards[route(sample, count)].queue.append((out, index))
+        self._dealer.add(out)
         self._flush_soon()
         self._watch_limits()
 
@@ -159,19 +119,18 @@ class Remote:
             out = self._outs.get(part.ticket)
             if out is not None:
                 self._land_part(out, part)
-        if place.queue:
-            self._flush(shard)
+        self._send_out()
 
     def ready(self, shard: int) -> None:
         """A far side is there: it gets what waits for it."""
         self._shards[shard].up = True
-        self._flush(shard)
+        self._send_out()
 
     def lost(self, shard: int) -> None:
         """A far side is gone. What was out there waits for the next one, in its old place in the line."""
         place = self._shards[shard]
         place.up = False
-        again: list[tuple[_Out, int]] = []
+        again: list[tuple[Out, int]] = []
         for ticket, indexes in place.out.items():
             out = self._outs.get(ticket)
             if out is None:
@@ -222,10 +181,11 @@ class Remote:
         found = self.books.tally.metrics()
         gauges = self._gauges()
         last = [shard.last for shard in self._shards]
+        waiting = sum(len(out.batch.samples) - out.dealt for out in list(self._outs.values()) if not out.over)
         found.update(
             in_flight=float(sum(gauge.in_flight for gauge in gauges)),
             limit=float(sum(gauge.limit for gauge in gauges)),
-            queued=float(sum(landed.queued for landed in last) + sum(len(shard.queue) for shard in self._shards)),
+            queued=float(waiting + sum(landed.queued for landed in last) + sum(len(s.queue) for s in self._shards)),
             requests=float(sum(gauge.sent for gauge in gauges)),
             throttled=float(sum(gauge.throttled for gauge in gauges)),
             hedged=float(self._past_hedged + sum(landed.hedged for landed in last)),
@@ -233,7 +193,7 @@ class Remote:
         )
         return found
 
-    def _land_part(self, out: _Out, part: Part) -> None:
+    def _land_part(self, out: Out, part: Part) -> None:
         batch, rewards, tripped = out.batch, list[Reward](), False
         for end in part.ends:
             if batch.landed(end.index):
@@ -244,13 +204,13 @@ class Remote:
             tripped |= self._land(out, end.index, settled, end.line, rewards)
         self._hand_over(out, rewards, tripped)
 
-    def _land_all(self, out: _Out, indexes: Sequence[int], why: Unscored) -> None:
+    def _land_all(self, out: Out, indexes: Sequence[int], why: Unscored) -> None:
         rewards, tripped = list[Reward](), False
         for index in indexes:
             tripped |= self._land(out, index, Settled(verdict=why), b"", rewards)
         self._hand_over(out, rewards, tripped)
 
-    def _land(self, out: _Out, index: int, settled: Settled, line: bytes, rewards: list[Reward]) -> bool:
+    def _land(self, out: Out, index: int, settled: Settled, line: bytes, rewards: list[Reward]) -> bool:
         """The end of one sample: shape what it completes, record it. True if too much is unscored now."""
         batch = out.batch
         rewards += batch.land(index, settled)
@@ -264,7 +224,7 @@ class Remote:
         self._watch = UnscoredWatch(self._config.missing.abort_above)
         return True
 
-    def _hand_over(self, out: _Out, rewards: list[Reward], tripped: bool) -> None:
+    def _hand_over(self, out: Out, rewards: list[Reward], tripped: bool) -> None:
         try:
             self.books.rewarded(out.batch, rewards)
         except Exception:
@@ -275,7 +235,7 @@ class Remote:
         elif tripped:
             self._stop(out, Unscored(reason=Reason.CANCELLED, detail="too many samples were unscored"))
 
-    def _stop(self, out: _Out, why: Unscored) -> None:
+    def _stop(self, out: Out, why: Unscored) -> None:
         out.stopping = why
         away: set[int] = set()
         for number, shard in enumerate(self._shards):
@@ -288,15 +248,15 @@ class Remote:
         out.timer = clock.at(loop, loop.time() + LATE, lambda: self._end_all(out, why))
         self._land_all(out, [index for index in out.batch.pending() if index not in away], why)
 
-    def _expire(self, out: _Out) -> None:
+    def _expire(self, out: Out) -> None:
         why = f"not judged within {out.batch.seconds:g} s, and the place that judges did not answer"
         self._end_all(out, Unscored(reason=Reason.DEADLINE, detail=why))
 
-    def _end_all(self, out: _Out, why: Unscored) -> None:
+    def _end_all(self, out: Out, why: Unscored) -> None:
         out.stopping = out.stopping or why
         self._land_all(out, out.batch.pending(), why)
 
-    def _finish(self, out: _Out) -> None:
+    def _finish(self, out: Out) -> None:
         if out.timer is not None:
             out.timer.cancel()
         self._outs.pop(out.ticket, None)
@@ -307,21 +267,27 @@ class Remote:
             return
         self._flush_due = True
         loop = asyncio.get_running_loop()
-        clock.at(loop, max(loop.time(), self._flushed + self._gather), self._flush_all)
+        clock.at(loop, max(loop.time(), self._flushed + self._gather), self.flush)
 
-    def _flush_all(self) -> None:
+    def flush(self) -> None:
+        """Send what waits, without waiting for more of it."""
         self._flush_due = False
         self._flushed = clock.now()
-        for number in range(len(self._shards)):
-            self._flush(number)
+        self._send_out()
 
-    def _flush(self, number: int) -> None:
+    def _send_out(self) -> None:
+        for shard in self._shards:
+            self._dealer.fill(shard)
+        for number, shard in enumerate(self._shards):
+            if shard.queue:
+                self._send_some(number, shard)
+
+    def _send_some(self, number: int, shard: Shard) -> None:
         """Send what waits for a far side, while there is room there."""
-        shard = self._shards[number]
         messages: list[Work | Cancel] = []
         now = clock.now()
-        while shard.up and shard.queue and shard.count < self._room:
-            out, indexes = self._chunk(shard)
+        while shard.queue and (room := self._dealer.room(shard)) > 0:
+            out, indexes = self._dealer.take(shard, room)
             if not indexes:
                 continue
             samples = tuple(out.batch.samples[index] for index in indexes)
@@ -332,18 +298,6 @@ class Remote:
             shard.count += len(indexes)
         if messages:
             self._send(number, messages)
-
-    def _chunk(self, shard: _Shard) -> tuple[_Out, list[int]]:
-        """The next samples of one batch that still want judging."""
-        first, indexes, text = shard.queue[0][0], list[int](), 0
-        room = min(CHUNK, self._room - shard.count)
-        while shard.queue and shard.queue[0][0] is first and len(indexes) < room and text < CHUNK_TEXT:
-            index = shard.queue.popleft()[1]
-            if not first.batch.done and first.stopping is None and not first.batch.landed(index):
-                indexes.append(index)
-                sample = first.batch.samples[index]
-                text += len(sample.response) + len(sample.prompt)
-        return first, indexes
 
     def _gauges(self) -> list[Gauge]:
         """One per endpoint. Every far side knows the whole limit; what is sent and in flight adds up."""
