@@ -1,12 +1,11 @@
 """1024 samples, 30 % of them repeated, on a provider good for 60 at once that does not say so: how near is the ideal?
 
-The provider is a real HTTP server in a process of its own, time scaled down. Ideal: the distinct requests'
-work divided by the provider's capacity, which no client can beat.
+The provider is a real HTTP server in a process of its own, time scaled down. Ideal: the work that the distinct requests
+were, by the provider's own count, divided by its capacity: no client can beat it.
 """
 
 from __future__ import annotations
 
-import math
 import random
 from typing import Any
 
@@ -43,12 +42,12 @@ def measure(mode: str, seed: int, told: bool, scale: float) -> dict[str, Any]:
         )
         with Referee(config) as referee:
             referee.score([Sample(prompt="Are you there?", response="Yes.")])
+            before = server.stats().work
             started = clock.monotonic()
             rewards = referee.score(given)
             took = clock.monotonic() - started
         seen = server.stats()
-    mean = MEDIAN * math.exp(SIGMA * SIGMA / 2) / scale
-    ideal = distinct * mean / CAPACITY
+    ideal = (seen.work - before) / CAPACITY / scale
     return {
         "ratio": ideal / took,
         "seconds": took,

@@ -31,6 +31,8 @@ AHEAD = 64
 planned long before it is sent has left the processor's caches."""
 TURN = 32
 """Samples planned between two turns of the loop, so that replies are not kept waiting."""
+FEW, FIRST = 8, 64
+"""Those of a batch's first samples: the provider has its first requests while the next ones are planned."""
 ENDING, EARLIEST = 80e-6, 0.04
 """Seconds it takes to end one request, about. So much before its deadline a batch begins to end, that its callers are
 back by then; but not before the last twenty-fifth of its time."""
@@ -135,10 +137,11 @@ class Scorer:
 
     async def _begin_all(self, batch: Batch, progress: _Progress) -> None:
         """Ask for every sample, as far ahead of the answers as there is room."""
-        for start in range(0, len(batch.samples), TURN):
+        count = len(batch.samples)
+        for start in (*range(0, min(count, FIRST), FEW), *range(FIRST, count, TURN)):
             if self._spare() <= 0 or self._line:
                 await self._room_for(batch, progress)
-            for index, plan, form, key in self._plan_some(batch, start):
+            for index, plan, form, key in self._plan_some(batch, start, FEW if start < FIRST else TURN):
                 if self._spare() <= 0:
                     await self._room_for(batch, progress)
                 if batch.done:
@@ -218,10 +221,10 @@ class Scorer:
             limit += endpoint.limiter.limit
         return limit + AHEAD - self.engine.pressing
 
-    def _plan_some(self, batch: Batch, start: int) -> list[tuple[int, Plan, Form, str | None]]:
+    def _plan_some(self, batch: Batch, start: int, count: int) -> list[tuple[int, Plan, Form, str | None]]:
         """The plans of the next samples, and their keys, which the cache looks up together."""
         form = self._form_now()
-        plans = [self._plan(sample, form) for sample in batch.samples[start : start + TURN]]
+        plans = [self._plan(sample, form) for sample in batch.samples[start : start + count]]
         keys = iter(self.engine.expect([plan for plan in plans if isinstance(plan, JudgeRequest)]))
         return [
             (start + at, plan, form, next(keys) if isinstance(plan, JudgeRequest) else None)

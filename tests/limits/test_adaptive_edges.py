@@ -345,16 +345,16 @@ def test_one_place_is_always_left() -> None:
 
 
 def test_back_to_the_edge_held_there_and_slowly_over_it() -> None:
-    """Cut a little below four places: two successes to come back, the hold, and three to try a fifth."""
+    """Cut a little below four places: one success to come back, the hold, and three to try a fifth."""
     load = Load(AdaptiveLimit(512))
     load.end("throttled", START - 4, latency=0.05, refill=False)
     stamp = load.limit.admit(load.now, 4)
     levels = []
-    for _ in range(2 + SHORTEST_HOLD + 3):
+    for _ in range(1 + SHORTEST_HOLD + 3):
         load.now += 0.5
         load.limit.release(stamp, "ok", load.now, 3, 2.0, 0)
         levels.append(load.limit.limit)
-    assert levels[:-1] == [4] * (2 + SHORTEST_HOLD + 2)
+    assert levels[:-1] == [4] * (1 + SHORTEST_HOLD + 2)
     assert levels[-1] == 5
 
 

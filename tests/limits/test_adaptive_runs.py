@@ -207,7 +207,7 @@ def test_limit_on_rate_instead_of_concurrency() -> None:
     """25 requests a second and no header that says so: close to it, with few refusals."""
     ours, efficiency, _ = compare(lambda: RateLimited(25), 60, lognormal_jobs(5000, 1))
     assert efficiency > 0.72
-    assert ours.refused < 0.025 * ours.sent
+    assert ours.refused < 0.03 * ours.sent
 
 
 @pytest.mark.parametrize("outcome", ["throttled", "overloaded"])

@@ -32,7 +32,7 @@ FORGIVEN, FORGIVEN_USUAL = 0.01, 3.0
 """What a success takes off the strikes: a little, and three times the share of refusals that come at any level."""
 LEARN = 1 / 256
 """How fast that share is learned, per outcome."""
-CUT, HARD_CUT = 0.95, 0.7
+CUT, HARD_CUT = 0.98, 0.7
 """What is left of the level that was refused. Little is cut, because a refusal also says what was accepted; more if
 nothing sent since the last cut was served."""
 HOLD, SHORTEST_HOLD = 6, 120
