@@ -37,10 +37,12 @@ TRAVEL = 0.002
 class Fleet:
     """Hosts by number. `kill` ends one without a word; `revive` puts another in its place."""
 
-    def __init__(self, config: Config, providers: dict[str, Provider], hosts: int, shared: bool = True) -> None:
+    def __init__(
+        self, config: Config, providers: dict[str, Provider], hosts: int, shared: bool = True, alone: bool = False
+    ) -> None:
         self.config = config
         self.providers = providers
-        self.remote = Remote(config, hosts, self._send)
+        self.remote = Remote(config, hosts, self._send, alone=alone)
         self.broker = Broker(
             [
                 SharedEndpoint(
@@ -113,11 +115,12 @@ class Fleet:
             await host.close()
         self.remote.close()
 
-    def submit(self, given: Sequence[Sample], seconds: float | None = None, name: str = "b") -> Job:
+    def submit(self, given: Sequence[Sample], seconds: float | None = None, name: str = "b", caller: str = "") -> Job:
         """Send a batch out."""
         job = Job(len(given))
         limit = self.config.limits.deadline if seconds is None else seconds
         job.batch = Batch(name, given, self.config, limit, job.deliver)
+        job.batch.caller = caller
         self.remote.submit(job.batch)
         return job
 
@@ -188,6 +191,7 @@ def sail(
     *,
     hosts: int = 4,
     shared: bool = True,
+    alone: bool = False,
     endpoint: dict[str, Any] | None = None,
     **sections: Any,
 ) -> Fleet:
@@ -197,7 +201,7 @@ def sail(
     fleets: list[Fleet] = []
 
     async def main() -> None:
-        fleet = Fleet(config, {"a.test": Provider(spec or ProviderSpec(), 1)}, hosts, shared)
+        fleet = Fleet(config, {"a.test": Provider(spec or ProviderSpec(), 1)}, hosts, shared, alone)
         fleets.append(fleet)
         await story(fleet)
         await fleet.close()

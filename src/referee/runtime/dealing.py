@@ -73,16 +73,13 @@ class Shard:
 class Dealer:
     """Deals waiting batches to far sides."""
 
-    def __init__(
-        self, shards: Sequence[Shard], outs: Mapping[int, Out], *, limit: int, alone: bool, help: bool
-    ) -> None:
+    def __init__(self, shards: Sequence[Shard], outs: Mapping[int, Out], *, limit: int, alone: bool) -> None:
         """`outs`: the batches under way, by ticket. `limit`: requests in flight, until a far side has told. `alone`:
-        the far sides work for nobody else. `help`: and what one of them has judged, the others find."""
+        the far sides work for nobody else, and find what another of them has judged."""
         self._shards = shards
         self._outs = outs
         self._limit = limit
         self._alone = alone
-        self._help = alone and help and len(shards) > 1
         self._line: Turns[Out] = Turns()
         self._moved: dict[int, Shard] = {}
         """Where samples went that another far side took over, by mark: their equals follow."""
@@ -105,7 +102,7 @@ class Dealer:
         room = self.room(shard)
         while self._line and len(shard.queue) < room:
             self._deal(self._line.pop())
-        if self._help and not shard.queue and room > 0:
+        if self._alone and not shard.queue and room > 0:
             self._take_over(shard, room)
 
     def take(self, shard: Shard, most: int) -> tuple[Out, list[int]]:
@@ -135,15 +132,15 @@ class Dealer:
             self._line.push(caller, out)
 
     def _take_over(self, shard: Shard, room: int) -> None:
-        """Half of what waits longest for another, from its end; but nothing whose equal is, or waits, there too."""
-        other = max(self._shards, key=lambda known: len(known.queue))
-        if not other.queue:
+        """Half of what another has no room for, its last; but nothing whose equal is, or waits, there too."""
+        other = max(self._shards, key=self._excess)
+        wanted = min(room, (self._excess(other) + 1) // 2)
+        if wanted <= 0:
             return
         away = [(self._outs[t], index) for t, indexes in other.out.items() if t in self._outs for index in indexes]
         marks = [mark_of(out.batch.samples[index]) for out, index in other.queue]
         count = Counter(marks)
         count.update(mark_of(out.batch.samples[index]) for out, index in away)
-        wanted = min(room, (len(other.queue) + 1) // 2)
         kept: deque[tuple[Out, int]] = deque()
         while other.queue:
             item, mark = other.queue.pop(), marks.pop()
@@ -156,6 +153,9 @@ class Dealer:
         other.queue = kept
         while len(self._moved) > REMEMBERED:
             del self._moved[next(iter(self._moved))]
+
+    def _excess(self, shard: Shard) -> int:
+        return len(shard.queue) - max(0, self.room(shard))
 
 
 def mark_of(sample: Sample) -> int:

@@ -37,6 +37,11 @@ Send = Callable[[int, Sequence[Work | Cancel]], None]
 later, not from inside."""
 
 
+def _findable(config: Config) -> bool:
+    """Whether what one far side has judged is there for the others, or for nobody."""
+    return bool(config.cache.path or (config.redis.url and config.redis.cache)) or not config.cache.enabled
+
+
 def _sum(so_far: Gauge | None, gauge: Gauge, in_flight: int) -> Gauge:
     if so_far is None:
         so_far = Gauge(gauge.endpoint, 0, 0, 0, 0)
@@ -65,8 +70,7 @@ class Remote:
             self._shards,
             self._outs,
             limit=0 if config.limits.concurrency == "auto" else config.limits.concurrency,
-            alone=alone,
-            help=bool(config.cache.path) or not config.cache.enabled,
+            alone=alone and _findable(config),
         )
         self._tickets: dict[Batch, int] = {}
         self._next = 0

@@ -1,0 +1,236 @@
+"""Which far side gets which sample: state only, no loop."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from itertools import count
+
+import pytest
+from tests.engine.harness import samples
+
+from referee.batch import Batch
+from referee.config import load
+from referee.records import Reason, Sample, Settled, Unscored
+from referee.runtime import dealing
+from referee.runtime.dealing import DEAL, SPARE, Dealer, Out, Shard, mark_of
+from referee.runtime.messages import Gauge, Landed
+
+CONFIG = load({"endpoint": {"url": "http://a.test/v1", "model": "m", "key_env": ""}})
+WHY = Unscored(reason=Reason.CANCELLED)
+
+
+class Table:
+    """A dealer, its far sides, and what was sent to each."""
+
+    def __init__(self, far_sides: int, alone: bool = True, limit: int = 0) -> None:
+        self.shards = [Shard() for _ in range(far_sides)]
+        for shard in self.shards:
+            shard.up = True
+        self.outs: dict[int, Out] = {}
+        self.dealer = Dealer(self.shards, self.outs, limit=limit, alone=alone)
+        self.sent: list[list[Sample]] = [[] for _ in self.shards]
+        self._numbers = count(1)
+
+    def add(self, given: Sequence[Sample], caller: str = "", seconds: float = 60.0) -> Out:
+        batch = Batch("b", given, CONFIG, seconds, lambda rewards, error, done: None)
+        batch.caller = caller
+        ticket = next(self._numbers)
+        out = self.outs[ticket] = Out(batch, ticket, seconds)
+        self.dealer.add(out)
+        return out
+
+    def send(self, most: int = 10**9) -> int:
+        """Send as much as there is room for, at most so many to each; how many there were."""
+        before = sum(map(len, self.sent))
+        for shard in self.shards:
+            self.dealer.fill(shard)
+        for number, shard in enumerate(self.shards):
+            left = most
+            while shard.queue and left > 0 and (room := self.dealer.room(shard)) > 0:
+                out, indexes = self.dealer.take(shard, min(room, left))
+                left -= len(indexes)
+                self.sent[number] += [out.batch.samples[index] for index in indexes]
+                shard.out.setdefault(out.ticket, set()).update(indexes)
+                shard.count += len(indexes)
+        return sum(map(len, self.sent)) - before
+
+    def end(self, number: int) -> None:
+        """Everything that is out at one far side ends."""
+        shard = self.shards[number]
+        for ticket, indexes in shard.out.items():
+            for index in indexes:
+                self.outs[ticket].batch.land(index, Settled(verdict=WHY))
+        shard.out.clear()
+        shard.count = 0
+
+    def texts(self) -> list[str]:
+        return [sample.response for part in self.sent for sample in part]
+
+    def of(self, name: str) -> int:
+        """How many of the samples made under this name were sent."""
+        return sum(f" {name} " in text for text in self.texts())
+
+
+def test_the_first_are_sent_before_the_last_are_looked_at() -> None:
+    """However large the batch, no more is dealt than there is room for, give or take a hand."""
+    table = Table(2)
+    out = table.add(samples(50_000))
+    assert table.send() >= 2 * SPARE
+    assert out.dealt <= 2 * SPARE + 4 * DEAL
+
+
+@pytest.mark.parametrize("alone", [True, False])
+def test_equal_samples_meet(alone: bool) -> None:
+    """In one batch or in several, whether or not one far side helps another."""
+    table = Table(4, alone=alone)
+    for part in range(3):
+        table.add(samples(2000, distinct=50), seconds=60.0 + part)
+    while table.send(37):
+        for number in (0, 1, 3):
+            table.end(number)
+    for number in range(4):
+        table.end(number)
+        table.send()
+    places: dict[str, set[int]] = {}
+    for number, part in enumerate(table.sent):
+        for sample in part:
+            places.setdefault(sample.response, set()).add(number)
+    assert len(places) == 50
+    assert all(len(where) == 1 for where in places.values())
+    assert len(table.texts()) == 6000
+
+
+def test_callers_take_turns() -> None:
+    """Who comes with little is not behind everything of who came first with much."""
+    table = Table(2)
+    table.add(samples(20_000, "much"), caller="much")
+    table.send()
+    table.add(samples(64, "little"), caller="little")
+    for number in (0, 1):
+        table.end(number)
+    table.send()
+    assert table.of("little") == 64
+
+
+def test_what_is_due_first_is_dealt_first() -> None:
+    """Of one caller's batches."""
+    table = Table(2)
+    table.add(samples(5000, "late"), seconds=600.0)
+    table.add(samples(100, "soon"), seconds=6.0)
+    table.send()
+    assert table.of("soon") == 100
+
+
+def test_who_has_nothing_left_takes_over_what_another_has_no_room_for() -> None:
+    """All of it belongs to one of four: the three others take from what it cannot have yet."""
+    table = Table(4)
+    mine = [sample for sample in samples(20_000) if mark_of(sample) % 4 == 2]
+    table.add(mine)
+    table.send()
+    assert len(table.sent[2]) == SPARE
+    assert all(len(table.sent[number]) > 400 for number in (0, 1, 3))
+    for _ in range(20):
+        for number in (0, 1, 3):
+            table.end(number)
+        table.send()
+    assert sorted(table.texts()) == sorted(sample.response for sample in mine)
+    assert len(table.sent[2]) < len(mine) / 3
+
+
+def test_no_help_where_there_is_room() -> None:
+    """A sample goes where its equals went, even if others have nothing to do."""
+    table = Table(3)
+    for sample in samples(50):
+        table.add([sample])
+        table.send()
+    assert [{mark_of(sample) % 3 for sample in part} for part in table.sent] == [{0}, {1}, {2}]
+
+
+def test_no_help_among_those_who_work_for_others_too() -> None:
+    """Elsewhere somebody else's equal samples go by the same rule."""
+    table = Table(4, alone=False)
+    table.add([sample for sample in samples(40_000) if mark_of(sample) % 4 == 2])
+    table.send()
+    assert [len(part) for part in table.sent] == [0, 0, dealing.ROOM, 0]
+
+
+def test_equals_of_what_was_taken_over_follow_it() -> None:
+    """They are in flight, or known, there."""
+    table = Table(2)
+    mine = [sample for sample in samples(8000) if mark_of(sample) % 2 == 1]
+    table.add(mine)
+    table.send()
+    moved = table.sent[0][-1]
+    table.add([moved], seconds=1.0)
+    table.end(0)
+    table.send()
+    assert table.sent[0].count(moved) == 2
+    assert moved not in table.sent[1]
+
+
+def test_what_waits_for_one_that_is_down_is_taken_over() -> None:
+    """Half at a time: it may come back."""
+    table = Table(2)
+    table.shards[1].up = False
+    table.add(samples(400))
+    for _ in range(12):
+        table.send()
+        table.end(0)
+    assert len(table.sent[0]) == 400
+
+
+def test_room_is_what_the_limit_needs_and_some_more() -> None:
+    """As configured at first, then as the far side tells; none where nobody is."""
+    table = Table(2, limit=100)
+    shard = table.shards[0]
+    assert table.dealer.room(shard) == 100 + SPARE
+    shard.count = 30
+    shard.last = Landed((), gauges=(Gauge("a", 7, 0, 0, 0), Gauge("b", 5, 0, 0, 0)))
+    assert table.dealer.room(shard) == 12 + SPARE - 30
+    shard.up = False
+    assert table.dealer.room(shard) == 0
+
+
+def test_a_batch_that_is_over_is_not_dealt() -> None:
+    """Stopped while it waited, or after it was dealt."""
+    table = Table(2)
+    first, second = table.add(samples(3000, "one")), table.add(samples(3000, "two"), seconds=90.0)
+    table.send()
+    first.stopping = WHY
+    sent = table.of("one")
+    for _ in range(10):
+        for number in (0, 1):
+            table.end(number)
+        table.send()
+    assert 0 < table.of("one") == sent < 3000
+    assert table.of("two") == 3000
+    assert second.dealt == 3000
+
+
+def test_what_is_remembered_of_moves_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The oldest are forgotten."""
+    monkeypatch.setattr(dealing, "REMEMBERED", 10)
+    table = Table(2)
+    table.add([sample for sample in samples(8000) if mark_of(sample) % 2 == 1])
+    table.send()
+    assert len(table.dealer._moved) == 10
+
+
+def test_every_sample_is_sent_once_whatever_happens() -> None:
+    """Random sizes, callers, speeds."""
+    for seed in range(30):
+        rng = random.Random(seed)
+        table = Table(rng.randint(1, 4), alone=rng.random() < 0.8, limit=rng.randint(0, 50))
+        wanted = 0
+        for part in range(rng.randint(1, 6)):
+            size = rng.choice((1, 7, 300, 4000))
+            wanted += size
+            table.add(samples(size, str(part)), caller=rng.choice("ab"), seconds=rng.uniform(1, 99))
+            table.send()
+        for _ in range(1000):
+            table.end(rng.randrange(len(table.shards)))
+            table.send()
+            if len(table.texts()) == wanted:
+                break
+        assert len(table.texts()) == len(set(table.texts())) == wanted

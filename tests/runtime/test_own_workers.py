@@ -1,0 +1,89 @@
+"""Far sides that work for nobody else help each other out: nothing lost, nothing twice."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.engine.harness import expected, samples
+from tests.runtime.fleet import Fleet, sail
+
+from referee import clock
+from referee.runtime import dealing
+from referee.runtime.dealing import mark_of
+from referee.sim import ProviderSpec
+
+SLOW = ProviderSpec(latency_median=0.5, latency_sigma=0.3)
+NOTHING_KEPT = {"enabled": False}
+
+
+def test_work_for_one_is_done_by_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every sample belongs to one of four; the others have their share of it in the end."""
+    monkeypatch.setattr(dealing, "SPARE", 64)
+    given = [sample for sample in samples(8000) if mark_of(sample) % 4 == 2]
+
+    async def story(fleet: Fleet) -> None:
+        rewards = await fleet.submit(given, seconds=3000.0).result()
+        assert [r.verdict.score for r in rewards] == expected(given)  # type: ignore[union-attr]
+        asked = [host.scorer.engine.endpoints[0].sent for host in fleet.hosts.values()]
+        assert min(asked) > len(given) / 8
+
+    fleet = sail(story, SLOW, alone=True, cache=NOTHING_KEPT, limits={"concurrency": 40})
+    stats = fleet.providers["a.test"].stats()
+    assert stats.received == len(given)
+    assert stats.max_open <= 40
+
+
+def test_where_nobody_else_would_find_it_everything_stays_in_its_place() -> None:
+    """Verdicts in memory only: the next equal sample goes to the same far side, and must find it there."""
+    given = [sample for sample in samples(8000) if mark_of(sample) % 4 == 2]
+
+    async def story(fleet: Fleet) -> None:
+        await fleet.submit(given, seconds=3000.0).result()
+        await fleet.submit(given, seconds=3000.0, name="again").result()
+        assert [host.scorer.engine.endpoints[0].sent for host in fleet.hosts.values()] == [0, 0, len(given), 0]
+
+    sail(story, SLOW, alone=True, limits={"concurrency": 100})
+
+
+@pytest.mark.parametrize("again", [0.01, 1.0])
+def test_one_that_dies_loses_nothing(again: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two of three die at different times, while work moves between them: each sample lands and is recorded once."""
+    monkeypatch.setattr(dealing, "SPARE", 64)
+    given = [sample for sample in samples(4000) if mark_of(sample) % 3 != 0]
+
+    async def story(fleet: Fleet) -> None:
+        job = fleet.submit(given, seconds=3000.0)
+        for number, moment in ((1, 3.0), (2, 4.0), (1, 9.0)):
+            await clock.sleep(moment)
+            await fleet.kill(number)
+            await clock.sleep(again)
+            fleet.revive(number)
+        rewards = await job.result()
+        assert [r.verdict.score for r in rewards] == expected(given)  # type: ignore[union-attr]
+
+    sail(
+        story, SLOW, hosts=3, alone=True, cache=NOTHING_KEPT, limits={"concurrency": 40}, ledger={"dir": str(tmp_path)}
+    )
+    lines = [json.loads(line) for path in tmp_path.glob("*.jsonl") for line in path.read_text().splitlines()]
+    verdicts = [line.get("index", 0) for line in lines if line["type"] == "verdict"]
+    assert sorted(verdicts) == list(range(len(given)))
+
+
+def test_a_small_batch_does_not_wait_behind_a_large_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What one caller has sent ahead is little; then the other has its turn."""
+    monkeypatch.setattr(dealing, "SPARE", 64)
+    took: dict[str, float] = {}
+
+    async def story(fleet: Fleet) -> None:
+        large = fleet.submit(samples(6000, "large"), seconds=3000.0, caller="large")
+        await clock.sleep(2.0)
+        began = clock.now()
+        await fleet.submit(samples(40, "small"), seconds=3000.0, name="s", caller="small").result()
+        took["small"] = clock.now() - began
+        await large.result()
+        took["large"] = clock.now() - began
+
+    sail(story, SLOW, hosts=2, alone=True, limits={"concurrency": 20})
+    assert took["small"] < took["large"] / 10
