@@ -113,11 +113,30 @@ def test_callers_take_turns() -> None:
     assert table.of("little") == 64
 
 
+def test_turns_are_counted_in_samples() -> None:
+    """One who has had much by the time another comes has neither more nor less than the other from then on."""
+    table = Table(2)
+    table.add(samples(40_000, "first"), caller="first")
+    for _ in range(8):
+        table.send()
+        table.end(0)
+        table.end(1)
+    before = table.of("first")
+    table.add(samples(40_000, "second"), caller="second")
+    for _ in range(8):
+        table.send()
+        table.end(0)
+        table.end(1)
+    assert abs(table.of("second") - (table.of("first") - before)) <= 2 * DEAL + 2 * SPARE
+
+
 def test_what_is_due_first_is_dealt_first() -> None:
     """Of one caller's batches."""
     table = Table(2)
     table.add(samples(5000, "late"), seconds=600.0)
     table.add(samples(100, "soon"), seconds=6.0)
+    table.send(1)
+    assert table.of("soon") == 2
     table.send()
     assert table.of("soon") == 100
 
@@ -162,11 +181,26 @@ def test_equals_of_what_was_taken_over_follow_it() -> None:
     table.add(mine)
     table.send()
     moved = table.sent[0][-1]
-    table.add([moved], seconds=1.0)
-    table.end(0)
+    for number in (0, 1, 0, 1, 0, 1):
+        table.end(number)
+        table.send()
+    assert len(table.texts()) == len(mine)
+    table.add([moved])
     table.send()
     assert table.sent[0].count(moved) == 2
     assert moved not in table.sent[1]
+
+
+def test_what_is_in_flight_there_stays_there() -> None:
+    """Its equal waits behind it and is not taken away, though all around it is."""
+    table = Table(2)
+    mine = [sample for sample in samples(6000) if mark_of(sample) % 2 == 1]
+    table.add(mine[:SPARE])
+    table.send()
+    table.add([*mine[SPARE:], mine[7]], seconds=90.0)
+    table.send()
+    assert len(table.sent[0]) > 500
+    assert mine[7] not in table.sent[0]
 
 
 def test_what_waits_for_one_that_is_down_is_taken_over() -> None:
@@ -190,6 +224,38 @@ def test_room_is_what_the_limit_needs_and_some_more() -> None:
     assert table.dealer.room(shard) == 12 + SPARE - 30
     shard.up = False
     assert table.dealer.room(shard) == 0
+
+
+def test_nothing_is_sent_before_somebody_is_there() -> None:
+    """A far side is down until it says that it is up."""
+    assert Table(1).dealer.room(Shard()) == 0
+
+
+def test_what_has_landed_meanwhile_is_not_sent() -> None:
+    """Its end came late, from a far side that was given up."""
+    table = Table(1)
+    table.shards[0].up = False
+    out = table.add(samples(10))
+    table.send()
+    table.shards[0].up = True
+    table.dealer.fill(table.shards[0])
+    out.batch.land(3, Settled(verdict=WHY))
+    table.send()
+    assert [sample.id for sample in table.sent[0]] == [str(n) for n in range(10) if n != 3]
+
+
+def test_a_message_holds_no_more_text_than_is_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And at least one sample, however long."""
+    monkeypatch.setattr(dealing, "CHUNK_TEXT", 100)
+    table = Table(1)
+    table.add([Sample(prompt="p" * 10, response=str(n) * 40) for n in range(5)])
+    table.add([Sample(prompt="p", response="long" * 1000)], seconds=99.0)
+    shard = table.shards[0]
+    table.dealer.fill(shard)
+    sizes = []
+    while shard.queue:
+        sizes.append(len(table.dealer.take(shard, 1000)[1]))
+    assert sizes == [2, 2, 1, 1]
 
 
 def test_a_batch_that_is_over_is_not_dealt() -> None:

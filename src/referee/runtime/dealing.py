@@ -61,8 +61,8 @@ class Shard:
 
     def __init__(self) -> None:
         self.up = False
-        self.queue: deque[tuple[Out, int]] = deque()
-        """Samples dealt to it and not sent yet."""
+        self.queue: deque[tuple[Out, int, int]] = deque()
+        """Samples dealt to it and not sent yet: batch, index, mark."""
         self.out: dict[int, set[int]] = {}
         """Indexes that were sent, by ticket."""
         self.count = 0
@@ -117,6 +117,10 @@ class Dealer:
                 text += len(sample.response) + len(sample.prompt)
         return first, indexes
 
+    def put_back(self, shard: Shard, samples: Sequence[tuple[Out, int]]) -> None:
+        """Samples that were sent there are to be sent again, before all others."""
+        shard.queue.extendleft((out, index, mark_of(out.batch.samples[index])) for out, index in reversed(samples))
+
     def _deal(self, out: Out) -> None:
         if out.over:
             return
@@ -125,7 +129,7 @@ class Dealer:
         for index in range(start, end):
             mark = mark_of(samples[index]) if len(shards) > 1 else 0
             shard = moved.get(mark) if moved else None
-            (shard or shards[mark % len(shards)]).queue.append((out, index))
+            (shard or shards[mark % len(shards)]).queue.append((out, index, mark))
         out.dealt = end
         self._line.had(caller, end - start)
         if end < len(samples):
@@ -138,19 +142,18 @@ class Dealer:
         if wanted <= 0:
             return
         away = [(self._outs[t], index) for t, indexes in other.out.items() if t in self._outs for index in indexes]
-        marks = [mark_of(out.batch.samples[index]) for out, index in other.queue]
-        count = Counter(marks)
-        count.update(mark_of(out.batch.samples[index]) for out, index in away)
-        kept: deque[tuple[Out, int]] = deque()
-        while other.queue:
-            item, mark = other.queue.pop(), marks.pop()
-            if wanted and count[mark] == 1:
+        equal = Counter(mark for _, _, mark in other.queue)
+        equal.update(mark_of(out.batch.samples[index]) for out, index in away)
+        kept: deque[tuple[Out, int, int]] = deque()
+        while wanted and other.queue:
+            item = other.queue.pop()
+            if equal[item[2]] == 1:
                 wanted -= 1
                 shard.queue.appendleft(item)
-                self._moved[mark] = shard
+                self._moved[item[2]] = shard
             else:
                 kept.appendleft(item)
-        other.queue = kept
+        other.queue += kept
         while len(self._moved) > REMEMBERED:
             del self._moved[next(iter(self._moved))]
 

@@ -161,7 +161,7 @@ class Remote:
         self._past_usd += place.last.spent_usd
         self._past_hedged += place.last.hedged
         place.last = Landed(())
-        place.queue.extendleft(reversed(again))
+        self._dealer.put_back(place, again)
 
     def fail(self, error: RefereeError) -> None:
         """Nothing can be judged any more: whoever waits gets this error."""
