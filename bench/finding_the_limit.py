@@ -47,7 +47,8 @@ def measure(mode: str, seed: int, told: bool, scale: float) -> dict[str, Any]:
             rewards = referee.score(given)
             took = clock.monotonic() - started
         seen = server.stats()
-    ideal = (seen.work - before) / CAPACITY / scale
+    answered = seen.answered - 1
+    ideal = (seen.work - before) * distinct / answered / CAPACITY / scale
     return {
         "ratio": ideal / took,
         "seconds": took,
@@ -55,7 +56,7 @@ def measure(mode: str, seed: int, told: bool, scale: float) -> dict[str, Any]:
         "scored": sum(reward.scored for reward in rewards),
         "distinct": distinct,
         "received": seen.received - 1,
-        "answered": seen.answered - 1,
+        "answered": answered,
         "refused": seen.received - seen.answered,
     }
 

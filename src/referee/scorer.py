@@ -36,6 +36,8 @@ FEW, FIRST = 8, 64
 ENDING, EARLIEST = 80e-6, 0.04
 """Seconds it takes to end one request, about. So much before its deadline a batch begins to end, that its callers are
 back by then; but not before the last twenty-fifth of its time."""
+SAME = 0.02
+"""Seconds between two deadlines that are taken for one."""
 SCHEMA_TRIES = 8
 """Schema replies that may all be unreadable before the judge is asked for text instead."""
 UNREADABLE = frozenset({Reason.SCHEMA, Reason.NO_VERDICT, Reason.EMPTY})
@@ -324,14 +326,17 @@ class Scorer:
             self._active[batch].room.set()
 
     def _expire(self, batch: Batch) -> None:
-        """End a batch in time to be done with it at its deadline; look again if that is not yet."""
-        progress = self._active[batch]
+        """End a batch in time to be done with it at its deadline; look again if that is not yet. Those due at about the
+        same time end with it: in the room it leaves, they would ask what they give up a moment later."""
         loop = asyncio.get_running_loop()
-        start = progress.due - ENDING * self.engine.flying
+        early = ENDING * self.engine.flying
+        start = self._active[batch].due - early
         if loop.time() < start:
-            progress.timer = clock.at(loop, start, lambda: self._expire(batch))
+            self._active[batch].timer = clock.at(loop, start, lambda: self._expire(batch))
             return
-        self.stop(batch, Unscored(reason=Reason.DEADLINE, detail=f"not judged within {batch.seconds:g} s"))
+        for other, progress in list(self._active.items()):
+            if other is batch or loop.time() >= progress.due - min(early + SAME, EARLIEST * other.seconds):
+                self.stop(other, Unscored(reason=Reason.DEADLINE, detail=f"not judged within {other.seconds:g} s"))
 
 
 def _with_costs(settled: Settled, before: Settled) -> Settled:

@@ -243,29 +243,6 @@ def test_a_file_of_another_version(path: Path, caplog: pytest.LogCaptureFixture)
     check_degraded(path, caplog, "another version", "99")
 
 
-def test_a_file_of_the_first_format_is_brought_up_to_date(path: Path) -> None:
-    """What was paid for is kept, and the order in which it came."""
-    filled(path, 20)
-    link = sqlite3.connect(path, isolation_level=None)
-    for statement in (
-        "ALTER TABLE entry RENAME TO present",
-        """CREATE TABLE entry (key TEXT NOT NULL UNIQUE, created REAL NOT NULL, model TEXT NOT NULL, data BLOB NOT NULL,
-        shared INTEGER NOT NULL, facets BLOB NOT NULL)""",
-        """INSERT INTO entry SELECT key, created, model, data, shared, facets FROM present ORDER BY rowid""",
-        "DROP TABLE present",
-        "PRAGMA user_version = 1",
-    ):
-        link.execute(statement)
-    link.close()
-    cache = SqliteCache(path)
-    assert not cache.problem
-    assert list(cache.entries()) == [(key(number), entry(number)) for number in range(21)]
-    assert cache.get(key(17)) == bare(entry(17))
-    store(cache, key(3), entry(4))
-    assert cache.stats()["rows"] == 21
-    cache.close()
-
-
 def test_keys_that_share_a_mark(path: Path) -> None:
     """The later one takes the place; the other is missed, never mistaken for it."""
     cache = SqliteCache(path)

@@ -357,3 +357,17 @@ def test_small_batches_that_keep_coming_do_not_walk_past_one_that_waits() -> Non
         assert most < 200, "a batch that is over does not stay in line for long"
 
     run_virtual(main())
+
+
+@pytest.mark.parametrize(("later", "more"), [(0.0, False), (0.019, False), (0.5, True)])
+def test_batches_due_together_end_together(later: float, more: bool) -> None:
+    """One that ends leaves room: another that is due at the same time does not ask in it what it gives up at once."""
+    spec = ProviderSpec(latency_median=30.0, latency_sigma=0.0)
+
+    async def beside(scorer: Scorer, first: Batch) -> None:
+        batch = Batch("other", samples(500, "other"), scorer._config, first.seconds + later, lambda *_: None)
+        await scorer.run(batch)
+        assert batch.done
+
+    found = run(samples(500), spec, seconds=10.0, during=beside, limits={"concurrency": 50})
+    assert (found.seen.received > 50) == more

@@ -13,7 +13,7 @@ from referee.batch import Batch
 from referee.config import load
 from referee.records import Reason, Sample, Settled, Unscored
 from referee.runtime import dealing
-from referee.runtime.dealing import DEAL, SPARE, Dealer, Out, Shard, mark_of
+from referee.runtime.dealing import HAND, HELD, SPARE, Dealer, Out, Shard, mark_of
 from referee.runtime.messages import Gauge, Landed
 
 CONFIG = load({"endpoint": {"url": "http://a.test/v1", "model": "m", "key_env": ""}})
@@ -28,7 +28,7 @@ class Table:
         for shard in self.shards:
             shard.up = True
         self.outs: dict[int, Out] = {}
-        self.dealer = Dealer(self.shards, self.outs, limit=limit, alone=alone)
+        self.dealer = Dealer(self.shards, limit=limit, alone=alone)
         self.sent: list[list[Sample]] = [[] for _ in self.shards]
         self._numbers = count(1)
 
@@ -51,18 +51,21 @@ class Table:
                 out, indexes = self.dealer.take(shard, min(room, left))
                 left -= len(indexes)
                 self.sent[number] += [out.batch.samples[index] for index in indexes]
-                shard.out.setdefault(out.ticket, set()).update(indexes)
-                shard.count += len(indexes)
         return sum(map(len, self.sent)) - before
 
     def end(self, number: int) -> None:
         """Everything that is out at one far side ends."""
         shard = self.shards[number]
-        for ticket, indexes in shard.out.items():
-            for index in indexes:
+        for ticket, marks in list(shard.out.items()):
+            for index in marks:
                 self.outs[ticket].batch.land(index, Settled(verdict=WHY))
-        shard.out.clear()
-        shard.count = 0
+            self.dealer.ended(shard, ticket, list(marks))
+        assert shard.count == 0
+        assert not shard.out
+
+    def left(self) -> int:
+        """Samples that are waiting or out, as the dealer remembers them."""
+        return sum(sum(shard.marks.values()) for shard in self.shards)
 
     def texts(self) -> list[str]:
         return [sample.response for part in self.sent for sample in part]
@@ -77,7 +80,7 @@ def test_the_first_are_sent_before_the_last_are_looked_at() -> None:
     table = Table(2)
     out = table.add(samples(50_000))
     assert table.send() >= 2 * SPARE
-    assert out.dealt <= 2 * SPARE + 4 * DEAL
+    assert out.dealt <= 2 * SPARE + 4 * HAND
 
 
 @pytest.mark.parametrize("alone", [True, False])
@@ -127,7 +130,7 @@ def test_turns_are_counted_in_samples() -> None:
         table.send()
         table.end(0)
         table.end(1)
-    assert abs(table.of("second") - (table.of("first") - before)) <= 2 * DEAL + 2 * SPARE
+    assert abs(table.of("second") - (table.of("first") - before)) <= 4 * HAND + 2 * SPARE
 
 
 def test_what_is_due_first_is_dealt_first() -> None:
@@ -141,20 +144,26 @@ def test_what_is_due_first_is_dealt_first() -> None:
     assert table.of("soon") == 100
 
 
-def test_who_has_nothing_left_takes_over_what_another_has_no_room_for() -> None:
-    """All of it belongs to one of four: the three others take from what it cannot have yet."""
+def test_what_one_has_no_room_for_goes_to_another() -> None:
+    """All of it belongs to one of four: the three others have what it cannot have yet."""
     table = Table(4)
     mine = [sample for sample in samples(20_000) if mark_of(sample) % 4 == 2]
     table.add(mine)
     table.send()
     assert len(table.sent[2]) == SPARE
+    assert len(table.shards[2].queue) == HELD
     assert all(len(table.sent[number]) > 400 for number in (0, 1, 3))
     for _ in range(20):
         for number in (0, 1, 3):
             table.end(number)
         table.send()
+    assert len(table.sent[2]) == SPARE
+    table.end(2)
+    table.send()
+    table.end(2)
     assert sorted(table.texts()) == sorted(sample.response for sample in mine)
-    assert len(table.sent[2]) < len(mine) / 3
+    assert table.left() == 0
+    assert not table.dealer._moved
 
 
 def test_no_help_where_there_is_room() -> None:
@@ -174,25 +183,29 @@ def test_no_help_among_those_who_work_for_others_too() -> None:
     assert [len(part) for part in table.sent] == [0, 0, dealing.ROOM, 0]
 
 
-def test_equals_of_what_was_taken_over_follow_it() -> None:
-    """They are in flight, or known, there."""
+def test_equals_of_what_another_has_follow_it() -> None:
+    """As long as it is there; then they go where they belong, and it is found in the cache."""
     table = Table(2)
     mine = [sample for sample in samples(8000) if mark_of(sample) % 2 == 1]
     table.add(mine)
     table.send()
     moved = table.sent[0][-1]
-    for number in (0, 1, 0, 1, 0, 1):
+    table.end(1)
+    table.add([moved], seconds=1.0)
+    table.send(1)
+    assert not any(index == 0 for ticket, index, _ in table.shards[1].queue if ticket.ticket == 2)
+    for number in (0, 1) * 10:
         table.end(number)
         table.send()
-    assert len(table.texts()) == len(mine)
-    table.add([moved])
-    table.send()
     assert table.sent[0].count(moved) == 2
     assert moved not in table.sent[1]
+    table.add([moved])
+    table.send()
+    assert table.sent[1].count(moved) == 1
 
 
-def test_what_is_in_flight_there_stays_there() -> None:
-    """Its equal waits behind it and is not taken away, though all around it is."""
+def test_what_is_there_already_stays_there() -> None:
+    """Its equal waits behind it and goes to nobody else, though all around it does."""
     table = Table(2)
     mine = [sample for sample in samples(6000) if mark_of(sample) % 2 == 1]
     table.add(mine[:SPARE])
@@ -203,15 +216,43 @@ def test_what_is_in_flight_there_stays_there() -> None:
     assert mine[7] not in table.sent[0]
 
 
-def test_what_waits_for_one_that_is_down_is_taken_over() -> None:
-    """Half at a time: it may come back."""
+def test_what_belongs_to_one_that_is_down_goes_to_others() -> None:
+    """But for a little that waits for it to come back."""
     table = Table(2)
     table.shards[1].up = False
-    table.add(samples(400))
+    table.add(samples(4000))
     for _ in range(12):
         table.send()
         table.end(0)
-    assert len(table.sent[0]) == 400
+    assert len(table.sent[0]) == 4000 - HELD
+    assert len(table.shards[1].queue) == HELD
+
+
+def test_what_was_lost_is_sent_again_first() -> None:
+    """In its old order; what has landed or is given up is forgotten."""
+    table = Table(2)
+    out = table.add([sample for sample in samples(8000) if mark_of(sample) % 2 == 1])
+    table.send()
+    shard = table.shards[1]
+    sent = sorted(shard.out[out.ticket])
+    again = [(out, index) for index in sent if index % 3]
+    before = table.left()
+    table.dealer.lost(shard, again)
+    assert (shard.up, shard.count, shard.out) == (False, 0, {})
+    assert [index for _, index, _ in shard.queue][: len(again)] == [index for _, index in again]
+    assert table.left() == before - (len(sent) - len(again))
+
+
+def test_an_end_that_is_not_awaited_changes_nothing() -> None:
+    """Of another batch, or of a sample that has ended before."""
+    table = Table(1)
+    out = table.add(samples(10))
+    table.send()
+    shard = table.shards[0]
+    table.dealer.ended(shard, 99, [1, 2])
+    table.dealer.ended(shard, out.ticket, [1, 2])
+    table.dealer.ended(shard, out.ticket, [2, 3])
+    assert shard.count == len(shard.out[out.ticket]) == table.left() == 7
 
 
 def test_room_is_what_the_limit_needs_and_some_more() -> None:
@@ -220,9 +261,12 @@ def test_room_is_what_the_limit_needs_and_some_more() -> None:
     shard = table.shards[0]
     assert table.dealer.room(shard) == 100 + SPARE
     shard.count = 30
+    assert table.dealer.room(shard) == 70 + SPARE
     shard.last = Landed((), gauges=(Gauge("a", 7, 0, 0, 0), Gauge("b", 5, 0, 0, 0)))
     assert table.dealer.room(shard) == 12 + SPARE - 30
-    shard.up = False
+    shard.count = 9000
+    assert table.dealer.room(shard) == 0
+    shard.count, shard.up = 0, False
     assert table.dealer.room(shard) == 0
 
 
@@ -274,15 +318,6 @@ def test_a_batch_that_is_over_is_not_dealt() -> None:
     assert second.dealt == 3000
 
 
-def test_what_is_remembered_of_moves_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The oldest are forgotten."""
-    monkeypatch.setattr(dealing, "REMEMBERED", 10)
-    table = Table(2)
-    table.add([sample for sample in samples(8000) if mark_of(sample) % 2 == 1])
-    table.send()
-    assert len(table.dealer._moved) == 10
-
-
 def test_every_sample_is_sent_once_whatever_happens() -> None:
     """Random sizes, callers, speeds."""
     for seed in range(30):
@@ -300,3 +335,7 @@ def test_every_sample_is_sent_once_whatever_happens() -> None:
             if len(table.texts()) == wanted:
                 break
         assert len(table.texts()) == len(set(table.texts())) == wanted
+        for number in range(len(table.shards)):
+            table.end(number)
+        assert table.left() == 0
+        assert not table.dealer._moved

@@ -10,6 +10,7 @@ from tests.engine.harness import expected, samples
 from tests.runtime.fleet import Fleet, sail
 
 from referee import clock
+from referee.records import Reason, Unscored
 from referee.runtime import dealing
 from referee.runtime.dealing import mark_of
 from referee.sim import ProviderSpec
@@ -87,3 +88,85 @@ def test_a_small_batch_does_not_wait_behind_a_large_one(monkeypatch: pytest.Monk
 
     sail(story, SLOW, hosts=2, alone=True, limits={"concurrency": 20})
     assert took["small"] < took["large"] / 10
+
+
+@pytest.mark.parametrize("alone", [True, False])
+def test_at_its_deadline_a_batch_sends_nothing_more(alone: bool) -> None:
+    """What never left ends here; no far side gets it for a moment and asks in vain. The limit that one of them gives
+    back when it ends is used by the other for that moment."""
+    given = samples(30_000)
+    jobs = []
+
+    async def story(fleet: Fleet) -> None:
+        job = fleet.submit(given, seconds=5.0)
+        jobs.append(job)
+        began = clock.now()
+        await job.result()
+        assert 4.8 < clock.now() - began < 5.1
+
+    limits = {"concurrency": 400}
+    fleet = sail(story, SLOW, hosts=2, alone=alone, cache=NOTHING_KEPT, limits=limits, missing={"abort_above": 1.0})
+    stats = fleet.providers["a.test"].stats()
+    assert stats.received - stats.answered <= 2 * 400
+    assert set(jobs[0].reasons()) == {"scored", "deadline"}
+    details = [r.verdict.detail for r in jobs[0].rewards if not r.scored]  # type: ignore[union-attr]
+    assert sum(detail == "not judged within 5 s: still waiting for its turn" for detail in details) > 15_000
+
+
+def test_what_is_over_does_not_stand_in_the_way() -> None:
+    """A cancelled batch fills the queue of a far side that is idle; another batch's samples behind it are sent."""
+    large = [sample for sample in samples(30_000, "large") if mark_of(sample) % 2 == 1]
+    small = [sample for sample in samples(500, "small") if mark_of(sample) % 2 == 1]
+
+    async def story(fleet: Fleet) -> None:
+        job = fleet.submit(large, seconds=3000.0, caller="large")
+        await clock.sleep(1.0)
+        await fleet.kill(0)
+        other = fleet.submit(small, seconds=60.0, name="s", caller="small")
+        await clock.sleep(0.0001)
+        fleet.remote.cancel(job.batch, Unscored(reason=Reason.CANCELLED))
+        await other.result()
+        assert other.reasons() == {"scored": len(small)}
+
+    sail(story, ProviderSpec(latency_median=0.5), hosts=2, limits={"concurrency": 50}, missing={"abort_above": 1.0})
+
+
+def test_after_a_cancel_nothing_is_said_to_be_in_flight() -> None:
+    """Metrics are right although no further batch comes."""
+
+    async def story(fleet: Fleet) -> None:
+        job = fleet.submit(samples(6000), seconds=3000.0)
+        await clock.sleep(1.0)
+        assert fleet.remote.metrics()["in_flight"] > 0
+        assert fleet.remote.metrics()["queued"] > 1000
+        fleet.remote.cancel(job.batch, Unscored(reason=Reason.CANCELLED))
+        await job.result()
+        await clock.sleep(3.0)
+        found = fleet.remote.metrics()
+        assert (found["in_flight"], found["queued"]) == (0, 0)
+
+    sail(
+        story, SLOW, hosts=2, alone=True, cache=NOTHING_KEPT, limits={"concurrency": 200}, missing={"abort_above": 1.0}
+    )
+
+
+def test_turns_are_kept_while_one_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What belongs to it does not pile up in front of who comes later."""
+    monkeypatch.setattr(dealing, "SPARE", 64)
+    monkeypatch.setattr(dealing, "HELD", 32)
+    took: dict[str, float] = {}
+
+    async def story(fleet: Fleet) -> None:
+        large = fleet.submit(samples(6000, "large"), seconds=3000.0, caller="large")
+        await clock.sleep(1.0)
+        await fleet.kill(0)
+        await clock.sleep(15.0)
+        fleet.revive(0)
+        began = clock.now()
+        await fleet.submit(samples(40, "small"), seconds=3000.0, name="s", caller="small").result()
+        took["small"] = clock.now() - began
+        await large.result()
+        took["large"] = clock.now() - began
+
+    sail(story, SLOW, hosts=2, alone=True, cache=NOTHING_KEPT, limits={"concurrency": 20})
+    assert took["small"] < took["large"] / 5

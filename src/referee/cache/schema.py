@@ -36,13 +36,6 @@ CREATE = (
     facets BLOB NOT NULL
 )""",
 )
-UPGRADE = (
-    # Files of format 1 had no marks.
-    "ALTER TABLE entry RENAME TO former",
-    CREATE[1],
-    "INSERT OR REPLACE INTO entry SELECT mark(key), former.* FROM former ORDER BY former.rowid",
-    "DROP TABLE former",
-)
 SELECT = "SELECT data FROM entry WHERE mark = ?"
 TRIM = """DELETE FROM entry WHERE rowid IN (
     SELECT rowid FROM entry WHERE rowid <= (SELECT max(rowid) FROM entry) - ? ORDER BY rowid LIMIT ?)"""
@@ -125,16 +118,12 @@ def _ensure(link: sqlite3.Connection) -> None:
                 link.execute(table)
             link.execute(f"PRAGMA application_id = {APPLICATION_ID:d}")
             link.execute(f"PRAGMA user_version = {VERSION:d}")
-        elif owner == APPLICATION_ID and version == 1:
-            link.create_function("mark", 1, mark, deterministic=True)
-            for statement in UPGRADE:
-                link.execute(statement)
-            link.execute(f"PRAGMA user_version = {VERSION:d}")
         elif owner != APPLICATION_ID:
             raise sqlite3.NotSupportedError("it is another application's SQLite file")
         elif version != VERSION:
             raise sqlite3.NotSupportedError(
-                f"it was written by another version of referee (format {version}, this one has {VERSION})"
+                f"it was written by another version of referee (format {version}, this one has {VERSION}); move it "
+                "away, or name another file"
             )
         link.execute("COMMIT")
     except BaseException:

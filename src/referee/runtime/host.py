@@ -112,7 +112,7 @@ class Outbox:
         self._count += 1
         if left <= 0:
             del self.pending[client]
-            asyncio.get_running_loop().call_soon(self.send, client)
+            asyncio.get_running_loop().call_soon(self.send, client, True)
         elif self._count == TOGETHER:
             asyncio.get_running_loop().call_soon(self.send_all)
         elif self._timer is None:
@@ -127,8 +127,8 @@ class Outbox:
         for client in list(self._errands):
             self.send(client)
 
-    def send(self, client: str) -> None:
-        """Send what there is for one client."""
+    def send(self, client: str, last: bool = False) -> None:
+        """Send what there is for one client. `last`: how things stand now, also if there is nothing."""
         parts = []
         for errand in self._errands.pop(client, ()):
             closed = errand.error if isinstance(errand.error, EndpointClosed) else None
@@ -136,7 +136,7 @@ class Outbox:
             parts.append(Part(errand.ticket, tuple([end_of(*end) for end in errand.ends]), told))
             self._count -= len(errand.ends)
             errand.ends.clear()
-        if parts:
+        if parts or last:
             self._emit(client, tuple(parts))
 
 

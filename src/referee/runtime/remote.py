@@ -42,6 +42,11 @@ def _findable(config: Config) -> bool:
     return bool(config.cache.path or (config.redis.url and config.redis.cache)) or not config.cache.enabled
 
 
+def _due(out: Out) -> float:
+    """When far sides end it."""
+    return out.deadline - min(RETURN, RETURN_SHARE * out.batch.seconds)
+
+
 def _sum(so_far: Gauge | None, gauge: Gauge, in_flight: int) -> Gauge:
     if so_far is None:
         so_far = Gauge(gauge.endpoint, 0, 0, 0, 0)
@@ -68,7 +73,6 @@ class Remote:
         self._outs: dict[int, Out] = {}
         self._dealer = Dealer(
             self._shards,
-            self._outs,
             limit=0 if config.limits.concurrency == "auto" else config.limits.concurrency,
             alone=alone and _findable(config),
         )
@@ -95,7 +99,7 @@ class Remote:
         out = self._outs[self._next] = Out(batch, self._next, loop.time() + batch.seconds - batch.late)
         self._tickets[batch] = out.ticket
         if math.isfinite(out.deadline):
-            out.timer = clock.at(loop, out.deadline + LATE, lambda: self._expire(out))
+            out.timer = clock.at(loop, _due(out), lambda: self._end_unsent(out))
         self._dealer.add(out)
         self._flush_soon()
         self._watch_limits()
@@ -113,13 +117,7 @@ class Remote:
         if message.texts and self.books.kept:
             self.books.texts(message.texts)
         for part in message.parts:
-            sent = place.out.get(part.ticket)
-            if sent is not None:
-                before = len(sent)
-                sent.difference_update(end.index for end in part.ends)
-                place.count -= before - len(sent)
-                if not sent:
-                    del place.out[part.ticket]
+            self._dealer.ended(place, part.ticket, [end.index for end in part.ends])
             out = self._outs.get(part.ticket)
             if out is not None:
                 self._land_part(out, part)
@@ -133,9 +131,8 @@ class Remote:
     def lost(self, shard: int) -> None:
         """A far side is gone. What was out there waits for the next one, in its old place in the line."""
         place = self._shards[shard]
-        place.up = False
         again: list[tuple[Out, int]] = []
-        for ticket, indexes in place.out.items():
+        for ticket, indexes in list(place.out.items()):
             out = self._outs.get(ticket)
             if out is None:
                 continue
@@ -154,14 +151,11 @@ class Remote:
             if doomed:
                 why = f"its judging process died {LOSSES} times; see the log and the system's memory limits"
                 self._land_all(out, doomed, Unscored(reason=Reason.CONFIG, detail=why))
-        place.out.clear()
-        place.count = 0
         for gauge in place.last.gauges:  # what it sent was sent
             self._past[gauge.endpoint] = _sum(self._past.get(gauge.endpoint), gauge, in_flight=0)
         self._past_usd += place.last.spent_usd
         self._past_hedged += place.last.hedged
-        place.last = Landed(())
-        self._dealer.put_back(place, again)
+        self._dealer.lost(place, again)
 
     def fail(self, error: RefereeError) -> None:
         """Nothing can be judged any more: whoever waits gets this error."""
@@ -207,6 +201,8 @@ class Remote:
                 batch.error = batch.error or EndpointClosed(part.closed[1], reason=part.closed[0])
             tripped |= self._land(out, end.index, settled, end.line, rewards)
         self._hand_over(out, rewards, tripped)
+        if any(end.unscored is not None and end.unscored.reason is Reason.DEADLINE for end in part.ends):
+            self._end_unsent(out)
 
     def _land_all(self, out: Out, indexes: Sequence[int], why: Unscored) -> None:
         rewards, tripped = list[Reward](), False
@@ -244,13 +240,26 @@ class Remote:
         away: set[int] = set()
         for number, shard in enumerate(self._shards):
             if shard.up and out.ticket in shard.out:
-                away |= shard.out[out.ticket]
+                away |= shard.out[out.ticket].keys()
                 self._send(number, (Cancel(out.ticket, why),))
         if out.timer is not None:
             out.timer.cancel()
         loop = asyncio.get_running_loop()
         out.timer = clock.at(loop, loop.time() + LATE, lambda: self._end_all(out, why))
         self._land_all(out, [index for index in out.batch.pending() if index not in away], why)
+
+    def _end_unsent(self, out: Out) -> None:
+        """Its time is over, for all far sides if for one. They end what they have; what never left ends here."""
+        if out.over:
+            return
+        if out.timer is not None:
+            out.timer.cancel()
+        why = f"not judged within {out.batch.seconds:g} s"
+        out.stopping = Unscored(reason=Reason.DEADLINE, detail=why)
+        out.timer = clock.at(asyncio.get_running_loop(), out.deadline + LATE, lambda: self._expire(out))
+        away = {index for shard in self._shards for index in shard.out.get(out.ticket, ())}
+        unsent = [index for index in out.batch.pending() if index not in away]
+        self._land_all(out, unsent, Unscored(reason=Reason.DEADLINE, detail=f"{why}: still waiting for its turn"))
 
     def _expire(self, out: Out) -> None:
         why = f"not judged within {out.batch.seconds:g} s, and the place that judges did not answer"
@@ -280,14 +289,18 @@ class Remote:
         self._send_out()
 
     def _send_out(self) -> None:
-        for shard in self._shards:
-            self._dealer.fill(shard)
-        for number, shard in enumerate(self._shards):
-            if shard.queue:
-                self._send_some(number, shard)
+        """Send what there is room for. What is over by now makes room for more when it is looked at, so once more."""
+        moving = True
+        while moving:
+            moving = False
+            for shard in self._shards:
+                self._dealer.fill(shard)
+            for number, shard in enumerate(self._shards):
+                if shard.queue and self._dealer.room(shard) > 0:
+                    self._send_some(number, shard)
+                    moving = True
 
     def _send_some(self, number: int, shard: Shard) -> None:
-        """Send what waits for a far side, while there is room there."""
         messages: list[Work | Cancel] = []
         now = clock.now()
         while shard.queue and (room := self._dealer.room(shard)) > 0:
@@ -296,10 +309,8 @@ class Remote:
                 continue
             samples = tuple(out.batch.samples[index] for index in indexes)
             # 0 is no time to be judged in; a far side lets it expire at once.
-            left = max(0.001, out.deadline - min(RETURN, RETURN_SHARE * out.batch.seconds) - now)
+            left = max(0.001, _due(out) - now)
             messages.append(Work(out.ticket, out.batch.id, left, tuple(indexes), samples, out.batch.caller))
-            shard.out.setdefault(out.ticket, set()).update(indexes)
-            shard.count += len(indexes)
         if messages:
             self._send(number, messages)
 
