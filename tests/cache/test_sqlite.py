@@ -246,7 +246,7 @@ def test_a_file_of_another_version(path: Path, caplog: pytest.LogCaptureFixture)
 def test_keys_that_share_a_mark(path: Path) -> None:
     """The later one takes the place; the other is missed, never mistaken for it."""
     cache = SqliteCache(path)
-    one, other = key(1), key(1)[:-1] + "1"
+    one, other = key(1), "1" + key(1)[1:]
     store(cache, one, entry(1))
     assert cache.get(other) is None
     assert cache.get_many([other]).get(other) is None

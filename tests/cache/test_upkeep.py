@@ -85,8 +85,7 @@ def test_find_brings_facets_back(path: Path) -> None:
     cache = SqliteCache(path)
     (found,) = cache.find(key(17))
     assert found == (key(17), entry(17))
-    assert len(cache.find(key(16)[:14])) == 5
-    assert cache.find(key(16)[:20]) == [(key(16), entry(16))]
+    assert len(cache.find(key(16)[:-1])) == 5
     assert cache.find("f") == []
     assert cache.find("%") == []
     assert len(cache.find("", limit=7)) == 7

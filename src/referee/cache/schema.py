@@ -48,7 +48,7 @@ def mark(key: str) -> int:
     """The number a key is found by. Should two keys ever share one, the later row takes the place of the earlier, which
     then is missed; a row is only read for the key it was written for."""
     try:
-        return int(key[:MARK], 16)
+        return int(key[-MARK:], 16)
     except ValueError:  # not one of our digests
         return int.from_bytes(blake2b(key.encode("utf-8", "surrogatepass"), digest_size=7).digest(), "big")
 

@@ -62,7 +62,7 @@ CLOSE_WAIT = 5.0
 Item = tuple[str, Entry, Done | None]
 
 
-_key_of = operator.itemgetter(0)
+_mark_of = operator.itemgetter(0)
 
 
 def run_all(calls: list[Done]) -> None:
@@ -303,7 +303,8 @@ class SqliteCache:
                 return
             try:
                 link.execute("BEGIN IMMEDIATE")
-                rows = list(self._rows(link, items))
+                # In the order of the index: its pages are gone through once.
+                rows = sorted(self._rows(link, items), key=_mark_of)
                 for start in range(0, len(rows), TOGETHER):
                     some = rows[start : start + TOGETHER]
                     link.execute(insert(len(some)), [value for row in some for value in row])
@@ -319,8 +320,7 @@ class SqliteCache:
                         link.execute("ROLLBACK")
 
     def _rows(self, link: sqlite3.Connection, items: list[Item]) -> Iterator[tuple[object, ...]]:
-        """In the order of keys, which is that of the index: its pages are gone through once."""
-        for key, entry, _ in sorted(items, key=_key_of):
+        for key, entry, _ in items:
             try:
                 row = (
                     mark(key),

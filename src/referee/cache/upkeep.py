@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from referee.cache.entry import Entry, unpack
 from referee.cache.facets import read
 from referee.cache.file import BESIDE
-from referee.cache.schema import MARK, is_busy, mark
+from referee.cache.schema import is_busy
 
 NOTHING: dict[str, Any] = {"rows": 0, "bytes": 0, "oldest": None, "newest": None, "models": {}, "problem": ""}
 _ROWS = "SELECT key, data, shared.facets, entry.facets FROM entry LEFT JOIN shared ON shared.id = entry.shared"
@@ -54,11 +54,10 @@ def prune(
 
 
 def find(link: sqlite3.Connection, prefix: str, limit: int) -> Iterator[tuple[str, Entry]]:
-    """Readable entries whose key starts with `prefix`, which is one of hex digits."""
-    head = prefix[:MARK]
+    """Readable entries whose key starts with `prefix`. A full scan: keys have no index."""
     rows = link.execute(
-        f"{_ROWS} WHERE mark BETWEEN ? AND ? AND key >= ? AND key < ? ORDER BY key LIMIT ?",
-        (mark(head.ljust(MARK, "0")), mark(head.ljust(MARK, "f")), prefix, prefix + "\U0010ffff", limit),
+        f"{_ROWS} WHERE key >= ? AND key < ? ORDER BY key LIMIT ?",
+        (prefix, prefix + "\U0010ffff", limit),
     )
     return _readable(rows)
 
