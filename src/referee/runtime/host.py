@@ -112,7 +112,7 @@ class Outbox:
         self._count += 1
         if left <= 0:
             del self.pending[client]
-            asyncio.get_running_loop().call_soon(self.send, client, True)
+            asyncio.get_running_loop().call_soon(self.send, client)
         elif self._count == TOGETHER:
             asyncio.get_running_loop().call_soon(self.send_all)
         elif self._timer is None:
@@ -127,8 +127,8 @@ class Outbox:
         for client in list(self._errands):
             self.send(client)
 
-    def send(self, client: str, last: bool = False) -> None:
-        """Send what there is for one client. `last`: how things stand now, also if there is nothing."""
+    def send(self, client: str) -> None:
+        """Send what there is for one client."""
         parts = []
         for errand in self._errands.pop(client, ()):
             closed = errand.error if isinstance(errand.error, EndpointClosed) else None
@@ -136,7 +136,7 @@ class Outbox:
             parts.append(Part(errand.ticket, tuple([end_of(*end) for end in errand.ends]), told))
             self._count -= len(errand.ends)
             errand.ends.clear()
-        if parts or last:
+        if parts:
             self._emit(client, tuple(parts))
 
 
@@ -165,6 +165,8 @@ class Host:
         self._tasks: set[asyncio.Task[None]] = set()
         self._outbox = Outbox(self._send)
         self._pulse: asyncio.TimerHandle | None = None
+        self._busy: set[str] = set()
+        """Clients with work since the last word to them: one more is said when it is done, and things have calmed."""
         self._closing = False
         # What concerns whole batches is decided where they are.
         far = replace(
@@ -207,6 +209,7 @@ class Host:
         errand = Errand(client, work, self._outbox)
         running.append(errand)
         self._outbox.pending[client] = self._outbox.pending.get(client, 0) + len(work.samples)
+        self._busy.add(client)
         task = asyncio.get_running_loop().create_task(self.scorer.run(errand))
         self._tasks.add(task)
         task.add_done_callback(functools.partial(self._finished, errand))
@@ -224,6 +227,7 @@ class Host:
 
     def forget(self, client: str) -> None:
         """A client is gone: stop its work. What it paid for is in the cache."""
+        self._busy.discard(client)
         why = Unscored(reason=Reason.CANCELLED, detail="the client is gone")
         for name, ticket in [key for key in self._errands if key[0] == client]:
             self.cancel(Cancel(ticket, why), name)
@@ -284,9 +288,10 @@ class Host:
 
     def _tell(self) -> None:
         self._pulse = None
-        for client in list(self._outbox.pending):
+        for client in self._busy:
             self._emit(client, self.status())
-        if self._outbox.pending:
+        self._busy = set(self._outbox.pending)
+        if self._busy:
             self._beat()
 
 
