@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 import tempfile
 from collections.abc import Callable
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,7 @@ def _cpu(work: Callable[[], object], count: int) -> float:
 
 def hits(folder: Path, count: int) -> dict[str, float]:
     """Microseconds for each search that finds, and for each store."""
-    keys = [f"{n:032x}" for n in range(count)]
+    keys = [sha256(b"%d" % n).hexdigest()[:32] for n in range(count)]
     value, memory = entry(), MemoryCache(count)
     path = folder / "cache.sqlite"
     file = SqliteCache(path)

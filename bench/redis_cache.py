@@ -9,6 +9,7 @@ import asyncio
 import sys
 import tempfile
 from collections.abc import Awaitable, Callable
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +61,7 @@ async def search(cache: RedisCache, keys: list[str]) -> int:
 
 async def hits(server: RedisServer, folder: Path, count: int) -> dict[str, Any]:
     """The same keys found in each place."""
-    keys = [f"{n:032x}" for n in range(count)]
+    keys = [sha256(b"%d" % n).hexdigest()[:32] for n in range(count)]
     value = entry()
     memory = MemoryCache(count)
     file = SqliteCache(folder / "cache.sqlite")

@@ -193,7 +193,7 @@ def test_equals_of_what_another_has_follow_it() -> None:
     table.end(1)
     table.add([moved], seconds=1.0)
     table.send(1)
-    assert not any(index == 0 for ticket, index, _ in table.shards[1].queue if ticket.ticket == 2)
+    assert not any(out.ticket == 2 for out, _, _ in table.shards[1].queue)
     for number in (0, 1) * 10:
         table.end(number)
         table.send()
@@ -238,7 +238,7 @@ def test_what_was_lost_is_sent_again_first() -> None:
     again = [(out, index) for index in sent if index % 3]
     before = table.left()
     table.dealer.lost(shard, again)
-    assert (shard.up, shard.count, shard.out) == (False, 0, {})
+    assert (shard.count, shard.out) == (0, {})
     assert [index for _, index, _ in shard.queue][: len(again)] == [index for _, index in again]
     assert table.left() == before - (len(sent) - len(again))
 

@@ -10,6 +10,7 @@ from tests.engine.harness import expected, samples
 from tests.runtime.fleet import Fleet, sail
 
 from referee import clock
+from referee.errors import TooManyUnscored
 from referee.records import Reason, Unscored
 from referee.runtime import dealing
 from referee.runtime.dealing import mark_of
@@ -170,3 +171,25 @@ def test_turns_are_kept_while_one_is_away(monkeypatch: pytest.MonkeyPatch) -> No
 
     sail(story, SLOW, hosts=2, alone=True, cache=NOTHING_KEPT, limits={"concurrency": 20})
     assert took["small"] < took["large"] / 5
+
+
+def test_what_the_dead_still_had_does_not_hold_up_a_batch_that_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Samples that were lost three times make too many unscored: all the rest ends with them, at once."""
+    monkeypatch.setattr(dealing, "SPARE", 0)
+
+    async def story(fleet: Fleet) -> None:
+        job = fleet.submit(samples(1000), seconds=3000.0)
+        for moment in (0.1, 0.1, 0.5):
+            await clock.sleep(moment)
+            await fleet.kill(0)
+            if moment == 0.5:
+                break
+            fleet.revive(0)
+        began = clock.now()
+        await job.done.wait()
+        assert isinstance(job.error, TooManyUnscored)
+        assert clock.now() - began < 0.5
+        assert {"config", "cancelled", "scored"} == set(job.reasons())
+
+    limits, missing = {"concurrency": 64}, {"abort_above": 0.01}
+    sail(story, SLOW, hosts=1, alone=True, cache=NOTHING_KEPT, limits=limits, missing=missing)

@@ -136,7 +136,6 @@ class Dealer:
 
     def lost(self, shard: Shard, again: Iterable[tuple[Out, int]]) -> None:
         """It is gone. What is to be sent again waits for the next one in its place, before all others."""
-        shard.up = False
         sent, shard.out, shard.count, shard.last = shard.out, {}, 0, Landed(())
         back = [(out, index, sent[out.ticket].pop(index)) for out, index in again]
         for marks in sent.values():

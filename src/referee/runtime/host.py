@@ -288,7 +288,7 @@ class Host:
 
     def _tell(self) -> None:
         self._pulse = None
-        for client in self._busy:
+        for client in list(self._busy):
             self._emit(client, self.status())
         self._busy = set(self._outbox.pending)
         if self._busy:

@@ -131,6 +131,7 @@ class Remote:
     def lost(self, shard: int) -> None:
         """A far side is gone. What was out there waits for the next one, in its old place in the line."""
         place = self._shards[shard]
+        place.up = False
         again: list[tuple[Out, int]] = []
         for ticket, indexes in list(place.out.items()):
             out = self._outs.get(ticket)
