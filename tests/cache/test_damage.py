@@ -13,6 +13,7 @@ from tests.contracts.cache_suite import entry, key, store
 
 from referee.cache import LayeredCache, MemoryCache, SqliteCache, schema, sqlite
 from referee.cache.entry import bare
+from referee.cache.schema import mark
 
 
 @pytest.mark.parametrize("where", [b"SQLite format 3", b"\x0d", b"entryentry", b"CREATE TABLE entry"])
@@ -90,7 +91,8 @@ def test_a_swapped_row_is_a_miss(path: Path) -> None:
     """A whole, valid value under another key is not that key's value."""
     filled(path)
     link = sqlite3.connect(path)
-    link.execute("UPDATE entry SET data = (SELECT data FROM entry WHERE key = ?) WHERE key = ?", (key(1), key(2)))
+    swap = "UPDATE entry SET data = (SELECT data FROM entry WHERE mark = ?) WHERE mark = ?"
+    link.execute(swap, (mark(key(1)), mark(key(2))))
     link.commit()
     link.close()
     cache = SqliteCache(path)

@@ -81,15 +81,19 @@ def test_upkeep_says_what_is_wrong(path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 def test_find_brings_facets_back(path: Path) -> None:
     """By the beginning of a key, with what the key was made of; common facets are stored once."""
-    filled(path, 20)
+    filled(path, 70)
     cache = SqliteCache(path)
     (found,) = cache.find(key(17))
     assert found == (key(17), entry(17))
-    assert len(cache.find(key(16)[:-1])) == 5
+    store(cache, key(17)[:-1] + "f", entry(50))
+    assert [name for name, _ in cache.find(key(17)[:-1])] == [key(17)[:-1] + "f"], "it took the other's mark"
+    store(cache, key(17), entry(17))
+    assert cache.find(key(17)[:-1] + "f") == []
+    assert [name for name, _ in cache.find(key(48)[:14])] == [key(number) for number in range(48, 64)]
     assert cache.find("f") == []
-    assert cache.find("%") == []
+    assert cache.find("%") == cache.find("A") == cache.find("-1") == cache.find("0_0") == []
     assert len(cache.find("", limit=7)) == 7
-    assert [name for name, _ in cache.entries()] == [key(number) for number in range(21)]
+    assert [name for name, _ in cache.entries()] == [key(number) for number in (*range(17), *range(18, 71), 17)]
     cache.close()
     link = sqlite3.connect(path)
     assert link.execute("SELECT count(*) FROM shared").fetchone() == (1,)

@@ -13,7 +13,8 @@ Found = Callable[[tuple[str, Entry] | None], None]
 
 
 class Cache(Protocol):
-    """Called from one thread, the loop's. No call waits for a disk, and none raises because of one."""
+    """Called from one thread, the loop's. Keys are digests in hex. No call waits for a disk, and none raises because of
+    one."""
 
     def get(self, key: str) -> Entry | None:
         """The entry stored under this key, or None. Facets are not brought back: they are for files and people."""

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import sqlite3
-from hashlib import blake2b
 from pathlib import Path
 
 from referee import clock
 from referee.cache.file import APPLICATION_ID
 
-VERSION = 2
+VERSION = 3
 READ_WAIT = 0.05
 """Seconds a lookup may wait for a lock. It happens on the loop, and a miss only costs a call."""
 WRITE_WAIT = 2.0
@@ -20,15 +19,16 @@ CHECKED = 16 * 2**20
 PAGE_CACHE = 4 * 2**20
 """Bytes of pages each connection may keep. Keys are digests, so lookups and inserts land all over the index."""
 MARK = 15
-"""Hex digits of a key that its mark is made of: 60 bits, what fits a whole number of SQLite's."""
+"""The first hex digits of a key make its mark: 60 bits, what fits a whole number of SQLite's."""
 
 CREATE = (
     # What many rows have in common (judge, template, endpoint…) is stored once.
     "CREATE TABLE shared (id INTEGER PRIMARY KEY, facets BLOB NOT NULL UNIQUE)",
-    # Rows are found by their mark: an index of numbers has a third of the pages that one of keys has.
+    # Rows are found by their mark: an index of numbers has 0.4 of the pages that one of keys has. `rest` is the rest of
+    # the key.
     """CREATE TABLE entry (
     mark INTEGER NOT NULL UNIQUE,
-    key TEXT NOT NULL,
+    rest TEXT NOT NULL,
     created REAL NOT NULL,
     model TEXT NOT NULL,
     data BLOB NOT NULL,
@@ -41,16 +41,18 @@ TRIM = """DELETE FROM entry WHERE rowid IN (
     SELECT rowid FROM entry WHERE rowid <= (SELECT max(rowid) FROM entry) - ? ORDER BY rowid LIMIT ?)"""
 _SIZE = ("page_count", "freelist_count", "page_size")
 _ROW = "(?, ?, ?, ?, ?, ?, ?)"
-_COLUMNS = "mark, key, created, model, data, shared, facets"
+_COLUMNS = "mark, rest, created, model, data, shared, facets"
 
 
 def mark(key: str) -> int:
     """The number a key is found by. Should two keys ever share one, the later row takes the place of the earlier, which
     then is missed; a row is only read for the key it was written for."""
-    try:
-        return int(key[-MARK:], 16)
-    except ValueError:  # not one of our digests
-        return int.from_bytes(blake2b(key.encode("utf-8", "surrogatepass"), digest_size=7).digest(), "big")
+    return int(key[:MARK], 16)
+
+
+def key_of(number: int, rest: str) -> str:
+    """The key of a row."""
+    return f"{number:0{MARK}x}{rest}"
 
 
 def insert(rows: int) -> str:
@@ -60,7 +62,7 @@ def insert(rows: int) -> str:
 
 def select_many(keys: int) -> str:
     """The lookup of so many marks at once."""
-    return f"SELECT key, data FROM entry WHERE mark IN ({', '.join('?' * keys)})"  # noqa: S608
+    return f"SELECT mark, data FROM entry WHERE mark IN ({', '.join('?' * keys)})"  # noqa: S608
 
 
 def trim(link: sqlite3.Connection, added: int, most: float) -> None:

@@ -28,6 +28,7 @@ from referee.cache.facets import FacetWriter
 from referee.cache.port import Done
 from referee.cache.schema import (
     FAULTS,
+    MARK,
     READ_WAIT,
     SELECT,
     WRITE_WAIT,
@@ -128,13 +129,14 @@ class SqliteCache:
             self._after_fork()
         if self._reader is None or not keys:
             return {}
+        wanted = {mark(key): key for key in keys}
         try:
             with self.read_lock:
-                rows = self._reader.execute(select_many(len(keys)), [mark(key) for key in keys]).fetchall()
+                rows = self._reader.execute(select_many(len(wanted)), [*wanted]).fetchall()
         except FAULTS as error:
             self._read_failed(error)
             return {}
-        found = {key: unpack(key, data) for key, data in rows}
+        found = {key: unpack(key, data) for key, data in ((wanted[number], data) for number, data in rows)}
         return {key: entry for key, entry in found.items() if entry is not None}
 
     def expect(self, keys: Sequence[str]) -> None:
@@ -324,7 +326,7 @@ class SqliteCache:
             try:
                 row = (
                     mark(key),
-                    key,
+                    key[MARK:],
                     entry.created,
                     entry.reply.model,
                     pack(key, entry),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
+from string import hexdigits
 from typing import Any
 
 from msgspec.structs import replace
@@ -12,10 +13,10 @@ from msgspec.structs import replace
 from referee.cache.entry import Entry, unpack
 from referee.cache.facets import read
 from referee.cache.file import BESIDE
-from referee.cache.schema import is_busy
+from referee.cache.schema import MARK, is_busy, key_of, mark
 
 NOTHING: dict[str, Any] = {"rows": 0, "bytes": 0, "oldest": None, "newest": None, "models": {}, "problem": ""}
-_ROWS = "SELECT key, data, shared.facets, entry.facets FROM entry LEFT JOIN shared ON shared.id = entry.shared"
+_ROWS = "SELECT mark, rest, data, shared.facets, entry.facets FROM entry LEFT JOIN shared ON shared.id = entry.shared"
 
 
 def stats(link: sqlite3.Connection, path: Path) -> dict[str, Any]:
@@ -54,12 +55,13 @@ def prune(
 
 
 def find(link: sqlite3.Connection, prefix: str, limit: int) -> Iterator[tuple[str, Entry]]:
-    """Readable entries whose key starts with `prefix`. A full scan: keys have no index."""
-    rows = link.execute(
-        f"{_ROWS} WHERE key >= ? AND key < ? ORDER BY key LIMIT ?",
-        (prefix, prefix + "\U0010ffff", limit),
-    )
-    return _readable(rows)
+    """Readable entries whose key starts with `prefix`."""
+    if not set(prefix) <= set(hexdigits.lower()):
+        return iter(())
+    head, tail = prefix[:MARK], prefix[MARK:]
+    least, most = (mark(head.ljust(MARK, digit)) for digit in "0f")
+    where = "WHERE mark BETWEEN ? AND ? AND substr(rest, 1, ?) = ? ORDER BY mark LIMIT ?"
+    return _readable(link.execute(f"{_ROWS} {where}", (least, most, len(tail), tail, limit)))
 
 
 def entries(link: sqlite3.Connection) -> Iterator[tuple[str, Entry]]:
@@ -68,7 +70,8 @@ def entries(link: sqlite3.Connection) -> Iterator[tuple[str, Entry]]:
 
 
 def _readable(rows: sqlite3.Cursor) -> Iterator[tuple[str, Entry]]:
-    for key, data, shared, own in rows:
+    for number, rest, data, shared, own in rows:
+        key = key_of(number, rest)
         entry = unpack(key, data)
         if entry is not None:
             yield key, replace(entry, common=read(shared), own=read(own))
