@@ -1,7 +1,7 @@
 """What a judged sample costs the client's processor, and how many a second one core can judge: ours beside others.
 
-The server answers every request alike and at once, in a process of its own; its own cost is in the table, so that
-it can be seen not to be the limit. Ours is the full pipeline: prompt, guard, key, cache, admission, HTTP, strict
+The server answers every request alike and at once, in a process and on a core of its own; its cost is in the table, so
+that it can be seen not to be the limit. Ours is the full pipeline: prompt, guard, key, cache, admission, HTTP, strict
 reading, ledger. The others send, receive and decode. Clients that are not installed here are named as not measured.
 """
 
@@ -25,7 +25,7 @@ import msgspec
 import uvloop
 
 from bench.clients import CLIENTS
-from bench.common import HEADERS, bodies, cpu_of, spread, table
+from bench.common import HEADERS, apart, bodies, cpu_of, spread, table
 from bench.overhead import config_for, samples, score
 from bench.tls_server import tls_server
 from referee import clock
@@ -124,8 +124,10 @@ def run(quick: bool) -> dict[str, Any]:
     missing: dict[str, str] = {}
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        go_over = stack.enter_context(apart())
         plain = stack.enter_context(start_server_process(ProviderSpec(judge="constant"), seed=1))
         secure = stack.enter_context(tls_server(folder))
+        go_over()
         for _ in range(repeats):
             for at_once in levels:
                 for kind, url, pid, tls in (("plain", plain.url, plain.pid, None), ("TLS", *secure)):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import http.client
 import json
 import os
 import random
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -66,6 +67,23 @@ def bodies(given: Sequence[Sample], config: Config | None = None) -> list[bytes]
     judge = make_judge(config.judge, b"secret")
     plans = [judge.plan(sample, "schema") for sample in given]
     return [wire.encode(config.endpoint[0], plan) for plan in plans if isinstance(plan, JudgeRequest)]
+
+
+@contextlib.contextmanager
+def apart() -> Iterator[Callable[[], None]]:
+    """A core for the server and the others for this process: a provider is another machine, and one that takes the
+    client's core whenever it gets a request is not. Begins on the server's core; the call goes over to the rest."""
+    find = getattr(os, "sched_getaffinity", None)
+    cores: set[int] = find(0) if find else set()
+    if len(cores) < 2:
+        yield lambda: None
+        return
+    last = {max(cores)}
+    os.sched_setaffinity(0, last)
+    try:
+        yield lambda: os.sched_setaffinity(0, cores - last)
+    finally:
+        os.sched_setaffinity(0, cores)
 
 
 def cpu_of(pid: int) -> float:

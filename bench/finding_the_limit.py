@@ -1,7 +1,7 @@
 """1024 samples, 30 % of them repeated, on a provider good for 60 at once that does not say so: how near is the ideal?
 
-The provider is a real HTTP server in a process of its own, time scaled down. Ideal: the work that the distinct requests
-were, by the provider's own count, divided by its capacity: no client can beat it.
+The provider is a real HTTP server in a process and on a core of its own, time scaled down. Ideal: the work that the
+distinct requests were, by the provider's own count, divided by its capacity: no client can beat it.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
+from bench.common import apart
 from referee import clock
 from referee.config import load
 from referee.records import Sample
@@ -32,7 +33,8 @@ def measure(mode: str, seed: int, told: bool, scale: float) -> dict[str, Any]:
         retry_after="none",
         time_scale=scale,
     )
-    with start_server_process(spec, seed=seed) as server:
+    with apart() as go_over, start_server_process(spec, seed=seed) as server:
+        go_over()
         config = load(
             {
                 "endpoint": {"url": server.url, "model": "simulated", "key_env": ""},

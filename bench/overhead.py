@@ -18,6 +18,7 @@ import aiohttp
 import msgspec
 import uvloop
 
+from bench.common import apart
 from referee import clock, wire
 from referee.batch import Batch
 from referee.build import build_scorer
@@ -146,7 +147,8 @@ def run(quick: bool) -> dict[str, Any]:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             results["pipeline"].append(runner.run(pipeline(count, 64)))
     for concurrency in (64, 512):
-        with start_server_process(ProviderSpec(), seed=1) as server:
+        with apart() as go_over, start_server_process(ProviderSpec(), seed=1) as server:
+            go_over()
             rows = []
             for _ in range(repeats):
                 with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

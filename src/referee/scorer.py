@@ -32,6 +32,11 @@ planned long before it is sent has left the processor's caches."""
 TURN = 32
 """Samples planned between two turns of the loop, so that replies are not kept waiting. Not fewer: beside a trainer that
 holds the interpreter's lock each turn takes 5 ms, and with steps of 8 a quarter fewer samples were judged."""
+FEW, FIRST, WIRE = 8, 64, 3
+"""Where nothing is under way, so many of the first samples are planned together, and sent before the next: until then
+the provider is idle. From a plan to the wire it takes three turns: begin, connect, write."""
+HELD = 0.005
+"""Seconds for those turns that tell of somebody who holds the interpreter's lock: so long it takes to get it."""
 ENDING, EARLIEST = 80e-6, 0.04
 """Seconds it takes to end one request, about. So much before its deadline a batch begins to end, that its callers are
 back by then; but not before the last twenty-fifth of its time."""
@@ -138,10 +143,13 @@ class Scorer:
 
     async def _begin_all(self, batch: Batch, progress: _Progress) -> None:
         """Ask for every sample, as far ahead of the answers as there is room."""
-        for start in range(0, len(batch.samples), TURN):
+        start, first = 0, 0 if self.engine.flying else FIRST
+        while start < len(batch.samples):
             if self._spare() <= 0 or self._line:
                 await self._room_for(batch, progress)
-            for index, plan, form, key in self._plan_some(batch, start):
+            few = start < first and self.engine.planning == 1  # beside another batch it would fall behind
+            step = FEW if few else TURN
+            for index, plan, form, key in self._plan_some(batch, start, step):
                 if self._spare() <= 0:
                     await self._room_for(batch, progress)
                 if batch.done:
@@ -152,7 +160,18 @@ class Scorer:
                     self._begin(batch, index, self._form, self._plan(batch.samples[index], self._form))
             if batch.done:
                 return
+            start += step
+            if not few:
+                await clock.breathe()
+            elif not await self._sent():
+                first = 0
+
+    async def _sent(self) -> bool:
+        """Let what was begun get onto the wire. False if that took long: larger steps are better then."""
+        before = clock.now()
+        for _ in range(WIRE):
             await clock.breathe()
+        return clock.now() - before < HELD
 
     async def _room_for(self, batch: Batch, progress: _Progress) -> None:
         """Stand in line until another request may be planned, or the batch is over. Also when there is room and others
@@ -221,10 +240,10 @@ class Scorer:
             limit += endpoint.limiter.limit
         return limit + AHEAD - self.engine.pressing
 
-    def _plan_some(self, batch: Batch, start: int) -> list[tuple[int, Plan, Form, str | None]]:
+    def _plan_some(self, batch: Batch, start: int, count: int) -> list[tuple[int, Plan, Form, str | None]]:
         """The plans of the next samples, and their keys, which the cache looks up together."""
         form = self._form_now()
-        plans = [self._plan(sample, form) for sample in batch.samples[start : start + TURN]]
+        plans = [self._plan(sample, form) for sample in batch.samples[start : start + count]]
         keys = iter(self.engine.expect([plan for plan in plans if isinstance(plan, JudgeRequest)]))
         return [
             (start + at, plan, form, next(keys) if isinstance(plan, JudgeRequest) else None)

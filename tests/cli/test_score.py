@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -14,6 +15,7 @@ import pytest
 from tests.cli.conftest import KEY, Run, environment, rows, write_config, write_rollouts
 
 from referee import clock
+from referee.cache import SqliteCache
 from referee.sim import ServerProcess
 
 Start = Callable[..., ServerProcess]
@@ -187,7 +189,7 @@ def start_and_wait(tmp_path: Path, server: ServerProcess, enough: int) -> subpro
 def test_an_interrupted_run_pays_only_for_what_was_in_flight(
     tmp_path: Path, referee: Run, provider: Start, how: signal.Signals
 ) -> None:
-    """Killed or interrupted in the middle; the resumed run completes it and re-pays at most what was in flight."""
+    """Killed or interrupted in the middle; the resumed run completes it and asks for nothing that was kept."""
     server = provider(latency_median=0.05, capacity=10, mode="queue")
     setup(tmp_path, server, 600, "[limits]\nconcurrency = 10")
     child = start_and_wait(tmp_path, server, 200)
@@ -195,12 +197,15 @@ def test_an_interrupted_run_pays_only_for_what_was_in_flight(
     _, err = child.communicate(timeout=30)
     assert child.returncode == (-9 if how == signal.SIGKILL else 130), err
     assert "Traceback" not in err
+    with contextlib.closing(SqliteCache(tmp_path / ".referee" / "cache.sqlite")) as cache:
+        kept, asked = cache.stats()["rows"], server.stats().received
+    assert kept > 100, "all but the last moments"
     done = referee("score", "in.jsonl", "-o", "out.jsonl", "--resume")
     assert done.returncode == 0, done.stderr
     found = rows(tmp_path / "out.jsonl")
     assert [row["line"] for row in found] == list(range(1, 601))
     assert [row["score"] for row in found] == [n % 10 + 1 for n in range(600)]
-    assert server.stats().received <= 600 + 2 * 10
+    assert server.stats().received - asked == 600 - kept
     assert sorted(p.name for p in tmp_path.iterdir() if "out.jsonl" in p.name) == ["out.jsonl"]
 
 

@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from referee.errors import RefereeError
+from referee.sim.fine import FineClock
 from referee.sim.http import serve_http
 from referee.sim.provider import Provider
 from referee.sim.spec import ProviderSpec
@@ -48,6 +49,9 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 async def _serve(provider: Provider, host: str, port: int, until_eof: bool) -> None:
     loop = asyncio.get_running_loop()
     end = loop.create_future()
+    fine = FineClock() if sys.platform == "linux" else None
+    if fine is not None:
+        provider.sleep = fine.sleep
     server = await serve_http(provider, host, port)
     pipe = None
     if until_eof:
@@ -60,6 +64,8 @@ async def _serve(provider: Provider, host: str, port: int, until_eof: bool) -> N
         if pipe is not None:
             pipe.close()
         await server.close()
+        if fine is not None:
+            fine.close()
 
 
 class _Eof(asyncio.Protocol):

@@ -68,6 +68,8 @@ class Provider:
         self._decode = msgspec.json.Decoder(ChatRequest)
         self._origin: float | None = None
         self._tally = Tally()
+        self.sleep = clock.sleep
+        """How time passes: another is put here where milliseconds are too coarse."""
         self._constant = constant() if spec.judge == "constant" and judge is None else None
 
     async def serve(self, body: bytes, headers: Mapping[str, str]) -> SimResponse:
@@ -107,7 +109,7 @@ class Provider:
 
     async def _pass(self, seconds: float) -> None:
         if seconds > 0:
-            await clock.sleep(seconds / self.spec.time_scale)
+            await self.sleep(seconds / self.spec.time_scale)
 
     async def _work(self, at: float, plan: Plan) -> Plan:
         """Serve a planned answer as capacity allows."""

@@ -1,0 +1,75 @@
+"""A clock finer than the loop's."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from referee import clock
+
+if sys.platform != "linux":
+    pytest.skip("timerfd is Linux's", allow_module_level=True)
+
+from referee.sim.fine import FineClock
+
+
+def with_clock(story: Callable[[FineClock], Awaitable[None]]) -> None:
+    async def main() -> None:
+        fine = FineClock()
+        try:
+            await asyncio.wait_for(story(fine), 10)
+        finally:
+            fine.close()
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(fine._timer)
+
+    asyncio.run(main())
+
+
+def test_everyone_is_woken_in_order_and_not_too_soon() -> None:
+    """Whatever the order they went to sleep in."""
+    woken: list[float] = []
+
+    async def story(fine: FineClock) -> None:
+        async def one(seconds: float) -> None:
+            began = clock.monotonic()
+            await fine.sleep(seconds)
+            assert clock.monotonic() - began >= seconds
+            woken.append(seconds)
+
+        await asyncio.gather(*(one(seconds / 10_000) for seconds in (50, 3, 200, 1, 0, 70, 3)))
+
+    with_clock(story)
+    assert woken == sorted(woken)
+    assert len(woken) == 7
+
+
+def test_one_that_is_cancelled_does_not_hold_up_the_others() -> None:
+    """Nor does it break the clock."""
+
+    async def story(fine: FineClock) -> None:
+        gone, stays = (asyncio.ensure_future(fine.sleep(seconds)) for seconds in (0.001, 0.002))
+        await asyncio.sleep(0)
+        gone.cancel()
+        await stays
+        assert gone.cancelled()
+        await fine.sleep(0.001)
+
+    with_clock(story)
+
+
+def test_set_anew_while_it_rings() -> None:
+    """A ring that is overtaken by a later time is none."""
+
+    async def story(fine: FineClock) -> None:
+        sleeper = asyncio.ensure_future(fine.sleep(0.01))
+        await asyncio.sleep(0)
+        fine._ring()
+        assert not sleeper.done()
+        await sleeper
+
+    with_clock(story)
