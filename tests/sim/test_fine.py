@@ -62,8 +62,8 @@ def test_one_that_is_cancelled_does_not_hold_up_the_others() -> None:
     with_clock(story)
 
 
-def test_set_anew_while_it_rings() -> None:
-    """A ring that is overtaken by a later time is none."""
+def test_a_ring_without_anybody_to_wake() -> None:
+    """It wakes nobody, and the next is heard."""
 
     async def story(fine: FineClock) -> None:
         sleeper = asyncio.ensure_future(fine.sleep(0.01))

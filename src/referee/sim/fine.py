@@ -38,6 +38,8 @@ class FineClock:
         self._timer = self._libc.timerfd_create(_MONOTONIC, os.O_NONBLOCK | os.O_CLOEXEC)
         if self._timer < 0:
             raise OSError(ctypes.get_errno(), "no timer")
+        self._spec = _Spec()
+        self._where = ctypes.byref(self._spec)
         self._due: list[tuple[float, int, asyncio.Future[None]]] = []
         self._numbers = itertools.count()
         self._loop.add_reader(self._timer, self._ring)
@@ -56,18 +58,14 @@ class FineClock:
         os.close(self._timer)
 
     def _set(self, when: float) -> None:
-        spec = _Spec(0, 0, int(when), int(when % 1 * 1e9))
-        self._libc.timerfd_settime(self._timer, _ABSOLUTE, ctypes.byref(spec), None)
+        """Ring then, and not before: a ring that nobody has heard yet is taken back. 0: not at all."""
+        self._spec.at_s, self._spec.at_ns = int(when), int(when % 1 * 1e9)
+        self._libc.timerfd_settime(self._timer, _ABSOLUTE, self._where, None)
 
     def _ring(self) -> None:
-        try:
-            os.read(self._timer, 8)
-        except BlockingIOError:
-            return  # it was set anew meanwhile
         now = clock.monotonic()
         while self._due and self._due[0][0] <= now:
             future = heapq.heappop(self._due)[2]
             if not future.done():
                 future.set_result(None)
-        if self._due:
-            self._set(self._due[0][0])
+        self._set(self._due[0][0] if self._due else 0.0)

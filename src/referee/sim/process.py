@@ -49,7 +49,7 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 async def _serve(provider: Provider, host: str, port: int, until_eof: bool) -> None:
     loop = asyncio.get_running_loop()
     end = loop.create_future()
-    fine = FineClock() if sys.platform == "linux" else None
+    fine = FineClock() if provider.spec.time_scale > 1 and sys.platform == "linux" else None
     if fine is not None:
         provider.sleep = fine.sleep
     server = await serve_http(provider, host, port)
