@@ -107,7 +107,13 @@ def test_policy_raise_gives_an_error_with_the_end() -> None:
         ({"rule_score": "1"}, "rule_score"),
         ({"length": -1}, "length"),
         ({"length": 2.5}, "length"),
+        ({"length": 2**63}, "length"),
+        ({"rule_score": 10**400}, "rule_score"),
         ({"truncated": "no"}, "truncated"),
+        ({"step": "7"}, "step"),
+        ({"step": 1.5}, "step"),
+        ({"step": True}, "step"),
+        ({"step": 2**63}, "step"),
     ],
 )
 def test_unusable_samples_are_named_before_anything_is_spent(fields: dict[str, Any], field: str) -> None:
@@ -116,6 +122,35 @@ def test_unusable_samples_are_named_before_anything_is_spent(fields: dict[str, A
         make([sample(), sample(**fields)])
     assert "sample 1" in str(caught.value)
     assert caught.value.field == field
+
+
+class Text(str):
+    """As numpy.str_: a text, and none that an encoder takes."""
+
+    def __str__(self) -> str:
+        return "something else"
+
+
+class Real(float):
+    """As numpy.float64."""
+
+
+class Whole(int):
+    """As some enumerations."""
+
+
+def test_samples_are_made_of_pythons_own_types() -> None:
+    """Children of them arrive as what they stand for; what is plain already is not copied."""
+    plain = sample()
+    odd = sample(
+        prompt=Text("p"), response=Text("r"), id=Text("i"), reference=Text("a"), rule_score=Real(0.5), length=Whole(3)
+    )
+    batch, _ = make([plain, odd, sample(rule_score=2, step=Whole(-4))])
+    assert batch.samples[0] is plain
+    first, second = batch.samples[1:]
+    assert first == Sample(prompt="p", response="r", id="i", reference="a", rule_score=0.5, length=3, group=odd.group)
+    assert {type(getattr(first, field)) for field in first.__struct_fields__} == {str, float, int, bool, type(None)}
+    assert (second.rule_score, type(second.rule_score), type(second.step), second.step) == (2.0, float, int, -4)
 
 
 def test_a_group_with_some_lengths_missing_is_refused() -> None:

@@ -6,12 +6,16 @@ State only: no loop, no thread, no clock. One thread lands results; `deliver` ha
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from referee.config import Config
 from referee.errors import InputError, RefereeError, UnscoredError
 from referee.records import Reward, Sample, Settled, Unscored
 from referee.shaping import check_lengths, needs_group, shape_group
+
+LARGEST = 2**63 - 1
+"""The largest whole number that travels to a worker."""
 
 
 class Batch:
@@ -29,11 +33,11 @@ class Batch:
         deliver: Callable[[list[Reward], RefereeError | None, bool], None],
     ) -> None:
         """`deliver(rewards, error, done)` is called as rewards become final, the last time with done = True."""
-        check_samples(samples)
+        samples = checked(samples)
         if config.shaping.length.enable:
             check_lengths(samples)
         self.id = id
-        self.samples = tuple(samples)
+        self.samples = samples
         self.seconds = seconds
         """How long the whole batch may take, from submission."""
         self.late = 0.0
@@ -122,28 +126,43 @@ def listed(samples: Iterable[Sample]) -> tuple[Sample, ...]:
     )
 
 
-def check_samples(samples: Sequence[Sample]) -> None:
-    """Refuse what cannot be judged, by position and field, before anything is spent."""
-    for index, sample in enumerate(samples):
-        if _is_plain(sample):
-            continue
-        if not isinstance(sample, Sample):
-            raise InputError(
-                f"sample {index}: expected a referee.Sample, got {type(sample).__name__}. Make one of it: "
-                "Sample(prompt=..., response=...), or Sample(**row) of a dict with those names. Nothing was spent.",
-                field="sample",
-            )
-        for field, kind in (("prompt", str), ("response", str), ("id", str), ("group", str), ("truncated", bool)):
-            if not isinstance(getattr(sample, field), kind):
-                raise _wrong(index, field, kind.__name__, getattr(sample, field))
-        if sample.reference is not None and not isinstance(sample.reference, str):
-            raise _wrong(index, "reference", "str or None", sample.reference)
-        rule = sample.rule_score
-        if isinstance(rule, bool) or not isinstance(rule, int | float) or not math.isfinite(rule):
-            raise _wrong(index, "rule_score", "a finite number", rule)
-        length = sample.length
-        if length is not None and (isinstance(length, bool) or not isinstance(length, int) or length < 0):
-            raise _wrong(index, "length", "a whole number of at least 0, or None", length)
+def checked(samples: Iterable[Sample]) -> tuple[Sample, ...]:
+    """The samples, made of Python's own types. What cannot be judged is refused, by position and field, before anything
+    is spent."""
+    return tuple([sample if _is_plain(sample) else _made_plain(index, sample) for index, sample in enumerate(samples)])
+
+
+def _made_plain(index: int, sample: Sample) -> Sample:
+    """Numbers and texts of other libraries, such as numpy's, are often children of Python's: no encoder takes them."""
+    if not isinstance(sample, Sample):
+        raise InputError(
+            f"sample {index}: expected a referee.Sample, got {type(sample).__name__}. Make one of it: "
+            "Sample(prompt=..., response=...), or Sample(**row) of a dict with those names. Nothing was spent.",
+            field="sample",
+        )
+    texts: dict[str, str | None] = {}
+    for field in ("prompt", "response", "id", "group", "reference"):
+        value = getattr(sample, field)
+        if not isinstance(value, str) and not (field == "reference" and value is None):
+            raise _wrong(index, field, "str or None" if field == "reference" else "str", value)
+        texts[field] = None if value is None else str.__str__(value)
+    if not isinstance(sample.truncated, bool):
+        raise _wrong(index, "truncated", "bool", sample.truncated)
+    rule = sample.rule_score
+    if isinstance(rule, bool) or not isinstance(rule, int | float) or not abs(rule) <= sys.float_info.max:
+        raise _wrong(index, "rule_score", "a finite number", rule)
+    length, step = (
+        _whole(index, field, getattr(sample, field), least) for field, least in (("length", 0), ("step", -LARGEST))
+    )
+    return Sample(**texts, rule_score=float(rule), length=length, truncated=sample.truncated, step=step)  # type: ignore[arg-type]
+
+
+def _whole(index: int, field: str, value: object, least: int) -> int | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= LARGEST:
+        raise _wrong(index, field, f"a whole number{' of at least 0' if least == 0 else ''}, or None", value)
+    return int(value)
 
 
 def _is_plain(sample: object) -> bool:
@@ -155,7 +174,8 @@ def _is_plain(sample: object) -> bool:
         and (sample.reference is None or type(sample.reference) is str)
         and type(sample.rule_score) is float
         and math.isfinite(sample.rule_score)
-        and (sample.length is None or (type(sample.length) is int and sample.length >= 0))
+        and (sample.length is None or (type(sample.length) is int and 0 <= sample.length <= LARGEST))
+        and (sample.step is None or (type(sample.step) is int and -LARGEST <= sample.step <= LARGEST))
     )
 
 

@@ -32,10 +32,14 @@ planned long before it is sent has left the processor's caches."""
 TURN = 32
 """Samples planned between two turns of the loop, so that replies are not kept waiting. Not fewer: beside a trainer that
 holds the interpreter's lock each turn takes 5 ms, and with steps of 8 a quarter fewer samples were judged."""
-FEW, FIRST, WIRE = 8, 64, 3
-"""Where nothing is under way, so many of the first samples are planned together, and sent before the next: until then
-the provider is idle. From a plan to the wire it takes three turns: begin, connect, write."""
-HELD = 0.005
+FEW = 8
+"""Those of the first samples where nothing is under way: they are sent before the next are planned, for until then the
+provider is idle."""
+FIRST = 64
+"""How many those first samples are."""
+WIRE = 3
+"""Turns of the loop from a plan to the wire: begin, connect, write."""
+LOCKED = 0.005
 """Seconds for those turns that tell of somebody who holds the interpreter's lock: so long it takes to get it."""
 ENDING, EARLIEST = 80e-6, 0.04
 """Seconds it takes to end one request, about. So much before its deadline a batch begins to end, that its callers are
@@ -143,11 +147,11 @@ class Scorer:
 
     async def _begin_all(self, batch: Batch, progress: _Progress) -> None:
         """Ask for every sample, as far ahead of the answers as there is room."""
-        start, first = 0, 0 if self.engine.flying else FIRST
+        start, idle = 0, not self.engine.flying
         while start < len(batch.samples):
             if self._spare() <= 0 or self._line:
                 await self._room_for(batch, progress)
-            few = start < first and self.engine.planning == 1  # beside another batch it would fall behind
+            few = idle and start < FIRST and self.engine.planning == 1  # beside another batch it would fall behind
             step = FEW if few else TURN
             for index, plan, form, key in self._plan_some(batch, start, step):
                 if self._spare() <= 0:
@@ -161,17 +165,17 @@ class Scorer:
             if batch.done:
                 return
             start += step
-            if not few:
+            if few:
+                idle = await self._sent()
+            else:
                 await clock.breathe()
-            elif not await self._sent():
-                first = 0
 
     async def _sent(self) -> bool:
         """Let what was begun get onto the wire. False if that took long: larger steps are better then."""
         before = clock.now()
         for _ in range(WIRE):
             await clock.breathe()
-        return clock.now() - before < HELD
+        return clock.now() - before < LOCKED
 
     async def _room_for(self, batch: Batch, progress: _Progress) -> None:
         """Stand in line until another request may be planned, or the batch is over. Also when there is room and others

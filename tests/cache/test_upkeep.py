@@ -100,6 +100,18 @@ def test_find_brings_facets_back(path: Path) -> None:
     link.close()
 
 
+def test_a_row_whose_mark_is_damaged_is_passed_over(path: Path) -> None:
+    """One flipped bit makes a number of another kind of it."""
+    filled(path, 5)
+    link = sqlite3.connect(path)
+    link.execute("UPDATE entry SET mark = 0.5 WHERE mark = 3")
+    link.commit()
+    link.close()
+    cache = SqliteCache(path)
+    assert [name for name, _ in cache.entries()] == [key(number) for number in (0, 1, 2, 4, 5)]
+    cache.close()
+
+
 def test_common_facets_survive_a_failed_commit(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A common part whose commit was rolled back is stored again with the next row."""
     now = [1000.0]

@@ -7,10 +7,12 @@ from collections.abc import Sequence
 from itertools import count
 
 import pytest
+from msgspec.structs import replace
 from tests.engine.harness import samples
 
 from referee.batch import Batch
 from referee.config import load
+from referee.judging import seen_by
 from referee.records import Reason, Sample, Settled, Unscored
 from referee.runtime import dealing
 from referee.runtime.dealing import HAND, HELD, SPARE, Dealer, Out, Shard, mark_of
@@ -28,7 +30,7 @@ class Table:
         for shard in self.shards:
             shard.up = True
         self.outs: dict[int, Out] = {}
-        self.dealer = Dealer(self.shards, limit=limit, alone=alone)
+        self.dealer = Dealer(self.shards, limit=limit, alone=alone, seen=str)
         self.sent: list[list[Sample]] = [[] for _ in self.shards]
         self._numbers = count(1)
 
@@ -147,7 +149,7 @@ def test_what_is_due_first_is_dealt_first() -> None:
 def test_what_one_has_no_room_for_goes_to_another() -> None:
     """All of it belongs to one of four: the three others have what it cannot have yet."""
     table = Table(4)
-    mine = [sample for sample in samples(20_000) if mark_of(sample) % 4 == 2]
+    mine = [sample for sample in samples(20_000) if mark_of(sample, str) % 4 == 2]
     table.add(mine)
     table.send()
     assert len(table.sent[2]) == SPARE
@@ -172,21 +174,46 @@ def test_no_help_where_there_is_room() -> None:
     for sample in samples(50):
         table.add([sample])
         table.send()
-    assert [{mark_of(sample) % 3 for sample in part} for part in table.sent] == [{0}, {1}, {2}]
+    assert [{mark_of(sample, str) % 3 for sample in part} for part in table.sent] == [{0}, {1}, {2}]
 
 
 def test_no_help_among_those_who_work_for_others_too() -> None:
     """Elsewhere somebody else's equal samples go by the same rule."""
     table = Table(4, alone=False)
-    table.add([sample for sample in samples(40_000) if mark_of(sample) % 4 == 2])
+    table.add([sample for sample in samples(40_000) if mark_of(sample, str) % 4 == 2])
     table.send()
     assert [len(part) for part in table.sent] == [0, 0, dealing.ROOM, 0]
+
+
+def test_long_references_are_not_sent_all_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What one message holds is bounded by its text, whichever field that is in."""
+    monkeypatch.setattr(dealing, "CHUNK_TEXT", 1000)
+    table = Table(1)
+    table.add([replace(sample, reference="long " * 50) for sample in samples(20)])
+    table.dealer.fill(table.shards[0])
+    assert len(table.dealer.take(table.shards[0], 20)[1]) < 5
+
+
+@pytest.mark.parametrize(
+    ("kind", "equal", "other"),
+    [
+        ("score", "<think>one</think>same", "<think>two</think>same"),
+        ("score", "same", "<think>two</think>same"),
+        ("monitor", "<think>same</think>one", "<think>same</think>two"),
+    ],
+)
+def test_equal_requests_have_equal_marks(kind: str, equal: str, other: str) -> None:
+    """By what the judge sees."""
+    judge = load({"endpoint": {"url": "http://a.test/v1", "model": "m", "key_env": ""}, "judge": {"kind": kind}}).judge
+    one, two = (mark_of(Sample(prompt="p", response=text), seen_by(judge)) for text in (equal, other))
+    assert one == two
+    assert one != mark_of(Sample(prompt="p", response="<think>else</think>else"), seen_by(judge))
 
 
 def test_equals_of_what_another_has_follow_it() -> None:
     """As long as it is there; then they go where they belong, and it is found in the cache."""
     table = Table(2)
-    mine = [sample for sample in samples(8000) if mark_of(sample) % 2 == 1]
+    mine = [sample for sample in samples(8000) if mark_of(sample, str) % 2 == 1]
     table.add(mine)
     table.send()
     moved = table.sent[0][-1]
@@ -207,7 +234,7 @@ def test_equals_of_what_another_has_follow_it() -> None:
 def test_what_is_there_already_stays_there() -> None:
     """Its equal waits behind it and goes to nobody else, though all around it does."""
     table = Table(2)
-    mine = [sample for sample in samples(6000) if mark_of(sample) % 2 == 1]
+    mine = [sample for sample in samples(6000) if mark_of(sample, str) % 2 == 1]
     table.add(mine[:SPARE])
     table.send()
     table.add([*mine[SPARE:], mine[7]], seconds=90.0)
@@ -231,7 +258,7 @@ def test_what_belongs_to_one_that_is_down_goes_to_others() -> None:
 def test_what_was_lost_is_sent_again_first() -> None:
     """In its old order; what has landed or is given up is forgotten."""
     table = Table(2)
-    out = table.add([sample for sample in samples(8000) if mark_of(sample) % 2 == 1])
+    out = table.add([sample for sample in samples(8000) if mark_of(sample, str) % 2 == 1])
     table.send()
     shard = table.shards[1]
     sent = sorted(shard.out[out.ticket])

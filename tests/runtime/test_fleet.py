@@ -14,7 +14,7 @@ from referee.errors import EndpointClosed, TooManyUnscored
 from referee.records import Reason, Sample, Settled, Unscored, Verdict
 from referee.runtime import dealing
 from referee.runtime.dealing import mark_of
-from referee.runtime.messages import Landed, Part, end_of
+from referee.runtime.messages import Gauge, Landed, Part, end_of
 from referee.sim import ProviderSpec
 
 SLOW = ProviderSpec(latency_median=0.5, latency_sigma=0.3)
@@ -67,7 +67,7 @@ def test_a_limit_is_used_well_even_if_the_work_is_uneven() -> None:
     given = samples(4000)
 
     async def story(fleet: Fleet) -> None:
-        await fleet.submit([s for s in given if mark_of(s) % 4 == 2][:400], seconds=3000.0).result()
+        await fleet.submit([s for s in given if mark_of(s, str) % 4 == 2][:400], seconds=3000.0).result()
 
     fleet = sail(story, ProviderSpec(latency_median=1.0), limits={"concurrency": 20})
     stats = fleet.providers["a.test"].stats()
@@ -365,3 +365,36 @@ def test_halves_of_characters_do_not_stop_a_batch() -> None:
         assert isinstance(rewards[0].verdict, Verdict)
 
     sail(story)
+
+
+def test_the_limit_of_a_dead_host_is_forgotten() -> None:
+    """What it sent still counts; what it was allowed to does not."""
+
+    async def story(fleet: Fleet) -> None:
+        remote = fleet.remote
+        for number in (0, 1):
+            remote.landed(number, Landed((), gauges=(Gauge("a.test", 200, 10, 100, 0),)))
+        remote.lost(0)
+        remote.ready(0)
+        for number in (0, 1):
+            remote.landed(number, Landed((), gauges=(Gauge("a.test", 5, 1, 150, 40),)))
+        metrics = remote.metrics()
+        assert (metrics["limit"], metrics["in_flight"], metrics["requests"]) == (5, 2, 400)
+
+    sail(story, hosts=2)
+
+
+def test_a_death_after_a_cancel_leaves_the_others_their_word() -> None:
+    """What they have spent on the batch is counted, though one of them died with it."""
+
+    async def story(fleet: Fleet) -> None:
+        job = fleet.submit(samples(40), seconds=300.0)
+        await clock.sleep(0.1)
+        fleet.remote.cancel(job.batch, Unscored(reason=Reason.CANCELLED, detail="enough"))
+        await fleet.kill(0)
+        assert not job.batch.done
+        await job.done.wait()
+        ended = [reward.settled.attempts for reward in job.rewards if reward is not None]
+        assert 0 < sum(ended) < 40, "those of the other one say that they were sent"
+
+    sail(story, SLOW, hosts=2, missing={"abort_above": 1.0})

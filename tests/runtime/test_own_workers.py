@@ -23,7 +23,7 @@ NOTHING_KEPT = {"enabled": False}
 def test_work_for_one_is_done_by_all(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every sample belongs to one of four; the others have their share of it in the end."""
     monkeypatch.setattr(dealing, "SPARE", 64)
-    given = [sample for sample in samples(8000) if mark_of(sample) % 4 == 2]
+    given = [sample for sample in samples(8000) if mark_of(sample, str) % 4 == 2]
 
     async def story(fleet: Fleet) -> None:
         rewards = await fleet.submit(given, seconds=3000.0).result()
@@ -39,7 +39,7 @@ def test_work_for_one_is_done_by_all(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_where_nobody_else_would_find_it_everything_stays_in_its_place() -> None:
     """Verdicts in memory only: the next equal sample goes to the same far side, and must find it there."""
-    given = [sample for sample in samples(8000) if mark_of(sample) % 4 == 2]
+    given = [sample for sample in samples(8000) if mark_of(sample, str) % 4 == 2]
 
     async def story(fleet: Fleet) -> None:
         await fleet.submit(given, seconds=3000.0).result()
@@ -53,7 +53,7 @@ def test_where_nobody_else_would_find_it_everything_stays_in_its_place() -> None
 def test_one_that_dies_loses_nothing(again: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two of three die at different times, while work moves between them: each sample lands and is recorded once."""
     monkeypatch.setattr(dealing, "SPARE", 64)
-    given = [sample for sample in samples(4000) if mark_of(sample) % 3 != 0]
+    given = [sample for sample in samples(4000) if mark_of(sample, str) % 3 != 0]
 
     async def story(fleet: Fleet) -> None:
         job = fleet.submit(given, seconds=3000.0)
@@ -116,8 +116,8 @@ def test_at_its_deadline_a_batch_sends_nothing_more(alone: bool) -> None:
 
 def test_what_is_over_does_not_stand_in_the_way() -> None:
     """A cancelled batch fills the queue of a far side that is idle; another batch's samples behind it are sent."""
-    large = [sample for sample in samples(30_000, "large") if mark_of(sample) % 2 == 1]
-    small = [sample for sample in samples(500, "small") if mark_of(sample) % 2 == 1]
+    large = [sample for sample in samples(30_000, "large") if mark_of(sample, str) % 2 == 1]
+    small = [sample for sample in samples(500, "small") if mark_of(sample, str) % 2 == 1]
 
     async def story(fleet: Fleet) -> None:
         job = fleet.submit(large, seconds=3000.0, caller="large")

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from tests.engine.harness import expected, samples
 
 from referee import clock
@@ -95,6 +96,17 @@ def test_identical_samples_meet(make: Make) -> None:
     metrics = referee.metrics()
     assert metrics["calls"] == 6
     assert metrics["shared"] + metrics["cache_hits"] == 174
+
+
+def test_answers_with_different_thoughts_meet(make: Make) -> None:
+    """The judge sees no reasoning, so these are equal requests."""
+    referee, server = make(ProviderSpec(latency_median=0.1), workers=3)
+    given = [
+        replace(sample, response=f"<think>thought {at}</think>\n{sample.response}")
+        for at, sample in enumerate(samples(60, distinct=6))
+    ]
+    assert all(r.scored for r in referee.score(given, PATIENCE))
+    assert server.stats().received == 6
 
 
 def test_a_budget_holds_for_all_workers_together(make: Make) -> None:

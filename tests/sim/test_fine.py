@@ -19,11 +19,13 @@ from referee.sim.fine import FineClock
 
 def with_clock(story: Callable[[FineClock], Awaitable[None]]) -> None:
     async def main() -> None:
-        fine = FineClock()
+        fine, failed = FineClock(), list[object]()
+        asyncio.get_running_loop().set_exception_handler(lambda loop, what: failed.append(what))
         try:
             await asyncio.wait_for(story(fine), 10)
         finally:
             fine.close()
+        assert not failed
         with pytest.raises(OSError, match="Bad file descriptor"):
             os.fstat(fine._timer)
 
@@ -58,6 +60,18 @@ def test_one_that_is_cancelled_does_not_hold_up_the_others() -> None:
         await stays
         assert gone.cancelled()
         await fine.sleep(0.001)
+
+    with_clock(story)
+
+
+def test_a_long_sleep_does_not_put_off_a_short_one() -> None:
+    """The clock rings for whoever is first."""
+
+    async def story(fine: FineClock) -> None:
+        short, long = (asyncio.ensure_future(fine.sleep(seconds)) for seconds in (0.001, 1000.0))
+        await short
+        await fine.sleep(0.001)
+        long.cancel()
 
     with_clock(story)
 

@@ -136,8 +136,12 @@ class SqliteCache:
         except FAULTS as error:
             self._read_failed(error)
             return {}
-        found = {key: unpack(key, data) for key, data in ((wanted[number], data) for number, data in rows)}
-        return {key: entry for key, entry in found.items() if entry is not None}
+        found = {}
+        for number, data in rows:
+            entry = unpack(wanted[number], data)
+            if entry is not None:
+                found[wanted[number]] = entry
+        return found
 
     def expect(self, keys: Sequence[str]) -> None:
         """Nothing to prepare: memory in front of it does."""

@@ -71,6 +71,8 @@ def entries(link: sqlite3.Connection) -> Iterator[tuple[str, Entry]]:
 
 def _readable(rows: sqlite3.Cursor) -> Iterator[tuple[str, Entry]]:
     for number, rest, data, shared, own in rows:
+        if not isinstance(number, int):  # a damaged row
+            continue
         key = key_of(number, rest)
         entry = unpack(key, data)
         if entry is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from referee.config import JudgeConfig
 from referee.errors import ConfigError
@@ -27,6 +27,11 @@ LONGEST_REMEMBERED = 50_000
 """Characters of prompt and reference. What is remembered stays in memory as long as the judge does."""
 FORMS: tuple[Form, ...] = ("schema", "text")
 KINDS = {"score": score, "yes_no": yes_no, "reference": reference, "integer": integer, "monitor": monitor}
+
+
+def seen_by(config: JudgeConfig) -> Callable[[str], str]:
+    """What a judge can tell responses of one prompt apart by: equal wherever its requests are."""
+    return trace_of if config.kind == "monitor" else functools.partial(show, reasoning=False)
 
 
 def make_judge(config: JudgeConfig, secret: bytes, template: str | None = None) -> Judge:

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import contextlib
 import logging
 import os
 import threading
 import weakref
+from collections.abc import Callable
 from typing import ClassVar
 
 from referee.errors import RefereeError, WrongContext
@@ -79,22 +81,31 @@ class Background:
                 return
             self._closed, self._seconds = True, seconds
             thread, loop = self._thread, self._loop
-        if thread is None or loop is None:
+        if thread is None:
             return
         if thread is threading.current_thread():
-            loop.call_soon(loop.stop)
+            if loop is not None:
+                loop.call_soon(loop.stop)
             return
-        try:
-            loop.call_soon_threadsafe(loop.stop)
-        except RuntimeError:  # it is closed: the thread has ended by itself
-            return
+        if loop is not None:
+            with contextlib.suppress(RuntimeError):  # it is closed: the thread has ended by itself
+                loop.call_soon_threadsafe(loop.stop)
         thread.join(seconds and seconds + self._margin)
         if seconds and thread.is_alive():
             log.warning("%s did not stop within %g s; it ends with the process", self._who, seconds)
 
-    def _open_loop(self) -> asyncio.AbstractEventLoop | None:
-        """The loop, if it has begun and is not to end."""
-        return None if self._closed else self._loop
+    def _on_loop(self, call: Callable[..., object], *args: object) -> None:
+        """Run something on the loop, from any thread. Nothing happens where there is no loop, or none any more."""
+        loop = None if self._closed else self._loop
+        if loop is not None:
+            with contextlib.suppress(RuntimeError):  # it has just been closed
+                loop.call_soon_threadsafe(call, *args)
+
+    def _retire(self) -> None:
+        """On the loop: it ends, and the next batch begins another."""
+        with self._lock:
+            self._loop = None
+        asyncio.get_running_loop().stop()
 
     def _start(self) -> asyncio.AbstractEventLoop:
         """The loop, started if it is not there, or not any more."""
@@ -103,6 +114,9 @@ class Background:
         with self._lock:
             if self._closed:
                 raise WrongContext("this Referee is closed; make a new one.")
+            if self._thread is not None and self._loop is None:
+                self._thread.join(self._seconds + self._margin)  # it writes out what it has
+                self._thread = None
             if self._thread is not None and not self._thread.is_alive():
                 log.error("%s died; starting another", self._who)
                 self._thread = self._loop = None

@@ -63,7 +63,9 @@ class Child:
 
 def start_child(folder: str) -> Child:
     """Start a worker process, with `folder` as its working directory."""
+    path = "\0".join(place for place in sys.path if isinstance(place, str)).encode("utf-8", "surrogateescape")
     ours, theirs = socket.socketpair()
+    process = None
     try:
         # A session of its own: Ctrl-C in the terminal is for the parent, which decides.
         process = subprocess.Popen(  # noqa: S603  # our own interpreter and code, no shell
@@ -74,15 +76,17 @@ def start_child(folder: str) -> Child:
             cwd=folder,
             start_new_session=True,
         )
+        ours.sendall(len(path).to_bytes(HEAD, "big") + path)
     except OSError as error:
         ours.close()
+        if process is not None:
+            process.kill()
+            process.wait()
         raise RefereeError(
             f"a worker process could not be started ({error.strerror or error}). Nothing was judged. Set "
             'workers lower, or runtime = "thread".'
         ) from None
     finally:
         theirs.close()
-    path = "\0".join(sys.path).encode("utf-8", "surrogateescape")
-    ours.sendall(len(path).to_bytes(HEAD, "big") + path)
     ours.setblocking(False)
     return Child(process, ours)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import zlib
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from referee.batch import Batch
 from referee.limits import Turns
@@ -75,9 +75,10 @@ class Shard:
 class Dealer:
     """Deals waiting batches to far sides."""
 
-    def __init__(self, shards: Sequence[Shard], *, limit: int, alone: bool) -> None:
+    def __init__(self, shards: Sequence[Shard], *, limit: int, alone: bool, seen: Callable[[str], str]) -> None:
         """`limit`: requests in flight, until a far side has told. `alone`: the far sides work for nobody else, and
-        find what another of them has judged."""
+        find what another of them has judged. `seen`: what the judge sees of a response."""
+        self._seen = seen
         self._shards = shards
         self._limit = limit
         self._alone = alone
@@ -115,7 +116,7 @@ class Dealer:
                 continue
             taken[index] = mark
             sample = first.batch.samples[index]
-            text += len(sample.response) + len(sample.prompt)
+            text += len(sample.response) + len(sample.prompt) + len(sample.reference or "")
         if taken:
             shard.out.setdefault(first.ticket, {}).update(taken)
             shard.count += len(taken)
@@ -150,7 +151,7 @@ class Dealer:
         rooms = [self.room(shard) for shard in shards]
         start, end = out.dealt, min(out.dealt + HAND * len(shards), len(samples))
         while out.dealt < end:
-            mark = mark_of(samples[out.dealt]) if len(shards) > 1 else 0
+            mark = mark_of(samples[out.dealt], self._seen) if len(shards) > 1 else 0
             shard = shards[mark % len(shards)]
             if self._alone:
                 if mark in self._moved:
@@ -178,10 +179,8 @@ class Dealer:
                 del self._moved[mark]
 
 
-def mark_of(sample: Sample) -> int:
-    """Equal for samples that make equal requests, whoever sends them; without planning a request."""
-    mark = zlib.crc32(sample.response.encode("utf-8", "surrogatepass"))
-    mark = zlib.crc32(sample.prompt.encode("utf-8", "surrogatepass"), mark)
-    if sample.reference is not None:
-        mark = zlib.crc32(sample.reference.encode("utf-8", "surrogatepass"), mark)
-    return mark
+def mark_of(sample: Sample, seen: Callable[[str], str]) -> int:
+    """Equal for samples that make equal requests, whoever sends them; without planning a request. The reference is left
+    out: not every judge sees it, and one question has one."""
+    mark = zlib.crc32(seen(sample.response).encode("utf-8", "surrogatepass"))
+    return zlib.crc32(sample.prompt.encode("utf-8", "surrogatepass"), mark)

@@ -40,7 +40,7 @@ class Frames(asyncio.Protocol):
                 self._took(message)
         finally:
             view.release()
-            self._buffer = bytearray(buffer[at:])
+            self._buffer = buffer[at:]
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The other end is gone."""

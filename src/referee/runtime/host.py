@@ -18,6 +18,7 @@ from referee import clock
 from referee.batch import Batch
 from referee.build import build_scorer
 from referee.config import Config
+from referee.engine.endpoint import Endpoint
 from referee.engine.quota import ALONE, PERIOD, Exchange, Member
 from referee.errors import EndpointClosed, RefereeError
 from referee.ledger import Line, Tally, verdict_line
@@ -169,10 +170,8 @@ class Host:
         """Clients with work since the last word to them: one more is said when it is done, and things have calmed."""
         self._closing = False
         # What concerns whole batches is decided where they are.
-        far = replace(
-            config, ledger=replace(config.ledger, dir=""), missing=replace(config.missing, policy="abstain", value=None)
-        )
-        far = replace(far, missing=replace(far.missing, abort_above=1.0))
+        missing = replace(config.missing, policy="abstain", value=None, abort_above=1.0)
+        far = replace(config, ledger=replace(config.ledger, dir=""), missing=missing)
         self.scorer = build(far)
         self._recorder = LineRecorder(lines, content)
         self.scorer.recorder = self._recorder  # type: ignore[assignment]
@@ -260,11 +259,8 @@ class Host:
         if self._member is not None:
             await self._member.close()
 
-    def _whole(self, endpoint: object) -> int:
-        for known in self.scorer.engine.endpoints:
-            if known is endpoint:
-                return self._member.whole(known) if self._member is not None else known.limiter.limit
-        return 0
+    def _whole(self, endpoint: Endpoint) -> int:
+        return self._member.whole(endpoint) if self._member is not None else endpoint.limiter.limit
 
     def _finished(self, errand: Errand, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from msgspec.structs import replace
@@ -51,6 +51,9 @@ GATHER = 0.005
 """Seconds that samples wait for company when others were sent less than that ago."""
 STARTS = 3
 """Workers in a row that may fail to come up before the work is given up."""
+LOOK, LOOKS = 5.0, 12
+"""Seconds between two looks at the workers, and looks in a row that find one silent before it is ended. One that works
+says so twice a second."""
 SOON = 5.0
 """A worker that dies younger than this is replaced after a pause, so that a sick machine is not kept busy."""
 
@@ -58,7 +61,8 @@ SOON = 5.0
 class Crew:
     """The workers, and everything about them that lives on the parent's loop."""
 
-    def __init__(self, config: Config, folder: str) -> None:
+    def __init__(self, config: Config, folder: str, give_up: Callable[[], None]) -> None:
+        """`give_up` is called when workers can no longer be replaced."""
         self._config = config
         self._folder = folder
         self._children: dict[int, Child] = {}
@@ -67,6 +71,10 @@ class Crew:
         self._failures = 0
         self._closing = False
         self._tasks: set[asyncio.Task[None]] = set()
+        self._give_up = give_up
+        self._heard: set[int] = set()
+        self._silent: dict[int, int] = {}
+        """Looks in a row at which a worker that has work had not said a word."""
         self.remote = Remote(config, config.workers, self._send, gather=GATHER, alone=True)
         self._broker = Broker(
             [SharedEndpoint(_limiter(config), config.limits.rpm, config.limits.tpm) for _ in config.endpoint],
@@ -91,6 +99,7 @@ class Crew:
                 f"worker processes were not ready within {START:g} s; the machine may be overloaded. Nothing was "
                 'judged. Set workers lower, or runtime = "thread".'
             ) from None
+        self._begin(self._watch())
 
     async def close(self, seconds: float) -> None:
         """Let workers finish within this time; then end them, and give everything that is open an end."""
@@ -112,7 +121,12 @@ class Crew:
         self._generation += 1
         self._names[rank] = f"{rank}.{self._generation}"
         self._children[rank] = child
-        await child.connect(lambda message: self._took(rank, child, message), lambda: self._ended(rank, child))
+        try:
+            await child.connect(lambda message: self._took(rank, child, message), lambda: self._ended(rank, child))
+        except OSError:
+            del self._children[rank]
+            child.end()
+            raise
         level = max(logging.INFO, logging.getLogger("referee").getEffectiveLevel())
         opening = Open(VERSION, pack_config(self._config), self._config.workers, rank, self.remote.books.kept, level)
         child.send((encode(opening),))
@@ -124,6 +138,7 @@ class Crew:
             child.send([encode(message) for message in messages])
 
     def _took(self, rank: int, child: Child, message: Outbound) -> None:
+        self._heard.add(rank)
         if isinstance(message, Landed):
             self.remote.landed(rank, message)
         elif isinstance(message, Asked):
@@ -171,27 +186,56 @@ class Crew:
             log.warning("a worker process died (exit code %d); another takes over its samples", code)
         self.remote.lost(rank)
         young = clock.now() - child.started < SOON
-        task = asyncio.get_running_loop().create_task(self._replace(rank, child, 0.5 * (young + self._failures)))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._begin(self._replace(rank, child, young))
 
-    async def _replace(self, rank: int, gone: Child, pause: float) -> None:
+    async def _replace(self, rank: int, gone: Child, young: bool) -> None:
+        """Start another. What one that does come up has to say against it ends the work at once; one that ends before
+        that is replaced in its turn."""
         trouble: BaseException | None = gone.ready.exception()
-        if self._failures < STARTS:
-            await clock.sleep(pause)
+        while self._failures < STARTS:
+            await clock.sleep(0.5 * (young + self._failures))
             try:
                 child = await self._launch(rank)
-                await child.ready
-                return
-            except Exception as error:
-                if not isinstance(error, OSError | RefereeError):
-                    raise
+            except (OSError, RefereeError) as error:
+                self._failures += 1
                 trouble = error
-                if rank not in self._children:  # it ended, and its end starts the next attempt
+                log.warning("a worker process could not be replaced (%s)", error)
+                continue
+            try:
+                async with asyncio.timeout(START):
+                    await asyncio.shield(child.ready)
+                return
+            except TimeoutError:
+                child.end()
+                return
+            except RefereeError as error:
+                if rank not in self._children:
                     return
+                trouble = error
+                break
         log.error("worker processes died and could not be replaced: %s", trouble)
+        self._give_up()
         self.remote.fail(TicketCancelled(f"Worker processes died and could not be replaced: {trouble}"))
-        asyncio.get_running_loop().stop()  # the next batch begins anew
+
+    async def _watch(self) -> None:
+        """End workers that have work and say nothing: they have stopped, and word of a dead one comes by itself.
+
+        Looks are counted, not seconds: while this process stood still, so did its ears.
+        """
+        while True:
+            await clock.sleep(LOOK)
+            for rank, child in list(self._children.items()):
+                quiet = rank not in self._heard and self.remote.has(rank)
+                self._silent[rank] = self._silent.get(rank, 0) + 1 if quiet else 0
+                if self._silent[rank] >= LOOKS:
+                    log.warning("a worker process has said nothing for %g s; it is ended", LOOK * LOOKS)
+                    child.end()
+            self._heard.clear()
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
 
 class ProcessesRuntime(Background):
@@ -224,16 +268,16 @@ class ProcessesRuntime(Background):
 
     def cancel(self, batch: Batch) -> None:
         """Stop judging a batch."""
-        loop, crew = self._open_loop(), self._crew
-        if loop is not None and crew is not None:
+        crew = self._crew
+        if crew is not None:
             why = Unscored(reason=Reason.CANCELLED, detail="cancelled by the caller")
-            loop.call_soon_threadsafe(crew.remote.cancel, batch, why)
+            self._on_loop(crew.remote.cancel, batch, why)
 
     def record(self, line: Any) -> None:
         """Add a line to the ledger, from any thread."""
-        loop, crew = self._open_loop(), self._crew
-        if loop is not None and crew is not None:
-            loop.call_soon_threadsafe(crew.remote.books.write, line)
+        crew = self._crew
+        if crew is not None:
+            self._on_loop(crew.remote.books.write, line)
 
     def metrics(self) -> dict[str, float]:
         """Counts so far; zeros before the first batch."""
@@ -241,7 +285,7 @@ class ProcessesRuntime(Background):
         return {} if crew is None else crew.remote.metrics()
 
     async def _begin(self) -> None:
-        crew = self._crew = Crew(self._config, os.getcwd())
+        crew = self._crew = Crew(self._config, os.getcwd(), self._retire)
         try:
             await crew.start()
         except BaseException:

@@ -71,16 +71,16 @@ class RayRuntime(Background):
 
     def cancel(self, batch: Batch) -> None:
         """Stop judging a batch."""
-        loop, remote = self._open_loop(), self._remote
-        if loop is not None and remote is not None:
+        remote = self._remote
+        if remote is not None:
             why = Unscored(reason=Reason.CANCELLED, detail="cancelled by the caller")
-            loop.call_soon_threadsafe(remote.cancel, batch, why)
+            self._on_loop(remote.cancel, batch, why)
 
     def record(self, line: Any) -> None:
         """Add a line to the ledger, from any thread."""
-        loop, remote = self._open_loop(), self._remote
-        if loop is not None and remote is not None:
-            loop.call_soon_threadsafe(remote.books.write, line)
+        remote = self._remote
+        if remote is not None:
+            self._on_loop(remote.books.write, line)
 
     def metrics(self) -> dict[str, float]:
         """Counts of this client, and how hard the whole cluster presses the endpoints."""

@@ -11,10 +11,13 @@ import logging
 import math
 from collections.abc import Callable, Sequence
 
+from msgspec.structs import replace
+
 from referee import clock
 from referee.batch import Batch
 from referee.config import Config
 from referee.errors import EndpointClosed, RefereeError
+from referee.judging import seen_by
 from referee.records import Reason, Reward, Settled, Unscored
 from referee.runtime.books import Books
 from referee.runtime.dealing import Dealer, Out, Shard
@@ -74,6 +77,7 @@ class Remote:
         self._dealer = Dealer(
             self._shards,
             limit=0 if config.limits.concurrency == "auto" else config.limits.concurrency,
+            seen=seen_by(config.judge),
             alone=alone and _findable(config),
         )
         self._tickets: dict[Batch, int] = {}
@@ -91,6 +95,10 @@ class Remote:
     def outstanding(self) -> int:
         """Batches that are not done."""
         return len(self._outs)
+
+    def has(self, shard: int) -> bool:
+        """Whether a far side has work."""
+        return self._shards[shard].count > 0
 
     def submit(self, batch: Batch) -> None:
         """Send a batch's samples out, as far as there is room."""
@@ -138,7 +146,7 @@ class Remote:
             if out is None:
                 continue
             if out.stopping is not None:
-                self._end_all(out, out.stopping)
+                self._land_all(out, [index for index in indexes if not out.batch.landed(index)], out.stopping)
                 continue
             doomed = []
             for index in sorted(indexes):
@@ -153,7 +161,7 @@ class Remote:
                 why = f"its judging process died {LOSSES} times; see the log and the system's memory limits"
                 self._land_all(out, doomed, Unscored(reason=Reason.CONFIG, detail=why))
         for gauge in place.last.gauges:  # what it sent was sent
-            self._past[gauge.endpoint] = _sum(self._past.get(gauge.endpoint), gauge, in_flight=0)
+            self._past[gauge.endpoint] = _sum(self._past.get(gauge.endpoint), replace(gauge, limit=0), in_flight=0)
         self._past_usd += place.last.spent_usd
         self._past_hedged += place.last.hedged
         self._dealer.lost(place, again)

@@ -44,16 +44,16 @@ class ThreadRuntime(Background):
 
     def cancel(self, batch: Batch) -> None:
         """Stop judging a batch."""
-        loop, scorer = self._open_loop(), self._scorer
-        if loop is not None and scorer is not None:
+        scorer = self._scorer
+        if scorer is not None:
             why = Unscored(reason=Reason.CANCELLED, detail="cancelled by the caller")
-            loop.call_soon_threadsafe(scorer.stop, batch, why)
+            self._on_loop(scorer.stop, batch, why)
 
     def record(self, line: Any) -> None:
         """Add a line to the ledger, from any thread."""
-        loop, scorer = self._open_loop(), self._scorer
-        if loop is not None and scorer is not None:
-            loop.call_soon_threadsafe(scorer.recorder.write, line)
+        scorer = self._scorer
+        if scorer is not None:
+            self._on_loop(scorer.recorder.write, line)
 
     def metrics(self) -> dict[str, float]:
         """Counts so far; zeros before the first batch."""
