@@ -398,3 +398,21 @@ def test_a_death_after_a_cancel_leaves_the_others_their_word() -> None:
         assert 0 < sum(ended) < 40, "those of the other one say that they were sent"
 
     sail(story, SLOW, hosts=2, missing={"abort_above": 1.0})
+
+
+def test_a_client_that_goes_while_it_is_told() -> None:
+    """Telling one may end another: all are told."""
+
+    async def story(fleet: Fleet) -> None:
+        host, told = fleet.hosts[0], list[str]()
+        host._busy = {"one", "two"}
+
+        def emit(client: str, landed: Landed) -> None:
+            told.append(client)
+            host.forget(client)
+
+        host._emit = emit
+        host._tell()
+        assert sorted(told) == ["one", "two"]
+
+    sail(story, hosts=1)
