@@ -416,3 +416,16 @@ def test_a_client_that_goes_while_it_is_told() -> None:
         assert sorted(told) == ["one", "two"]
 
     sail(story, hosts=1)
+
+
+def test_an_end_for_lack_of_time_does_not_wait_for_company() -> None:
+    """Whoever waits for it is to be back at his deadline, whatever else is under way."""
+
+    async def story(fleet: Fleet) -> None:
+        fleet.submit(samples(400, "long"), seconds=300.0)
+        short = fleet.submit(samples(40, "short"), seconds=5.0, name="short")
+        await short.done.wait()
+        assert short.reasons() == {"deadline": 40}
+        assert clock.now() < 4.95
+
+    sail(story, ProviderSpec(latency_median=1000.0), hosts=2, missing={"abort_above": 1.0})

@@ -29,8 +29,9 @@ from referee.scorer import Scorer
 
 log = logging.getLogger("referee.runtime")
 
-GATHER = 0.05
-"""Seconds an end may wait for company, while there is more to come."""
+GATHER = 0.1
+"""Seconds an end may wait for company, while there is more to come: to wake the trainer's process costs as much as to
+land several."""
 TOGETHER = 256
 """Ends that need not wait for more."""
 PULSE = 0.5
@@ -100,6 +101,8 @@ class Outbox:
         """Those with ends to send."""
         self._count = 0
         self._timer: asyncio.TimerHandle | None = None
+        self._leaving = False
+        """All that is here leaves in the next turn of the loop."""
         self.pending: dict[str, int] = {}
         """Samples without an end, by client."""
 
@@ -114,14 +117,17 @@ class Outbox:
         if left <= 0:
             del self.pending[client]
             asyncio.get_running_loop().call_soon(self.send, client)
-        elif self._count == TOGETHER:
-            asyncio.get_running_loop().call_soon(self.send_all)
+        elif self._count >= TOGETHER or _is_late(settled):
+            if not self._leaving:
+                self._leaving = True
+                asyncio.get_running_loop().call_soon(self.send_all)
         elif self._timer is None:
             loop = asyncio.get_running_loop()
             self._timer = clock.at(loop, loop.time() + GATHER, self.send_all)
 
     def send_all(self) -> None:
         """Send what there is."""
+        self._leaving = False
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -139,6 +145,11 @@ class Outbox:
             errand.ends.clear()
         if parts:
             self._emit(client, tuple(parts))
+
+
+def _is_late(settled: Settled) -> bool:
+    """Somebody waits for this end at this moment: his time is over."""
+    return isinstance(settled.verdict, Unscored) and settled.verdict.reason is Reason.DEADLINE
 
 
 class Host:
@@ -167,7 +178,9 @@ class Host:
         self._outbox = Outbox(self._send)
         self._pulse: asyncio.TimerHandle | None = None
         self._busy: set[str] = set()
-        """Clients with work since the last word to them: one more is said when it is done, and things have calmed."""
+        self._worked: set[str] = set()
+        """Clients to be told how things stand, and those of them who have had work since the last word: when it is done
+        there are two more, for the first may come before things have calmed."""
         self._closing = False
         # What concerns whole batches is decided where they are.
         missing = replace(config.missing, policy="abstain", value=None, abort_above=1.0)
@@ -209,6 +222,7 @@ class Host:
         running.append(errand)
         self._outbox.pending[client] = self._outbox.pending.get(client, 0) + len(work.samples)
         self._busy.add(client)
+        self._worked.add(client)
         task = asyncio.get_running_loop().create_task(self.scorer.run(errand))
         self._tasks.add(task)
         task.add_done_callback(functools.partial(self._finished, errand))
@@ -227,6 +241,7 @@ class Host:
     def forget(self, client: str) -> None:
         """A client is gone: stop its work. What it paid for is in the cache."""
         self._busy.discard(client)
+        self._worked.discard(client)
         why = Unscored(reason=Reason.CANCELLED, detail="the client is gone")
         for name, ticket in [key for key in self._errands if key[0] == client]:
             self.cancel(Cancel(ticket, why), name)
@@ -286,7 +301,8 @@ class Host:
         self._pulse = None
         for client in list(self._busy):
             self._emit(client, self.status())
-        self._busy = set(self._outbox.pending)
+        working = set(self._outbox.pending)
+        self._busy, self._worked = working | self._worked, working
         if self._busy:
             self._beat()
 
