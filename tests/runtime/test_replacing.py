@@ -14,7 +14,7 @@ import pytest
 from tests.engine.harness import expected, samples
 from tests.runtime.test_processes import PATIENCE, Make, make, pids, until
 
-from referee.errors import TicketCancelled
+from referee.errors import RefereeError, TicketCancelled
 from referee.referee import Referee
 from referee.runtime import child as children
 from referee.runtime import processes
@@ -100,3 +100,28 @@ def test_places_that_are_no_text_are_passed_over(make: Make, monkeypatch: pytest
     monkeypatch.setattr(sys, "path", [tmp_path, *sys.path])
     referee, _ = make(workers=1)
     scores(referee, "with a path")
+
+
+def test_one_that_ends_while_others_start_is_replaced(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was ready, and gone before all were: it is missed once they are."""
+    ready, ended = processes.Crew._ready, list[int]()
+
+    def kill_the_first(crew: processes.Crew, rank: int, child: children.Child, message: Any) -> None:
+        ready(crew, rank, child, message)
+        if not ended:
+            ended.append(child.process.pid)
+            child.end()
+
+    monkeypatch.setattr(processes.Crew, "_ready", kill_the_first)
+    referee, _ = make(workers=3)
+    scores(referee, "three")
+    until(lambda: len(pids(referee)) == 3)
+    assert ended[0] not in pids(referee)
+
+
+def test_workers_that_all_fail_at_the_start_are_one_error(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many, and nobody waits for those that would be tried again."""
+    referee, _ = make(workers=5)
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    with pytest.raises(RefereeError, match="worker process"):
+        referee.submit(samples(3))

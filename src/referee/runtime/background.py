@@ -103,8 +103,7 @@ class Background:
 
     def _retire(self) -> None:
         """On the loop: it ends, and the next batch begins another."""
-        with self._lock:
-            self._loop = None
+        self._loop = None
         asyncio.get_running_loop().stop()
 
     def _start(self) -> asyncio.AbstractEventLoop:

@@ -69,7 +69,7 @@ class Crew:
         self._generation = 0
         self._names: dict[int, str] = {}
         self._failures = 0
-        self._closing = False
+        self._started = self._closing = False
         self._tasks: set[asyncio.Task[None]] = set()
         self._give_up = give_up
         self._heard: set[int] = set()
@@ -99,6 +99,10 @@ class Crew:
                 f"worker processes were not ready within {START:g} s; the machine may be overloaded. Nothing was "
                 'judged. Set workers lower, or runtime = "thread".'
             ) from None
+        self._started = True
+        for rank, child in enumerate(children):
+            if self._children.get(rank) is not child:  # it has ended since it was ready
+                self._begin(self._replace(rank, child, young=True))
         self._begin(self._watch())
 
     async def close(self, seconds: float) -> None:
@@ -185,8 +189,8 @@ class Crew:
         else:
             log.warning("a worker process died (exit code %d); another takes over its samples", code)
         self.remote.lost(rank)
-        young = clock.now() - child.started < SOON
-        self._begin(self._replace(rank, child, young))
+        if self._started:
+            self._begin(self._replace(rank, child, young=clock.now() - child.started < SOON))
 
     async def _replace(self, rank: int, gone: Child, young: bool) -> None:
         """Start another. What one that does come up has to say against it ends the work at once; one that ends before
