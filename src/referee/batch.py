@@ -6,8 +6,8 @@ State only: no loop, no thread, no clock. One thread lands results; `deliver` ha
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from numbers import Integral, Real
 
 from referee.config import Config
 from referee.errors import InputError, RefereeError, UnscoredError
@@ -133,7 +133,7 @@ def checked(samples: Iterable[Sample]) -> tuple[Sample, ...]:
 
 
 def _made_plain(index: int, sample: Sample) -> Sample:
-    """Numbers and texts of other libraries, such as numpy's, are often children of Python's: no encoder takes them."""
+    """Numbers and texts of other libraries, such as numpy's, stand for Python's: no encoder takes them."""
     if not isinstance(sample, Sample):
         raise InputError(
             f"sample {index}: expected a referee.Sample, got {type(sample).__name__}. Make one of it: "
@@ -148,21 +148,32 @@ def _made_plain(index: int, sample: Sample) -> Sample:
         texts[field] = None if value is None else str.__str__(value)
     if not isinstance(sample.truncated, bool):
         raise _wrong(index, "truncated", "bool", sample.truncated)
-    rule = sample.rule_score
-    if isinstance(rule, bool) or not isinstance(rule, int | float) or not abs(rule) <= sys.float_info.max:
-        raise _wrong(index, "rule_score", "a finite number", rule)
-    length, step = (
-        _whole(index, field, getattr(sample, field), least) for field, least in (("length", 0), ("step", -LARGEST))
+    return Sample(
+        **texts,  # type: ignore[arg-type]
+        truncated=sample.truncated,
+        rule_score=_real(index, "rule_score", sample.rule_score),
+        length=_whole(index, "length", sample.length, 0),
+        step=_whole(index, "step", sample.step, -LARGEST),
     )
-    return Sample(**texts, rule_score=float(rule), length=length, truncated=sample.truncated, step=step)  # type: ignore[arg-type]
+
+
+def _real(index: int, field: str, value: object) -> float:
+    try:
+        number = math.nan if isinstance(value, bool) or not isinstance(value, Real) else float(value)
+    except OverflowError:
+        number = math.inf
+    if not math.isfinite(number):
+        raise _wrong(index, field, "a finite number", value)
+    return number
 
 
 def _whole(index: int, field: str, value: object, least: int) -> int | None:
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= LARGEST:
+    number = least - 1 if isinstance(value, bool) or not isinstance(value, Integral) else int(value)
+    if not least <= number <= LARGEST:
         raise _wrong(index, field, f"a whole number{' of at least 0' if least == 0 else ''}, or None", value)
-    return int(value)
+    return number
 
 
 def _is_plain(sample: object) -> bool:
