@@ -1,0 +1,9 @@
+"""For all tests."""
+
+from __future__ import annotations
+
+import signal
+
+# A shell that starts `make test` in the background has Ctrl-C ignored, and so would every process that tests interrupt.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
