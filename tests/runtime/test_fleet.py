@@ -14,7 +14,7 @@ from referee.errors import EndpointClosed, TooManyUnscored
 from referee.records import Reason, Sample, Settled, Unscored, Verdict
 from referee.runtime import dealing
 from referee.runtime.dealing import mark_of
-from referee.runtime.messages import Gauge, Landed, Part, end_of
+from referee.runtime.messages import Landed, Part, end_of
 from referee.sim import ProviderSpec
 
 SLOW = ProviderSpec(latency_median=0.5, latency_sigma=0.3)
@@ -365,67 +365,3 @@ def test_halves_of_characters_do_not_stop_a_batch() -> None:
         assert isinstance(rewards[0].verdict, Verdict)
 
     sail(story)
-
-
-def test_the_limit_of_a_dead_host_is_forgotten() -> None:
-    """What it sent still counts; what it was allowed to does not."""
-
-    async def story(fleet: Fleet) -> None:
-        remote = fleet.remote
-        for number in (0, 1):
-            remote.landed(number, Landed((), gauges=(Gauge("a.test", 200, 10, 100, 0),)))
-        remote.lost(0)
-        remote.ready(0)
-        for number in (0, 1):
-            remote.landed(number, Landed((), gauges=(Gauge("a.test", 5, 1, 150, 40),)))
-        metrics = remote.metrics()
-        assert (metrics["limit"], metrics["in_flight"], metrics["requests"]) == (5, 2, 400)
-
-    sail(story, hosts=2)
-
-
-def test_a_death_after_a_cancel_leaves_the_others_their_word() -> None:
-    """What they have spent on the batch is counted, though one of them died with it."""
-
-    async def story(fleet: Fleet) -> None:
-        job = fleet.submit(samples(40), seconds=300.0)
-        await clock.sleep(0.1)
-        fleet.remote.cancel(job.batch, Unscored(reason=Reason.CANCELLED, detail="enough"))
-        await fleet.kill(0)
-        assert not job.batch.done
-        await job.done.wait()
-        ended = [reward.settled.attempts for reward in job.rewards if reward is not None]
-        assert 0 < sum(ended) < 40, "those of the other one say that they were sent"
-
-    sail(story, SLOW, hosts=2, missing={"abort_above": 1.0})
-
-
-def test_a_client_that_goes_while_it_is_told() -> None:
-    """Telling one may end another: all are told."""
-
-    async def story(fleet: Fleet) -> None:
-        host, told = fleet.hosts[0], list[str]()
-        host._busy = {"one", "two"}
-
-        def emit(client: str, landed: Landed) -> None:
-            told.append(client)
-            host.forget(client)
-
-        host._emit = emit
-        host._tell()
-        assert sorted(told) == ["one", "two"]
-
-    sail(story, hosts=1)
-
-
-def test_an_end_for_lack_of_time_does_not_wait_for_company() -> None:
-    """Whoever waits for it is to be back at his deadline, whatever else is under way."""
-
-    async def story(fleet: Fleet) -> None:
-        fleet.submit(samples(400, "long"), seconds=300.0)
-        short = fleet.submit(samples(40, "short"), seconds=5.0, name="short")
-        await short.done.wait()
-        assert short.reasons() == {"deadline": 40}
-        assert clock.now() < 4.95
-
-    sail(story, ProviderSpec(latency_median=1000.0), hosts=2, missing={"abort_above": 1.0})
