@@ -3,6 +3,7 @@
 The server answers every request alike and at once, in a process and on a core of its own; its cost is in the table, so
 that it can be seen not to be the limit. Ours is the full pipeline: prompt, guard, key, cache, admission, HTTP, strict
 reading, ledger. The others send, receive and decode. Clients that are not installed here are named as not measured.
+Where the installed referee is compiled, the sources beside this file are measured too, as they are.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import random
 import ssl
 import statistics
 import subprocess
+import sys
 import tempfile
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -25,7 +27,7 @@ import msgspec
 import uvloop
 
 from bench.clients import CLIENTS
-from bench.common import HEADERS, apart, bodies, cpu_of, spread, table
+from bench.common import HEADERS, apart, as_it_is, bodies, cpu_of, spread, table
 from bench.overhead import config_for, samples, score
 from bench.tls_server import tls_server
 from referee import clock
@@ -33,15 +35,23 @@ from referee.build import build_scorer
 from referee.engine.aio import AioTransport
 from referee.engine.fast import FastTransport
 from referee.sim import ProviderSpec, start_server_process
+from referee.version import compiled
 
 Row = dict[str, float]
 AGAINST = "AsyncOpenAI + semaphore"
+WHOLE, IN_MEMORY, NOT_COMPILED = (
+    "ours, whole pipeline",
+    "ours, cache in memory only",
+    "ours, whole pipeline, not compiled",
+)
 
 
-async def ours(url: str, tls: ssl.SSLContext | None, count: int, at_once: int, fast: bool) -> tuple[float, float]:
-    """The whole pipeline; processor and wall seconds."""
+async def ours(
+    url: str, tls: ssl.SSLContext | None, count: int, at_once: int, fast: bool = True, stored: bool = True
+) -> tuple[float, float]:
+    """The whole pipeline; processor and wall seconds. Not `stored`: the cache is in memory only."""
     with tempfile.TemporaryDirectory() as folder:
-        config = config_for(url, folder, at_once)
+        config = config_for(url, folder, at_once, stored)
         transport = FastTransport(tls) if fast else AioTransport("")
         scorer = build_scorer(config, transport, random.Random(1), b"secret")
         await score(scorer, config, samples(at_once, "warm up"))
@@ -138,8 +148,12 @@ def run(quick: bool) -> dict[str, Any]:
                         rows.setdefault(f"{name} | {at}", []).append(_in_loop(work, count, pid))
 
                     given: Any = (url, tls, count, at_once)
-                    note("ours, whole pipeline", lambda given=given: ours(*given, fast=True))  # type: ignore[misc]
+                    note(WHOLE, lambda given=given: ours(*given))  # type: ignore[misc]
                     if tls is None:
+                        note(IN_MEMORY, lambda given=given: ours(*given, stored=False))  # type: ignore[misc]
+                        if compiled():
+                            row = as_it_is(["-m", "bench.client_cost", url, str(pid), str(count), str(at_once)])
+                            rows.setdefault(f"{NOT_COMPILED} | {kind} | {at_once}", []).append(row)
                         note("ours on aiohttp", lambda given=given: ours(*given, fast=False))  # type: ignore[misc]
                     note("our transport alone", lambda given=given: floor(*given))  # type: ignore[misc]
                     note("aiohttp alone", lambda given=given: bare_aiohttp(*given))  # type: ignore[misc]
@@ -160,7 +174,7 @@ def report(results: dict[str, Any]) -> list[str]:
     lines = []
     for name, rows in results["rows"].items():
         client, kind, at_once = name.split(" | ")
-        base = middle.get(f"ours, whole pipeline | {kind} | {at_once}")
+        base = middle.get(f"{WHOLE} | {kind} | {at_once}")
         server = spread([r["server_us"] for r in rows], ".0f") if "server_us" in rows[0] else ""
         lines.append(
             [
@@ -184,10 +198,22 @@ def report(results: dict[str, Any]) -> list[str]:
         *table(head, lines),
     ]
     for at_once in ("64", "512"):
-        mine, theirs = (middle.get(f"{name} | plain | {at_once}") for name in ("ours, whole pipeline", AGAINST))
+        theirs = middle.get(f"{AGAINST} | plain | {at_once}")
+        mine = {
+            name: middle[at]
+            for name in (WHOLE, IN_MEMORY, NOT_COMPILED)
+            if (at := f"{name} | plain | {at_once}") in middle
+        }
         if mine and theirs:
-            said += ["", f"At {at_once} in flight {AGAINST} costs {theirs / mine:.0f} times what ours costs."]
+            times = "; ".join(f"{theirs / cost:.0f} times {name}" for name, cost in mine.items())
+            said += ["", f"At {at_once} in flight {AGAINST} costs {times}."]
     if results["missing"]:
         gone = "; ".join(f"{name.replace(' | ', ', ')}: {why}" for name, why in results["missing"].items())
         said += ["", f"Not measured: {gone}."]
     return said
+
+
+if __name__ == "__main__":
+    given_url, given_server, given_count, given_at_once = sys.argv[1], *map(int, sys.argv[2:])
+    one = _in_loop(lambda: ours(given_url, None, given_count, given_at_once), given_count, given_server)
+    sys.stdout.write(json.dumps(one))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from typing import Protocol
 
 from referee import clock
 from referee.batch import Batch
@@ -17,6 +18,27 @@ from referee.version import VERSION
 
 SAMPLE_EVERY = 1.0
 """Seconds between two looks at the limits, while there is work."""
+
+
+class RecorderPort(Protocol):
+    """Whom a Scorer tells what became of its samples."""
+
+    tally: Tally
+
+    def settled(self, batch: Batch, index: int, request: JudgeRequest | None, settled: Settled) -> None:
+        """One sample's judging has ended."""
+
+    def rewarded(self, batch: Batch, rewards: list[Reward]) -> None:
+        """These rewards are final."""
+
+    def write(self, line: Line) -> None:
+        """Keep a line."""
+
+    def watch_limits(self) -> None:
+        """There is work."""
+
+    def close(self) -> None:
+        """There is none any more."""
 
 
 class Recorder:

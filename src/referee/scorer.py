@@ -20,7 +20,7 @@ from referee.engine import Engine, Flight
 from referee.errors import RefereeError
 from referee.judging import Form, Judge
 from referee.limits import Turns
-from referee.recorder import Recorder
+from referee.recorder import Recorder, RecorderPort
 from referee.records import JudgeRequest, Reason, Reward, Sample, Settled, Unscored, Verdict
 from referee.shaping import UnscoredWatch
 
@@ -103,7 +103,7 @@ class Scorer:
         self._config = config
         self._judge = judge
         self.engine = engine
-        self.recorder = Recorder(config, engine)
+        self.recorder: RecorderPort = Recorder(config, engine)
         self._form: Form = "text" if config.judge.reply == "text" else "schema"
         self._schema_read = self._schema_unread = 0
         self._watch = UnscoredWatch(config.missing.abort_above)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
@@ -13,7 +13,8 @@ from tests.engine.test_waiting import Desk
 
 from referee.build import build_scorer
 from referee.engine.port import Response
-from referee.records import Sample
+from referee.judging.kind import Form, Judge
+from referee.records import JudgeRequest, Sample, Unscored, Verdict
 from referee.sim import ProviderSpec, SimTransport, run_virtual
 
 
@@ -25,6 +26,19 @@ class Connecting(SimTransport):
         return await super().post(url, headers, body, timeout)
 
 
+class Noting:
+    """A judge that says when it is asked to plan."""
+
+    def __init__(self, judge: Judge, note: Callable[[], None]) -> None:
+        self._judge = judge
+        self._note = note
+        self.read = judge.read
+
+    def plan(self, sample: Sample, form: Form) -> JudgeRequest | Verdict | Unscored:
+        self._note()
+        return self._judge.plan(sample, form)
+
+
 class Watched(Desk):
     """Notes how many requests the provider had when each sample was planned."""
 
@@ -32,13 +46,7 @@ class Watched(Desk):
         super().__init__(spec, **sections)
         self.scorer = build_scorer(self.config, Connecting(self.provider), random.Random(1), b"secret")
         self.had: list[int] = []
-        plan = self.scorer._plan
-
-        def noted(sample: Sample, form: Any) -> Any:
-            self.had.append(self.provider.stats().received)
-            return plan(sample, form)
-
-        self.scorer._plan = noted  # type: ignore[method-assign]
+        self.scorer._judge = Noting(self.scorer._judge, lambda: self.had.append(self.provider.stats().received))
 
 
 def test_the_first_are_sent_before_the_next_are_planned() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import socket
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -108,14 +109,20 @@ def test_what_a_server_has_given_is_not_unlearned() -> None:
     assert endpoint.believed(complaint, Sampling(max_tokens=8), 3.0) is complaint, "another request was never served"
 
 
-def test_a_bug_of_ours_is_an_error_and_no_cancelling() -> None:
+def test_a_bug_of_ours_is_an_error_and_no_cancelling(monkeypatch: pytest.MonkeyPatch) -> None:
     """The caller must not take a batch that failed inside for one that he cancelled himself."""
 
-    def broken(scorer: Scorer, batch: Batch) -> None:
-        def fail(*_: Any) -> None:
+    class Broken:
+        def expect(self, keys: Sequence[str]) -> None:
             raise KeyError("planning")
 
-        scorer._plan_some = fail  # type: ignore[method-assign,assignment]
+        def hurry(self) -> None:
+            return None
+
+        def close(self) -> None:
+            return None
+
+    monkeypatch.setattr("referee.build.open_cache", lambda *_: Broken())
 
     async def main() -> tuple[list[Reward], list[object]]:
         config = config_for([HOST])
@@ -128,7 +135,6 @@ def test_a_bug_of_ours_is_an_error_and_no_cancelling() -> None:
             errors.append(error)
 
         batch = Batch("b", samples(5), config, 60.0, deliver)
-        broken(scorer, batch)
         with pytest.raises(KeyError):
             await scorer.run(batch)
         await scorer.close()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable
+from typing import NoReturn
 
 import httptools
 
@@ -35,6 +36,7 @@ class Connection(asyncio.Protocol):
         "_body",
         "_complete",
         "_ends_by_close",
+        "_fault",
         "_future",
         "_head_done",
         "_headers",
@@ -84,6 +86,8 @@ class Connection(asyncio.Protocol):
         self._complete = False
         self._keep = False
         self._ends_by_close = False
+        self._fault: TransportFault | None = None
+        """Why one of the parser's calls refused to go on; the parser only says that one did."""
 
     @property
     def usable(self) -> bool:
@@ -147,8 +151,7 @@ class Connection(asyncio.Protocol):
             if self._complete:
                 self._finish(keep=False)  # the answer is whole; what follows it nobody asked for
                 return
-            cause = error.__context__
-            self._fail(cause if isinstance(cause, TransportFault) else TransportFault("protocol", say(error)))
+            self._fail(self._fault or TransportFault("protocol", say(error)))
         else:
             if self._complete:
                 self._finish(self._keep)
@@ -180,7 +183,7 @@ class Connection(asyncio.Protocol):
     def on_message_begin(self) -> None:
         """The first byte of an answer."""
         if self._complete:
-            raise TransportFault("protocol", "the server sent more than one answer")
+            self._refuse(TransportFault("protocol", "the server sent more than one answer"))
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """One header."""
@@ -198,20 +201,20 @@ class Connection(asyncio.Protocol):
         if length is None:
             self._ends_by_close = "chunked" not in self._headers.get("transfer-encoding", "").lower()
         elif int(length) > MAX_BODY:  # the parser has refused what is not a number
-            raise too_large()
+            self._refuse(too_large())
 
     def on_body(self, data: bytes) -> None:
         """A piece of the body."""
         self._size += len(data)
         if self._size > MAX_BODY:
-            raise too_large()
+            self._refuse(too_large())
         self._body.append(data)
 
     def on_message_complete(self) -> None:
         """The answer is whole, unless it only said that there will be one (1xx)."""
         status = self._parser.get_status_code()
         if status == 101:
-            raise TransportFault("protocol", "the server switched protocols")
+            self._refuse(TransportFault("protocol", "the server switched protocols"))
         if status < 200:
             received = self._received
             self._clear()
@@ -219,6 +222,10 @@ class Connection(asyncio.Protocol):
         else:
             self._complete = True
             self._keep = self._parser.should_keep_alive()  # the parser forgets it when the message is over
+
+    def _refuse(self, fault: TransportFault) -> NoReturn:
+        self._fault = fault
+        raise fault
 
     def _finish(self, keep: bool) -> None:
         future = self._future

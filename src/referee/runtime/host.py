@@ -187,7 +187,7 @@ class Host:
         far = replace(config, ledger=replace(config.ledger, dir=""), missing=missing)
         self.scorer = build(far)
         self._recorder = LineRecorder(lines, content)
-        self.scorer.recorder = self._recorder  # type: ignore[assignment]
+        self.scorer.recorder = self._recorder
         self._member: Member | None = None
         if exchange is not None:
             self._member = Member(

@@ -111,7 +111,7 @@ class _ClientHost(Host):
         self.clients = clients
         self.texts: dict[str, list[str]] = {}
         self._recorder = _Lines(self)
-        self.scorer.recorder = self._recorder  # type: ignore[assignment]
+        self.scorer.recorder = self._recorder
 
     def _send(self, client: str, parts: tuple[Part, ...]) -> None:
         self._emit(client, self.status(parts, self.texts.pop(client, ())))
