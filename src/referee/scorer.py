@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Callable
 
 from msgspec.structs import replace
 
@@ -73,18 +72,18 @@ class _Progress:
 class _Waiting:
     """One sample that waits for a flight. Called once, with how that ended. `before`: what another form has cost."""
 
-    __slots__ = ("batch", "before", "flight", "form", "index", "landed", "request")
+    __slots__ = ("batch", "before", "flight", "form", "index", "request", "scorer")
 
     def __init__(
         self,
-        landed: Callable[[_Waiting, Settled], None],
+        scorer: Scorer,
         batch: Batch,
         index: int,
         form: Form,
         request: JudgeRequest,
         before: Settled,
     ) -> None:
-        self.landed = landed
+        self.scorer = scorer
         self.batch = batch
         self.index = index
         self.form = form
@@ -93,7 +92,7 @@ class _Waiting:
         self.flight: Flight | None = None
 
     def __call__(self, settled: Settled) -> None:
-        self.landed(self, settled)
+        self.scorer._landed(self, settled)
 
 
 class Scorer:
@@ -268,7 +267,7 @@ class Scorer:
             self._land(batch, index, plan, _with_costs(known, before))
             return
         progress = self._active[batch]
-        waits = progress.waiting[index] = _Waiting(self._landed, batch, index, form, plan, before)
+        waits = progress.waiting[index] = _Waiting(self, batch, index, form, plan, before)
         waits.flight = self.engine.ask(plan, key, progress.due, waits)
         self._line.had(batch.caller)
 

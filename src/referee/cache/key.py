@@ -66,7 +66,7 @@ class KeyMaker:
 
         The first is the same object from one request to the next of the same judge.
         """
-        own = {name: _brief(value) for name, value in request.facets if name in OWN}
+        own = {name: _brief(value) for name, value in request.facets[-len(OWN) :] if name in OWN}
         rest = request.facets[: len(request.facets) - len(own)]
         if rest != self._common[0] or request.sampling is not self._common[1]:
             self._common = rest, request.sampling, self._shared(rest, request.sampling)

@@ -328,14 +328,10 @@ class SqliteCache:
     def _rows(self, link: sqlite3.Connection, items: list[Item]) -> Iterator[tuple[object, ...]]:
         for key, entry, _ in items:
             try:
-                row = (
-                    mark(key),
-                    key[MARK:],
-                    entry.created,
-                    entry.reply.model,
-                    pack(key, entry),
-                    *self._facets.columns(link, entry.common, entry.own),
-                )
+                shared, own = self._facets.columns(link, entry.common, entry.own)
+                # bytearray: for bytes, sqlite3 looks for an adapter every time.
+                data = bytearray(pack(key, entry))
+                row = (mark(key), key[MARK:], entry.created, entry.reply.model, data, shared, bytearray(own))
             except (UnicodeError, OverflowError, TypeError) as error:
                 log.debug("a verdict cannot be stored: %s", type(error).__name__)
                 continue
