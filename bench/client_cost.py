@@ -3,7 +3,6 @@
 The server answers every request alike and at once, in a process and on a core of its own; its cost is in the table, so
 that it can be seen not to be the limit. Ours is the full pipeline: prompt, guard, key, cache, admission, HTTP, strict
 reading, ledger. The others send, receive and decode. Clients that are not installed here are named as not measured.
-Where the installed referee is compiled, the sources beside this file are measured too, as they are.
 """
 
 from __future__ import annotations
@@ -16,7 +15,6 @@ import random
 import ssl
 import statistics
 import subprocess
-import sys
 import tempfile
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -27,7 +25,7 @@ import msgspec
 import uvloop
 
 from bench.clients import CLIENTS
-from bench.common import HEADERS, apart, as_it_is, bodies, cpu_of, spread, table
+from bench.common import HEADERS, apart, bodies, cpu_of, spread, table
 from bench.overhead import config_for, samples, score
 from bench.tls_server import tls_server
 from referee import clock
@@ -35,15 +33,10 @@ from referee.build import build_scorer
 from referee.engine.aio import AioTransport
 from referee.engine.fast import FastTransport
 from referee.sim import ProviderSpec, start_server_process
-from referee.version import compiled
 
 Row = dict[str, float]
 AGAINST = "AsyncOpenAI + semaphore"
-WHOLE, IN_MEMORY, NOT_COMPILED = (
-    "ours, whole pipeline",
-    "ours, cache in memory only",
-    "ours, whole pipeline, not compiled",
-)
+WHOLE, IN_MEMORY = "ours, whole pipeline", "ours, cache in memory only"
 
 
 async def ours(
@@ -151,9 +144,6 @@ def run(quick: bool) -> dict[str, Any]:
                     note(WHOLE, lambda given=given: ours(*given))  # type: ignore[misc]
                     if tls is None:
                         note(IN_MEMORY, lambda given=given: ours(*given, stored=False))  # type: ignore[misc]
-                        if compiled():
-                            row = as_it_is(["-m", "bench.client_cost", url, str(pid), str(count), str(at_once)])
-                            rows.setdefault(f"{NOT_COMPILED} | {kind} | {at_once}", []).append(row)
                         note("ours on aiohttp", lambda given=given: ours(*given, fast=False))  # type: ignore[misc]
                     note("our transport alone", lambda given=given: floor(*given))  # type: ignore[misc]
                     note("aiohttp alone", lambda given=given: bare_aiohttp(*given))  # type: ignore[misc]
@@ -198,22 +188,11 @@ def report(results: dict[str, Any]) -> list[str]:
         *table(head, lines),
     ]
     for at_once in ("64", "512"):
-        theirs = middle.get(f"{AGAINST} | plain | {at_once}")
-        mine = {
-            name: middle[at]
-            for name in (WHOLE, IN_MEMORY, NOT_COMPILED)
-            if (at := f"{name} | plain | {at_once}") in middle
-        }
+        mine, light, theirs = (middle.get(f"{name} | plain | {at_once}") for name in (WHOLE, IN_MEMORY, AGAINST))
         if mine and theirs:
-            times = "; ".join(f"{theirs / cost:.0f} times {name}" for name, cost in mine.items())
-            said += ["", f"At {at_once} in flight {AGAINST} costs {times}."]
+            stored = f", {theirs / light:.0f} times with the cache in memory only" if light else ""
+            said += ["", f"At {at_once} in flight {AGAINST} costs {theirs / mine:.0f} times what ours costs{stored}."]
     if results["missing"]:
         gone = "; ".join(f"{name.replace(' | ', ', ')}: {why}" for name, why in results["missing"].items())
         said += ["", f"Not measured: {gone}."]
     return said
-
-
-if __name__ == "__main__":
-    given_url, given_server, given_count, given_at_once = sys.argv[1], *map(int, sys.argv[2:])
-    one = _in_loop(lambda: ours(given_url, None, given_count, given_at_once), given_count, given_server)
-    sys.stdout.write(json.dumps(one))

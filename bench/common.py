@@ -9,8 +9,6 @@ import json
 import os
 import random
 import statistics
-import subprocess
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -29,7 +27,6 @@ from referee.sim import Provider, ProviderSpec, SimTransport, run_virtual
 
 HEADERS = {"content-type": "application/json"}
 TICK = os.sysconf("SC_CLK_TCK")
-SOURCES = Path(__file__).parent.parent / "src"
 
 
 def spread(values: Sequence[float], form: str = ".1f", unit: str = "") -> str:
@@ -87,15 +84,6 @@ def apart() -> Iterator[Callable[[], None]]:
         yield lambda: os.sched_setaffinity(0, cores - last)
     finally:
         os.sched_setaffinity(0, cores)
-
-
-def as_it_is(arguments: Sequence[str], built: bool = False) -> Any:
-    """What a command of this interpreter prints as JSON: with referee as installed (`built`), or with the sources as
-    they are."""
-    path = os.pathsep.join(filter(None, [*([] if built else [str(SOURCES)]), os.environ.get("PYTHONPATH", "")]))
-    command = [sys.executable, *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, env={**os.environ, "PYTHONPATH": path})
-    return json.loads(done.stdout)
 
 
 def cpu_of(pid: int) -> float:

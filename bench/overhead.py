@@ -2,16 +2,13 @@
 
 Two ways, in one run. With a transport that answers at once in process, everything but HTTP is measured: plan, guard,
 key, cache, admission, encode, classify, read, cache write, ledger, shaping, hand-over. And over real HTTP, beside a
-bare aiohttp client sending the same bodies. Where the installed referee is compiled, its sources are measured too, as
-they are.
+bare aiohttp client sending the same bodies.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 import random
-import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,7 +18,7 @@ import aiohttp
 import msgspec
 import uvloop
 
-from bench.common import apart, as_it_is, spread, table
+from bench.common import apart
 from referee import clock, wire
 from referee.batch import Batch
 from referee.build import build_scorer
@@ -31,7 +28,6 @@ from referee.judging import make_judge
 from referee.records import Sample
 from referee.scorer import Scorer
 from referee.sim import ProviderSpec, start_server_process
-from referee.version import compiled
 
 
 class InstantTransport:
@@ -144,49 +140,43 @@ async def bare_aiohttp(url: str, bodies: list[bytes], concurrency: int) -> float
         return clock.cpu() - before
 
 
-def once(count: int) -> dict[str, dict[str, float]]:
-    """Both ways, once."""
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        found = {"pipeline": runner.run(pipeline(count, 64))}
+def run(quick: bool) -> dict[str, Any]:
+    """Medians over repeats; the machine may be noisy, so all of one kind are in one run."""
+    count, repeats = (2000, 3) if quick else (5000, 5)
+    results: dict[str, Any] = {"count": count, "pipeline": [], "http": {}}
+    for _ in range(repeats):
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            results["pipeline"].append(runner.run(pipeline(count, 64)))
     for concurrency in (64, 512):
         with apart() as go_over, start_server_process(ProviderSpec(), seed=1) as server:
             go_over()
-            with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-                found[str(concurrency)] = runner.run(over_http(server.url, count, concurrency))
-    return found
-
-
-def run(quick: bool) -> dict[str, Any]:
-    """All in turn, each time in a process of its own: the machine may be noisy, so they are in one run."""
-    count, repeats = (2000, 3) if quick else (5000, 7)
-    builds = {"compiled": True, "not compiled": False} if compiled() else {"not compiled": False}
-    results: dict[str, Any] = {"count": count, "builds": {name: [] for name in builds}}
-    for _ in range(repeats):
-        for name, built in builds.items():
-            results["builds"][name].append(as_it_is(["-m", "bench.overhead", str(count)], built))
+            rows = []
+            for _ in range(repeats):
+                with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+                    rows.append(runner.run(over_http(server.url, count, concurrency)))
+            results["http"][str(concurrency)] = rows
     return results
+
+
+def _middle(rows: list[dict[str, float]], name: str) -> str:
+    found = sorted(row[name] for row in rows)
+    return f"{found[len(found) // 2]:.0f} ({found[0]:.0f} to {found[-1]:.0f})"
 
 
 def report(results: dict[str, Any]) -> list[str]:
     """Lines of markdown."""
-    builds = results["builds"]
-    rows = []
-    for part, words in (
-        ("pipeline", "without HTTP"),
-        ("64", "over HTTP, 64 in flight"),
-        ("512", "over HTTP, 512 in flight"),
-    ):
-        for name in next(iter(builds.values()))[0][part]:
-            figures = [spread([run[part][name] for run in runs], ".0f") for runs in builds.values()]
-            rows.append([words, name, *(figures[:1] if name == "bare aiohttp" else figures)])
-    width = 2 + len(builds)
-    return [
+    rows = results["pipeline"]
+    lines = [
         f"{results['count']} samples of 1.2 KB, SQLite cache and ledger (with content) on, uvloop; CPU microseconds "
-        "per sample of the whole process, median (min to max). The server answers at once.",
+        "per sample of the whole process, median (min to max).",
         "",
-        *table(["", "", *builds], [[*row, *[""] * (width - len(row))] for row in rows]),
+        "| everything but HTTP | µs CPU |",
+        "|---|---|",
+        *(f"| {name} | {_middle(rows, name)} |" for name in rows[0]),
+        "",
+        "| over real HTTP, near-zero-latency server | in flight | µs CPU |",
+        "|---|---|---|",
     ]
-
-
-if __name__ == "__main__":
-    sys.stdout.write(json.dumps(once(int(sys.argv[1]))))
+    for concurrency, found in results["http"].items():
+        lines += [f"| {name} | {concurrency} | {_middle(found, name)} |" for name in found[0]]
+    return lines

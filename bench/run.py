@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from referee import clock
-from referee.version import compiled
 
 HERE = Path(__file__).parent
 GROUPS: dict[str, dict[str, str]] = {
@@ -112,7 +111,6 @@ def write(results: dict[str, Any], name: str, found: Any, lines: list[str]) -> N
     if before is None or not (skipped(found) and not skipped(before)):
         results[name] = found
         results.setdefault("tables", {})[name] = lines
-        results["compiled"] = sorted({*results.get("compiled", ()), name} - (set() if compiled() else {name}))
     results["machine"] = machine()
     save(results)
 
@@ -142,8 +140,7 @@ def save(results: dict[str, Any]) -> None:
             page += [f"### {title}", ""]
             if key in PICTURES and not skipped(results[key]):
                 page += [f"![{title}](../docs/images/{PICTURES[key]}.svg)", ""]
-            built = ", compiled" if key in results.get("compiled", ()) else ""
-            page += [*results["tables"][key], "", f"`python -m bench.run {key}`{built}", ""]
+            page += [*results["tables"][key], "", f"`python -m bench.run {key}`", ""]
     (HERE / "RESULTS.md").write_text("\n".join(page))
 
 

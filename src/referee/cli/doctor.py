@@ -20,7 +20,7 @@ from referee.engine import find_key
 from referee.errors import RefereeError
 from referee.records import Sample, Unscored
 from referee.referee import Referee
-from referee.version import VERSION, compiled
+from referee.version import VERSION
 
 PROBE = Sample(
     id="probe",
@@ -40,8 +40,7 @@ def command(
     offline: Annotated[bool, typer.Option("--offline", help="Do not call the endpoint.")] = False,
 ) -> None:
     """Check settings, key, endpoint (with one paid probe), cache and versions."""
-    build = " (compiled)" if compiled() else ""
-    good = _show(True, f"referee {VERSION}{build}, Python {platform.python_version()}, {_loop()}, {_versions()}")
+    good = _show(True, f"referee {VERSION}, Python {platform.python_version()}, {_loop()}, {_versions()}")
     try:
         with settings(config) as chosen:
             good &= _show(

@@ -24,7 +24,7 @@ _INVISIBLE = (
 )
 _TAGS = "\U000e0000-\U000e007f"
 _TAG_LEAD = b"\xf3"
-_SURROGATES = f"{chr(0xD800)}-{chr(0xDFFF)}"
+_SURROGATES = "\ud800-\udfff"
 _JOINERS = "\u200c\u200d"
 _CONTROL_BYTES = bytes([*range(9), *range(14, 32), 127])
 

@@ -18,8 +18,7 @@ OPEN_GROUPS = 8192
 class Histogram:
     """Counts of durations in buckets 9 % wide, from 0.1 ms to 3 hours: quantiles to within 5 %, in fixed memory."""
 
-    LEAST = 1e-4
-    MOST = 1e4
+    LEAST, MOST = 1e-4, 1e4
     PER_DOUBLING = 8
     BUCKETS = 214
 

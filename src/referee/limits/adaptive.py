@@ -251,7 +251,7 @@ class AdaptiveLimit:
         self._cut(size, in_flight)
         if found:
             self._edge = max(size, float(in_flight))
-            self._accepted = float(in_flight)
+            self._accepted = in_flight
 
     def _on_overloaded(self, stamp: Stamp, now: float, in_flight: int, latency: float) -> None:
         if stamp < self._epoch or in_flight + 1 < SATURATED * self.limit:

@@ -65,7 +65,7 @@ class Pace:
         """An answer to a request of that time. If it was the look, there is room for more."""
         if self._look < math.inf and sent >= self._look:
             self._look = math.inf
-            self.budget = float(math.ceil(self.budget * (1 + self._step)))
+            self.budget = math.ceil(self.budget * (1 + self._step))
             self._step *= 2
 
     def refused(self, now: float) -> None:

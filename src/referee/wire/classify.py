@@ -139,7 +139,7 @@ def _not_json(status: int, body: bytes, request_id: str) -> Failure:
 def _failure(
     status: int, headers: Mapping[str, str], said: Trouble, wall: float, request_id: str, page: bool = False
 ) -> Failure:
-    parameter = unsupported(said) if status == 501 or status in _ONE_REQUEST_4XX else ""
+    parameter = unsupported(said) if status in (*_ONE_REQUEST_4XX, 501) else ""
     reason, action, advice = _decide(status, said, parameter, page)
     advised = headers.get("x-should-retry", "").strip().lower()
     if advised == "false" and action in (Action.PARK, Action.BACK_OFF):
