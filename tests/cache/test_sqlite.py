@@ -180,9 +180,9 @@ def test_a_place_that_cannot_be_made(caplog: pytest.LogCaptureFixture) -> None:
     check_degraded(Path("/proc/nowhere/cache.sqlite"), caplog)
 
 
-def test_a_name_no_filesystem_takes(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_name_no_filesystem_takes(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Even that is a warning."""
-    check_degraded(Path("/tmp/bad\0name/cache.sqlite"), caplog)
+    check_degraded(tmp_path / "bad\0name" / "cache.sqlite", caplog)
 
 
 def test_a_home_that_is_not_known(caplog: pytest.LogCaptureFixture) -> None:

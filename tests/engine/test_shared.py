@@ -34,18 +34,11 @@ class FakeClaim:
             self.found(result)
 
 
-class FakeShared:
+class FakeShared(MemoryCache):
     """Answers every search after a while: with a verdict of 7, with nothing, or never."""
 
     def __init__(self, answer: str, seconds: float = 0.5) -> None:
-        near = MemoryCache(1000)
-        self.get, self.expect, self.put, self.hurry, self.close = (
-            near.get,
-            near.expect,
-            near.put,
-            near.hurry,
-            near.close,
-        )
+        super().__init__(1000)
         self.answer = answer
         self.seconds = seconds
         self.claims: list[FakeClaim] = []

@@ -34,7 +34,12 @@ TARGETS: dict[str, tuple[str, ...]] = {
         "tests/judging/test_gates.py",
         "tests/judging/test_make.py",
     ),
-    "wire/classify.py": ("tests/wire/test_statuses.py", "tests/wire/test_classify.py", "tests/wire/test_fault.py"),
+    "wire/classify.py": (
+        "tests/wire/test_statuses.py",
+        "tests/wire/test_classify.py",
+        "tests/wire/test_unsupported.py",
+        "tests/wire/test_fault.py",
+    ),
     "wire/reply.py": ("tests/wire/test_odd_replies.py", "tests/wire/test_reply.py", "tests/wire/test_classify.py"),
     "wire/trouble.py": ("tests/wire/test_odd_replies.py", "tests/wire/test_statuses.py", "tests/wire/test_classify.py"),
     "wire/times.py": ("tests/wire/test_zones.py", "tests/wire/test_times.py", "tests/wire/test_hints.py"),

@@ -335,8 +335,7 @@ class Engine:
         self.on_room()
         return True
 
-    def stored(self, flight: Flight, settled: Settled) -> None:
-        """Its verdict would survive a kill."""
+    def _stored(self, flight: Flight, settled: Settled) -> None:
         self._storing -= 1
         self._tell(flight, settled)
 
@@ -370,7 +369,7 @@ class _Stored:
         self.settled = settled
 
     def __call__(self) -> None:
-        self.engine.stored(self.flight, self.settled)
+        self.engine._stored(self.flight, self.settled)
 
 
 def _nothing() -> None:
