@@ -114,7 +114,7 @@ def test_collecting_is_noted_once() -> None:
     """The first collection is recorded, later ones are not."""
     claim = ticket(1)
     calls: list[int] = []
-    claim.on_collect = lambda ticket: calls.append(1)
+    claim.on_collect = lambda ticket, rewards: calls.append(1)
     claim.deliver([reward(0)], None, True)
     claim.result()
     claim.result()

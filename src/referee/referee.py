@@ -8,6 +8,7 @@ import itertools
 import logging
 import os
 import weakref
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -21,13 +22,16 @@ from referee.engine import find_key
 from referee.errors import InputError, RefereeError, WrongContext
 from referee.judging import make_judge
 from referee.ledger import BatchLine, common_step, reward_line
-from referee.records import Reward, Sample
+from referee.records import Reason, Reward, Sample, Unscored
 from referee.runtime import Runtime, open_runtime
 from referee.runtime.inline import loop_is_running
 from referee.scorer import Scorer
 from referee.ticket import Ticket
 
 log = logging.getLogger("referee")
+
+QUOTED = 300
+"""Characters of a judge's reply in a warning."""
 
 
 class Referee:
@@ -45,6 +49,7 @@ class Referee:
         weakref.finalize(self, self._runtime.close, 0.0).atexit = False
         self._numbers = itertools.count(1)
         self._waited_s = 0.0
+        self._warned = False
 
     @classmethod
     def from_config(cls, source: str | Path | Mapping[str, Any] | Config) -> Referee:
@@ -143,8 +148,10 @@ class Referee:
             step = batch.samples[reward.index].step
             self._runtime.record(reward_line(reward, wall=wall, batch=batch.id, step=step))
 
-    def _collected(self, batch: Batch, submitted: float, ticket: Ticket) -> None:
+    def _collected(self, batch: Batch, submitted: float, ticket: Ticket, rewards: list[Reward]) -> None:
         self._waited_s += ticket.waited_s
+        if rewards and not self._warned and not any(reward.scored for reward in rewards):
+            self._warned = _warn_of_unscored(rewards)
         self._runtime.record(
             BatchLine(
                 wall=clock.wall(),
@@ -156,6 +163,26 @@ class Referee:
                 waited_s=ticket.waited_s,
             )
         )
+
+
+def _warn_of_unscored(rewards: Sequence[Reward]) -> bool:
+    """Say in the log why nothing of a batch was scored, with one of the judge's replies if there are any."""
+    missing = [(reward.verdict, reward.settled.reply) for reward in rewards if isinstance(reward.verdict, Unscored)]
+    reasons = Counter(verdict.reason for verdict, _ in missing if verdict.reason is not Reason.CANCELLED)
+    if not reasons:
+        return False
+    first = reasons.most_common(1)[0][0]
+    detail, reply = next((verdict.detail, reply) for verdict, reply in missing if verdict.reason is first)
+    said = f" The judge's reply, for example: {reply.text[:QUOTED]!r}" if reply is not None else ""
+    log.warning(
+        "no sample of a batch of %d was scored (%s). First %s: %s.%s",
+        len(rewards),
+        ", ".join(f"{reason} {count}" for reason, count in reasons.most_common()),
+        first,
+        detail,
+        said,
+    )
+    return True
 
 
 def _cancel_ticket(submitted: asyncio.Future[Ticket]) -> None:

@@ -45,7 +45,7 @@ class Ticket:
         """Seconds callers have stood still in `result` or iteration, so far."""
         self.finished = 0.0
         """Wall time at which the last reward became final."""
-        self.on_collect: Callable[[Ticket], None] | None = None
+        self.on_collect: Callable[[Ticket, list[Reward]], None] | None = None
         self.on_rewards: Callable[[Sequence[Reward]], None] | None = None
 
     def __len__(self) -> int:
@@ -198,14 +198,15 @@ class Ticket:
             raise TicketCancelled(f"{trouble} {len(self._landed)} of {self._count} rewards were final.")
 
     def _collect(self) -> list[Reward]:
+        rewards = [reward for reward in self._rewards if reward is not None]
         if self.on_collect is not None:
             collect, self.on_collect = self.on_collect, None
-            collect(self)
+            collect(self, rewards)
         if self._error is not None:
             if isinstance(self._error, UnscoredError) or hasattr(self._error, "rewards"):
                 self._error.rewards = list(self._rewards)
             raise self._error
-        return [reward for reward in self._rewards if reward is not None]
+        return rewards
 
     def __reduce__(self) -> Any:
         raise WrongContext("a Ticket belongs to the process that submitted it and does not pickle; send its rewards.")

@@ -77,6 +77,19 @@ class RuntimeContract:
 
             yield make
 
+    def test_a_judge_that_is_never_readable_is_one_warning_with_a_reply(
+        self, make: Make, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """At the first batch without a score; later ones of the same Referee are in its metrics."""
+        referee = make(ProviderSpec(faults={"no_verdict": 1.0}), judge={"ask_again": 0}, missing={"abort_above": 1.0})
+        with caplog.at_level("WARNING", logger="referee"):
+            for _ in range(2):
+                assert not any(reward.scored for reward in referee.submit(samples(8)).result(PATIENCE))
+        said = [record.getMessage() for record in caplog.records if "no sample of a batch of 8" in record.getMessage()]
+        assert len(said) == 1
+        assert "no_verdict 8" in said[0]
+        assert "reply, for example: '" in said[0]
+
     def test_rewards_come_back_in_order(self, make: Make) -> None:
         """Twenty samples, twenty rewards, each its own."""
         assert scores(make().score(samples(20))) == [n % 10 + 1 for n in range(20)]

@@ -56,7 +56,11 @@ def checked(config: Config, where: str) -> Config:
     ):
         if number < least:
             raise refuse(name, f"must be at least {least}, not {number}.")
-    for name, seconds in (("limits.attempt_timeout", limits.attempt_timeout), ("limits.deadline", limits.deadline)):
+    for name, seconds in (
+        ("limits.attempt_timeout", limits.attempt_timeout),
+        ("limits.give_up_after", limits.give_up_after),
+        ("limits.deadline", limits.deadline),
+    ):
         if not (seconds > 0 and math.isfinite(seconds)):
             raise refuse(name, f"must be a positive number of seconds, not {seconds}.")
     if not 0 <= length.peak_ratio < length.outer_ratio < math.inf:

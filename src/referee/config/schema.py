@@ -153,6 +153,10 @@ class LimitsConfig(Struct, frozen=True, forbid_unknown_fields=True):
     twenty). The first answer counts, both are paid. 0 turns it off; it shortens the tail where latency is uneven."""
     attempt_timeout: float = 60.0
     """Seconds for one call, to its last byte."""
+    give_up_after: float = 60.0
+    """Seconds a request may go on failing (errors, timeouts) while its endpoint answers others: then it is unscored
+    with its last failure, so that a few such requests do not hold a batch until its deadline. To tell them from an
+    outage, one that was answered before is asked again. Outages are waited out, until `deadline`."""
     deadline: float = 300.0
     """Seconds for a batch; what is not judged by then is unscored (deadline). `referee score` has no batches: there it
     is the time for one rollout, from its first attempt on."""

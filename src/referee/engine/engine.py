@@ -29,10 +29,12 @@ from referee.engine.quota import Exchange
 from referee.engine.retry import Course
 from referee.errors import EndpointClosed
 from referee.limits import Budget, retry_delay
-from referee.records import Failure, JudgeRequest, Reason, Reply, Settled, Unscored, Verdict
+from referee.records import JudgeRequest, Reason, Reply, Settled, Unscored, Verdict
 
 log = logging.getLogger("referee.engine")
 
+SHORTEST = 0.1
+"""Seconds that must be left for another attempt."""
 STORING = 2048
 """Flights that may wait to be stored without holding back new ones."""
 
@@ -58,6 +60,8 @@ class Engine:
         self._shared = cache if isinstance(cache, SharedCache) else None
         self._read = read
         self._rng = rng
+        self._good: dict[Endpoint, JudgeRequest] = {}
+        """The latest request each endpoint has answered: sent again, it tells an outage from a request at fault."""
         self._flights: dict[str, Flight] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         """Of all flights, also of those that were left and have not noticed yet."""
@@ -251,13 +255,14 @@ class Engine:
 
     async def _settle(self, flight: Flight, granted: Permit | Closed) -> Settled | None:
         """Try until there is an end. None: there is, and the cache tells it once the verdict is stored."""
-        course = Course(self._config.judge.ask_again)
+        course = Course(self._config.judge.ask_again, self._config.limits.give_up_after)
         while True:
             if isinstance(granted, Closed):
                 return self._end(flight, granted.verdict)
             outcome, permit = await self.calls.ask(flight, granted, course.longer)
             endpoint = permit.endpoint
             if isinstance(outcome, Reply):
+                self._good[endpoint] = flight.request
                 verdict = self._read(flight.request, outcome)
                 if isinstance(verdict, Verdict):
                     settled = self._end(flight, verdict, outcome, permit)
@@ -273,16 +278,35 @@ class Engine:
             if outcome.unsupported and self._adapt(flight, endpoint, outcome.unsupported):
                 granted = await self._again(flight, endpoint)
                 continue
-            if not course.after_failure(outcome, endpoint.served, self._now()):
-                return self._end(flight, Unscored(reason=outcome.reason, detail=outcome.detail), None, permit)
+            now, sent_first = self._now(), flight.sent_first or 0.0
+            if not course.after_failure(outcome, endpoint.served, now, sent_first):
+                return self._end(flight, course.given_up(outcome, flight.attempts, endpoint.label), None, permit)
             delay = retry_delay(outcome, course.failures, self._rng.random(), endpoint.latency)
-            if not self._time_for(flight, outcome, delay):
+            left = self.calls.give_up_at(flight) - now
+            stay_away = outcome.retry_after or 0.0 if len(self.endpoints) == 1 else 0.0
+            if left < SHORTEST or left <= stay_away:
                 why = Unscored(reason=outcome.reason, detail=f"out of time after {flight.trouble()}")
                 return self._end(flight, why, None, permit)
-            await clock.sleep(delay)
+            await clock.sleep(min(delay, left / 2))  # a long back-off must not use up the time of the last attempt
+            if course.doubtful:
+                await self._ask_known(flight, endpoint)
             granted = await self._again(flight, endpoint)
 
-    async def _again(self, flight: Flight, avoid: Endpoint) -> Permit | Closed:
+    async def _ask_known(self, flight: Flight, endpoint: Endpoint) -> None:
+        """Ask again what this endpoint has answered before, in place of a request that only fails. An answer shows in
+        `endpoint.served`, so that the next failure of the request is known to be its own. The reply is not used."""
+        request = self._good.get(endpoint)
+        if request is None:
+            return
+        probe = Flight("", request, self._now())
+        probe.deadline, probe.turn = flight.deadline, flight.turn
+        probe.refused_by = frozenset(self.endpoints) - {endpoint}
+        granted = await self._again(probe, None)
+        if isinstance(granted, Permit):
+            await self.calls.ask(probe, granted, False)
+            flight.cost += probe.cost
+
+    async def _again(self, flight: Flight, avoid: Endpoint | None) -> Permit | Closed:
         """Another permit, in the old place of the line."""
         try:
             return await self.admission.acquire(
@@ -306,12 +330,6 @@ class Engine:
         log.info("%s does not take %s; leaving it out", endpoint.label, unsupported)
         endpoint.adaptation = adapted
         return True
-
-    def _time_for(self, flight: Flight, failure: Failure, delay: float) -> bool:
-        """Whether the next attempt could come in time. A Retry-After binds if there is no other server."""
-        if len(self.endpoints) == 1:
-            delay = max(delay, failure.retry_after or 0.0)
-        return self._now() + delay < self.calls.give_up_at(flight)
 
     def _keep(self, flight: Flight, endpoint: Endpoint, verdict: Verdict, settled: Settled) -> bool:
         """Store an accepted verdict. True: it is handed out when it would survive a kill, and not before."""

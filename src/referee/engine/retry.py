@@ -13,12 +13,17 @@ MAX_FAULTS = 5
 class Course:
     """What one request has been through, and what that allows it."""
 
-    __slots__ = ("_ask_again", "_failed_at", "_own_faults", "failures", "longer")
+    __slots__ = ("_ask_again", "_failed_at", "_own_faults", "_patience", "doubtful", "failures", "longer")
 
-    def __init__(self, ask_again: int) -> None:
+    def __init__(self, ask_again: int, patience: float) -> None:
+        """`patience`: seconds after which one failure while the endpoint served others is enough to give up."""
         self._ask_again = ask_again
+        self._patience = patience
         self._failed_at = float("inf")
         self._own_faults = 0
+        self.doubtful = False
+        """It has failed for longer than `patience`, and nothing shows whether the request or the endpoint is at fault:
+        a request that was answered before would tell."""
         self.failures = 0
         """Attempts without a reply, for the length of the next wait."""
         self.longer = False
@@ -35,12 +40,12 @@ class Course:
         self._ask_again -= 1
         return verdict.reason in UNREAD and self._ask_again >= 0
 
-    def after_failure(self, failure: Failure, served: float, now: float) -> bool:
+    def after_failure(self, failure: Failure, served: float, now: float, sent_first: float) -> bool:
         """True: no reply came, and another attempt may bring one.
 
         Throttling and outages are waited out, by deadline. But a request that fails again and again while its
-        endpoint answers others is not the endpoint's trouble: `served` is when the latest request that was answered
-        there was sent, and a failure counts if that was after the failure before it.
+        endpoint answers others is at fault itself: `served` is when the latest request that was answered there was
+        sent, and a failure counts if that was after the failure before it.
         """
         self.failures += 1
         if failure.action is Action.GIVE_UP:
@@ -48,7 +53,19 @@ class Course:
         if failure.action is Action.ASK_AGAIN:
             self._ask_again -= 1
             return self._ask_again >= 0
+        self.doubtful = False
         if failure.action in (Action.BACK_OFF, Action.RETRY):
-            self._own_faults += served > self._failed_at
+            own = served > self._failed_at
+            late = now - sent_first >= self._patience
+            self._own_faults += own
             self._failed_at = now
-        return self._own_faults < MAX_FAULTS  # a closed endpoint: elsewhere, and if there is none, the gate says so
+            self.doubtful = late and not own
+            return self._own_faults < MAX_FAULTS and not (late and own)
+        return True  # throttled, or closed: elsewhere, and if there is no other endpoint, admission says so
+
+    def given_up(self, failure: Failure, attempts: int, endpoint: str) -> Unscored:
+        """What to say of a request that is not tried again."""
+        detail = failure.detail
+        if failure.action in (Action.BACK_OFF, Action.RETRY):
+            detail += f" ({attempts} attempts failed while {endpoint} answered other requests)"
+        return Unscored(reason=failure.reason, detail=detail)
