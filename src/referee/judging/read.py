@@ -21,7 +21,8 @@ from typing import Any
 
 import msgspec
 
-from referee.judging.guard import scrub, strip_reasoning
+from referee.judging.guard import scrub
+from referee.judging.reasoning import strip_reasoning
 from referee.records import How, JudgeRequest, Reason, Reply, Unscored, Verdict
 
 LONGEST_REASON = 2000
@@ -79,7 +80,7 @@ def visible(reply: Reply) -> str | Unscored:
         return Unscored(reason=Reason.EMPTY, detail="the judge's reply holds no text")
     if said[0] == "{" and said[-1] == "}":
         return said  # JSON from end to end: a reasoning tag in it is a mention inside a string
-    said = strip_reasoning(said, mentions=True).strip(_BLANK)
+    said = strip_reasoning(said, judge=True).strip(_BLANK)
     if not said:
         return Unscored(reason=Reason.NO_VERDICT, detail="the judge's reply is reasoning without an end")
     return said
