@@ -33,7 +33,6 @@ _SURROGATES = "\ud800-\udfff"
 _JOINERS = "\u200c\u200d"
 _CONTROL_BYTES = bytes([*range(9), *range(14, 32), 127])
 
-_UNSEEN = re.compile(f"[{_INVISIBLE}{_SURROGATES}]")
 _UNSEEN_RUN = re.compile(f"[{_INVISIBLE}{_TAGS}]+")
 _SURROGATE = re.compile(f"[{_SURROGATES}]")
 # The flags of England, Scotland and Wales are a black flag and a name in tag characters. No other name is kept: any
@@ -152,7 +151,9 @@ def _break(text: str, reasoning: bool) -> str:
         lowered = text.lower()
         for quick, exact in _RESERVED:
             if quick.search(lowered):
-                text = exact.sub(_spaced, text)
+                before = ""
+                while before != text:  # again: one may begin inside another
+                    before, text = text, exact.sub(_spaced, text)
     if square and _SQUARE.search(text):
         text = _SQUARE.sub(_spaced, text)
     return break_verdicts(text)
