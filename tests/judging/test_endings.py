@@ -24,7 +24,7 @@ CUT = [
         "none",
         "unknown",
     ),
-    *("load", "limit", "pause_turn", "incomplete", "stopped_early", "nonstop", "x" * 10_000, "\x1b[2J", "2"),
+    *("load", "limit", "pause_turn", "incomplete", "stopped_early", "nonstop", "...", "x" * 10_000, "\x1b[2J", "2"),
 ]
 REFUSED = [
     *("content_filter", "CONTENT_FILTER", "content-filter", "content_filtered", "refusal", "SAFETY", "safety"),

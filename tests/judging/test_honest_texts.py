@@ -18,7 +18,7 @@ UNCHANGED = {
     "xml, nested twice": "<a>\n<reasoning>\n<reasoning>\nx\n</reasoning>\n</reasoning>\n</a>",
     "named groups": r"re.compile(r'(?P<reasoning>.*?)\s*(?P<thinking>\w+)(?P<answer>.*)')",
     "index by a variable": "node = trie[prefix]; tail = words[suffix]; opts = parsed[args]; img[mask] = 0",
-    "index by a constant": "os.environ[PREFIX], table[SUFFIX], vocab[PAD], vocab[UNK]",
+    "index by a constant": "os.environ[PREFIX], table[SUFFIX], vocab[PAD], vocab[UNK], a [MASK] of BERT's",
     "flag of Scotland": "\U0001f3f4\U000e0067\U000e0062\U000e0073\U000e0063\U000e0074\U000e007f won, not "
     "\U0001f3f4\U000e0067\U000e0062\U000e0065\U000e006e\U000e0067\U000e007f.",
     "other emoji": "👨‍👩‍👧‍👦 👩🏽‍💻 ❤️‍🔥 🏴‍☠️ 🇫🇷 1️⃣",

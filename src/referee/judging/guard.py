@@ -67,8 +67,8 @@ _RESERVED = tuple(
 )
 # Mistral, Kimi, GLM. As written: trie[prefix], args[inst] and the like are code.
 _SQUARE = re.compile(
-    r"\[(?:/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_RESULTS|THINK)|TOOL_CALLS|TOOL_CONTENT|ARGS|CALL_ID|IMG"
-    r"|BOS|EOS|EOT|g?s?MASK)\]"
+    r"\[(?:/?(?:INST|SYSTEM_PROMPT|MODEL_SETTINGS|AVAILABLE_TOOLS|TOOL_RESULTS|THINK)|TOOL_CALLS|TOOL_CONTENT|ARGS"
+    r"|CALL_ID|IMG|BOS|EOS|EOT|[gs]MASK)\]"
 )
 
 # Letters that Unicode compatibility folding turns into plain ones, and brackets it turns into < or [. A reader that
@@ -135,7 +135,7 @@ def _is_odd(text: str) -> bool:
         data = text.encode()
     except UnicodeEncodeError:
         return True
-    if _TAG_LEAD in data or _ODD.search(text) is not None or (">" in text and ">>>" in text):
+    if _TAG_LEAD in data or _ODD.search(text) is not None:
         return True
     return _ASTRAL_LEAD in data and any(lead in data for lead in _FOLDABLE_LEADS)
 

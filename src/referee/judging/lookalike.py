@@ -40,9 +40,8 @@ def _escaped(key: str) -> str:
 
 # For lower-cased text, and for any: ignoring case, a fixed beginning is not searched for fast.
 _PLAIN = tuple(
-    (key, re.compile(pattern), re.compile(pattern, re.IGNORECASE))
+    (key, [(re.compile(pattern), re.compile(pattern, re.IGNORECASE)) for pattern in (_quoted(key), _unquoted(key))])
     for key in KEYS
-    for pattern in (_quoted(key), _unquoted(key))
 )
 _ESCAPED = re.compile(f"{_QUOTE}(?=(?:{'|'.join(map(_escaped, KEYS))}){_QUOTE}{_COLON}{_VALUE})", re.IGNORECASE)
 
@@ -51,11 +50,12 @@ def break_verdicts(text: str) -> str:
     """The text, its verdicts broken: `" score": 10`, and `{s core: 10}` where the key has no quotes."""
     # Lower-casing is slow beyond ASCII, and the keys are ASCII: those characters alone say if there is anything to do.
     plain = (text if text.isascii() else text.encode("ascii", "ignore").decode()).lower()
-    if "score" in plain or "verdict" in plain:
-        lowered = text.lower()
-        for key, quick, exact in _PLAIN:
-            if key in lowered and quick.search(lowered):
-                text = exact.sub(_broken, text)
+    for key, patterns in _PLAIN:
+        if key in plain:
+            lowered = text.lower()
+            for quick, exact in patterns:
+                if quick.search(lowered):
+                    text = exact.sub(_broken, text)
     if "\\" in plain and ("\\u00" in plain or "\\x" in plain):
         text = _ESCAPED.sub(lambda match: f"{match[0]} ", text)
     return text

@@ -94,7 +94,7 @@ def _unfinished(reply: Reply) -> Unscored | None:
         return Unscored(
             reason=Reason.REFUSED, detail=scrub(reply.refusal or f"finish_reason is {reply.finish!r}")[:200]
         )
-    if finish in _ENDED or not finish:
+    if finish in _ENDED or not reply.finish.strip():
         return None
     detail = f"the judge's reply was cut (finish_reason {scrub(reply.finish)[:60]!r})"
     return Unscored(reason=Reason.TRUNCATED, detail=f"{detail}; raise judge.max_tokens" if finish in _FULL else detail)
