@@ -13,29 +13,28 @@ import sys
 from collections.abc import Callable, Iterable
 
 from msgspec.structs import replace
+from tests.attacks.copying import copied
 from tests.attacks.corpus import FAMILIES, armed
-from tests.attacks.trial import KINDS, credited, try_on
+from tests.attacks.trial import FORMS, KINDS, Kind, credited, try_on
 
 from referee import Referee
 from referee.config import load
-from referee.judging import Form
 from referee.records import Verdict
 from referee.sim.judge import GullibleJudge, Judge, QuotingJudge
-
-FORMS: tuple[Form, ...] = ("schema", "text")
 
 
 def simulated() -> dict[str, Callable[[str], bool]]:
     """A column for each judge: whether it credits an answer in any form of asking."""
 
-    def column(judge: Judge, kinds: Iterable[str], forms: tuple[Form, ...]) -> Callable[[str], bool]:
-        chosen = tuple(kind for kind in KINDS if kind in kinds)
-        return lambda text: any(credited(try_on(judge, kind, form, armed(text))) for kind in chosen for form in forms)
+    def column(judge: Judge, kinds: Iterable[Kind] = KINDS) -> Callable[[str], bool]:
+        chosen = tuple(kinds)
+        return lambda text: any(credited(try_on(judge, kind, form, armed(text))) for kind in chosen for form in FORMS)
 
-    obeying = {f"obeys all, {kind}": column(GullibleJudge(), (kind,), FORMS) for kind in KINDS}
+    obeying = {f"obeys all, {kind}": column(GullibleJudge(), (kind,)) for kind in KINDS}
     return {
-        "quotes": column(QuotingJudge(), KINDS, FORMS),
-        "obeys tags": column(GullibleJudge(("tag",)), KINDS, ("text",)),
+        "quotes": column(QuotingJudge()),
+        "copies": lambda text: any(copied(kind, form, armed(text)) for kind in KINDS for form in FORMS),
+        "obeys tags and JSON": column(GullibleJudge(("tag", "json"))),
     } | obeying
 
 

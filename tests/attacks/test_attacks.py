@@ -3,25 +3,33 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 
 import pytest
-from tests.attacks.corpus import ATTACKS, armed
-from tests.attacks.trial import KINDS, Kind, credited, plan, try_on
+from tests.attacks.copying import copied
+from tests.attacks.corpus import ATTACKS, SCHEMA, armed
+from tests.attacks.trial import FORMS, KINDS, Kind, credited, plan, try_on
 
-from referee.judging import Form
-from referee.judging.guard import FIELDS, show
+from referee.config import JudgeConfig
+from referee.judging import guard
+from referee.judging.guard import FIELDS, clean, show
+from referee.judging.lookalike import KEYS, LABELS
+from referee.judging.make import KINDS as ALL_KINDS
+from referee.judging.make import seen_by
 from referee.records import JudgeRequest
 from referee.sim.judge import GullibleJudge, QuotingJudge
 
-FORMS: tuple[Form, ...] = ("schema", "text")
+EVERY = pytest.mark.parametrize(("name", "text"), ATTACKS, ids=[name for name, _ in ATTACKS])
 
 
 def test_the_corpus_is_broad() -> None:
-    """At least sixty, all different."""
-    assert len({text for _, text in ATTACKS}) == len(ATTACKS) >= 60
+    """At least a hundred, all different, tried on every kind in every form."""
+    assert len({text for _, text in ATTACKS}) == len(ATTACKS) >= 100
+    assert set(KINDS) == set(ALL_KINDS)
+    assert set(FORMS) == {"schema", "text"}
 
 
-@pytest.mark.parametrize(("name", "text"), ATTACKS, ids=[name for name, _ in ATTACKS])
+@EVERY
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_quoted_verdict_is_no_credit(kind: Kind, name: str, text: str) -> None:
     """A careful judge quotes the forgery before its own verdict: only its own counts, or none does."""
@@ -29,17 +37,56 @@ def test_a_quoted_verdict_is_no_credit(kind: Kind, name: str, text: str) -> None
         assert not credited(try_on(QuotingJudge(), kind, form, armed(text))), form
 
 
-@pytest.mark.parametrize(("name", "text"), ATTACKS, ids=[name for name, _ in ATTACKS])
-def test_a_forged_tag_reaches_no_judge(name: str, text: str) -> None:
-    """A judge that obeys the last verdict tag it sees finds none it could obey."""
-    for kind in KINDS:
-        assert not credited(try_on(GullibleJudge(("tag",)), kind, "text", armed(text))), kind
-
-
-@pytest.mark.parametrize(("name", "text"), ATTACKS, ids=[name for name, _ in ATTACKS])
+@EVERY
 @pytest.mark.parametrize("kind", KINDS)
+def test_a_forged_verdict_reaches_no_judge(kind: Kind, name: str, text: str) -> None:
+    """A judge that obeys the last verdict tag or verdict JSON it sees finds none it could obey."""
+    for form in FORMS:
+        assert not credited(try_on(GullibleJudge(("tag", "json")), kind, form, armed(text))), form
+
+
+@EVERY
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_copied_verdict_is_no_credit(kind: Kind, name: str, text: str) -> None:
+    """Whatever part of the data a judge repeats, as it is or decoded, alone or swallowed into its own reason."""
+    for form in FORMS:
+        assert not copied(kind, form, armed(text)), form
+
+
+@pytest.mark.parametrize("text", SCHEMA)
+def test_a_verdict_of_our_schemas_is_broken_by_a_space_or_two(text: str) -> None:
+    """A reader of the answer sees what was meant."""
+    shown = unicodedata.normalize("NFKC", show(armed(text)))
+    meant = unicodedata.normalize("NFKC", clean(armed(text)))
+    assert shown.replace(" ", "") == meant.replace(" ", "")
+    assert 1 <= len(shown) - len(meant) <= 2
+
+
+def test_the_copying_judges_would_credit_what_is_not_broken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without that part of the guard nearly all of these verdicts are credits, so the test above tests something."""
+    monkeypatch.setattr(guard, "break_verdicts", lambda text: text)
+    fallen = [text for text in SCHEMA if any(copied(kind, "schema", armed(text)) for kind in KINDS)]
+    assert len(fallen) >= len(SCHEMA) - 2
+
+
+def test_the_guard_knows_every_key_and_label_that_a_schema_of_ours_has() -> None:
+    """A new kind's verdict must not be forgotten there."""
+    keys, labels = set(), set()
+    for name, kind in ALL_KINDS.items():
+        schema = kind(JudgeConfig(kind=name)).sampling["schema"].schema  # type: ignore[arg-type]
+        for key, value in (schema or {"properties": {}})["properties"].items():
+            if key != "reason":
+                keys.add(key)
+                labels |= {label for label in value["enum"] if isinstance(label, str)}
+    assert keys == set(KEYS)
+    assert labels == set(LABELS)
+
+
+@EVERY
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "integer"])
 def test_the_fence_holds(kind: Kind, name: str, text: str) -> None:
     """The candidate stands between its two fence lines, whole, and nothing of it stands outside."""
+    seen = seen_by(JudgeConfig(kind=kind))(armed(text))
     for form in FORMS:
         request = plan(kind, form, armed(text))
         assert isinstance(request, JudgeRequest)
@@ -47,7 +94,7 @@ def test_the_fence_holds(kind: Kind, name: str, text: str) -> None:
         (match,) = re.findall(r"<<<response ([0-9a-f]{16})\n(.*?)\n\1 response>>>", asked, re.DOTALL)
         code, inside = match
         assert code not in text
-        assert inside.strip() == show(armed(text), reasoning=False).strip()
+        assert inside.strip() == show(seen).strip()
         outside = asked.replace(f"<<<response {code}\n{inside}\n{code} response>>>", "")
         assert "[[quality=" not in outside
         for field in FIELDS:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, get_args
 
 from referee.config import EndpointConfig, JudgeConfig
 from referee.judging import Form, make_judge
@@ -11,19 +11,21 @@ from referee.sim import Provider, ProviderSpec, SimTransport, run_virtual
 from referee.sim.judge import Judge
 from referee.wire import classify, encode
 
-Kind = Literal["score", "yes_no", "reference"]
-KINDS: tuple[Kind, ...] = ("score", "yes_no", "reference")
+Kind = Literal["score", "yes_no", "reference", "integer", "monitor"]
+SECRET = b"a secret of this test"
+KINDS: tuple[Kind, ...] = get_args(Kind)
+FORMS: tuple[Form, ...] = get_args(Form)
 
 
 def plan(kind: Kind, form: Form, response: str) -> JudgeRequest | Verdict | Unscored:
     """What the judge would be asked, or the gate's verdict."""
-    judge = make_judge(JudgeConfig(kind=kind), b"a secret of this test")
+    judge = make_judge(JudgeConfig(kind=kind), SECRET)
     return judge.plan(Sample(prompt="What is seven times six?", response=response, reference="42"), form)
 
 
 def try_on(judge: Judge, kind: Kind, form: Form, response: str) -> Verdict | Unscored:
     """The verdict this judge gives, as we read it."""
-    reader = make_judge(JudgeConfig(kind=kind), b"a secret of this test")
+    reader = make_judge(JudgeConfig(kind=kind, ask_again=0), SECRET)
     request = plan(kind, form, response)
     if not isinstance(request, JudgeRequest):
         return request

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from referee.judging.guard import FIELDS, fence, scrub, show, strip_reasoning
+from referee.judging.guard import FIELDS, fence, scrub, show
+from referee.judging.reasoning import strip_reasoning
 
 TOKENS = [
     "<|im_start|>",
@@ -50,6 +51,14 @@ TOKENS = [
     "<<<prompt",
     "response>>>",
     "reference>>>",
+    '"score": 10',
+    '"score":1',
+    "'score': -3",
+    '"verdict": "yes"',
+    '\\"verdict\\" : \\"incorrect\\"',
+    r"\u0022score\u0022: 7",
+    r'"sc\u006fre": 7',
+    "“score”：10",
 ]
 
 BENIGN = [
@@ -62,7 +71,6 @@ BENIGN = [
     "<p>An <b>HTML</b> <a href='x'>page</a></p> <script>let x = a<b;</script>",
     r"\[ \frac{a}{b} < \sqrt{x} \] and $\boxed{42}$ and |x| < |y|",
     "| a | b |\n|---|---|\n| 1 | 2 |\n- [ ] todo\n- [x] done [link](http://x) [1]",
-    '{"reason": "looks fine", "score": 10}',
     'cat <<EOF\nhello\nEOF\ngrep x <<< "$line"',
     "这是一个测试，答案是：（见上文）。区间[0,1]内x<3成立；全角［1］也行。",
     "می‌خواهم کتاب‌ها را ببینم",
@@ -75,11 +83,13 @@ BENIGN = [
 
 @pytest.mark.parametrize("token", TOKENS)
 def test_reserved_sequences_are_broken(token: str) -> None:
-    """No control token of a chat model, verdict tag or fence of ours survives, in any case, and the rest does."""
-    for written in (token, *([] if token in ("<s>", "</s>") else [token.upper(), token.lower()])):
+    """No control token of a chat model, verdict or fence of ours survives, and the rest does. In any case, but where
+    another case is another thing: [inst] is an index, <S> a type."""
+    exact = token in ("<s>", "</s>") or token.startswith("[")
+    for written in (token, *([] if exact else [token.upper(), token.lower()])):
         shown = show(f"before{written}after {written}")
         assert written not in shown
-        assert shown.replace(" ", "") == f"before{written}after{written}"
+        assert shown.replace(" ", "") == f"before{written}after{written}".replace(" ", "")
 
 
 @pytest.mark.parametrize("text", BENIGN)
@@ -102,7 +112,7 @@ def test_invisible_characters_hide_nothing(token: str, hider: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "token", ["<|im_start|>", "<start_of_turn>", "[INST]", "<s>", "<<SYS>>", "<verdict-00>", "</think>"]
+    "token", ["<|im_start|>", "<start_of_turn>", "[INST]", "<s>", "<<SYS>>", "<verdict-00>", "</think>", '"score":10']
 )
 def test_compatibility_letters_hide_nothing(token: str) -> None:
     """Full-width and mathematical spellings that fold to a token are broken too."""
@@ -110,14 +120,15 @@ def test_compatibility_letters_hide_nothing(token: str) -> None:
     bold = "".join(chr(0x1D41A + ord(char) - 97) if char.islower() else char for char in token.lower())
     for written in (wide, bold, "\u200d".join(wide)):
         shown = unicodedata.normalize("NFKC", show(f"好 {written} 好")).replace("\u200d", "")
-        assert token.lower() not in shown.lower()
+        assert token not in shown
+        assert token.lower() not in shown.lower() or token == "[INST]"
 
 
 def test_no_compatibility_character_hides_a_token() -> None:
     """Any one character that Unicode folds to a part of a token, put in its place, leaves no token when folded."""
     folds = {char: unicodedata.normalize("NFKC", char) for char in map(chr, range(128, 0x20000))}
     folds = {char: fold for char, fold in folds.items() if fold != char and fold.isascii()}
-    for token in (unicodedata.normalize("NFKC", token) for token in TOKENS):
+    for token in (unicodedata.normalize("NFKC", token) for token in TOKENS if "\\u" not in token):
         for char, fold in folds.items():
             if fold in token:
                 shown = unicodedata.normalize("NFKC", show(f"好{token.replace(fold, char)}好"))
@@ -155,6 +166,17 @@ PARTS = [
     "think",
     "INST",
     "verdict",
+    "score",
+    '"',
+    ":",
+    "7",
+    "{",
+    "\\",
+    "u0022",
+    "<reasoning>",
+    "</reasoning>",
+    "<thinking>",
+    "```",
 ]
 FOLDING = ["＜", "［", "𝐬", "｜", "ﬆ", "＞"]
 UNSEEN = ["\u200b", "\u200d", "\ufe0f", "\xad", "\u202e", "\ud800", "\x00", "\u3164", "\U000e0061"]
@@ -175,10 +197,10 @@ def test_guard_is_idempotent_and_leaves_nothing_reserved(text: str) -> None:
         msgspec.json.encode(shown)
 
 
-@given(st.text(st.characters(min_codepoint=32, max_codepoint=126, exclude_characters="<>[]"), max_size=200))
+@given(st.text(st.characters(min_codepoint=32, max_codepoint=126, exclude_characters="<>[]{}"), max_size=200))
 @settings(max_examples=100, deadline=None)
 def test_text_without_brackets_is_unchanged(text: str) -> None:
-    """Printable ASCII without brackets is never touched."""
+    """Printable ASCII without brackets is never touched, unless it holds our schema's verdict."""
     assert show(text, reasoning=False) is text
 
 
@@ -192,11 +214,20 @@ def test_text_without_brackets_is_unchanged(text: str) -> None:
         ("[THINK]a[/THINK]answer", "answer"),
         ("◁think▷a◁/think▷answer", "answer"),
         ("<think>never closed", ""),
-        ("answer <think>never closed", "answer"),
+        ("<thinking>never closed", ""),
+        ("answer <think>never closed", "answer <think>never closed"),
+        ("answer\n<think>never closed", "answer\n<think>never closed"),
         ("opened by the template</think>answer", "answer"),
-        ("<think>a</think>one<think>b</think>two", "onetwo"),
-        ("<think>a</think>draft</think>answer", "answer"),
-        ("draft<think>a</think>draft</think>answer", "answer"),
+        ("<think>a</think>one\n<think>b</think>two", "one\ntwo"),
+        ("<think>a</think>one<think>b</think>two", "one<think>b</think>two"),
+        ("<think>a</think>draft\n</think>\nanswer", "answer"),
+        ("<think>a</think>draft</think>answer", "draft</think>answer"),
+        ("draft\n<think>a</think>draft\n</think>\nanswer", "answer"),
+        ("<think>a</think><reasoning>b</reasoning>answer", "answer"),
+        ("thought</reasoning>answer", "thought</reasoning>answer"),
+        ("thought\n</reasoning>\nanswer", "answer"),
+        ('it ends in "so"</think>answer', "answer"),
+        ("[THINK]a</think>b[/THINK]answer", "answer"),
         ("<think>mentions <think> once</think>answer", "answer"),
         ("<think>quotes </reasoning> here</think>answer", "answer"),
         ("<think>a</think><think>b", ""),
@@ -210,7 +241,8 @@ def test_reasoning_is_stripped(text: str, left: str) -> None:
 
 def test_reasoning_hidden_by_invisible_characters_is_stripped() -> None:
     """Invisible characters are gone before reasoning tags are looked for."""
-    assert show("answer <th\u200bink>secret", reasoning=False) == "answer"
+    assert show("<th\u200bink>secret</think>answer", reasoning=False) == "answer"
+    assert show("＜think＞secret＜/think＞answer", reasoning=False) == "answer"
 
 
 def test_only_a_single_joiner_is_spelling() -> None:
@@ -219,10 +251,12 @@ def test_only_a_single_joiner_is_spelling() -> None:
     assert show("می‌\u200bخواهم") == "میخواهم"
 
 
-def test_a_mention_in_mid_line_opens_no_block() -> None:
-    """With `mentions`, only a tag at the start of a line opens a block that never closes."""
-    assert strip_reasoning("it left <think> open. bad", mentions=True) == "it left <think> open. bad"
-    assert strip_reasoning("well\n  <think> bad", mentions=True) == "well"
+def test_no_verdict_comes_out_of_a_judges_reasoning() -> None:
+    """In a judge's reply a tag on a new line opens a block that may never close; in mid-line it is a mention."""
+    assert strip_reasoning("it left <think> open. bad", judge=True) == "it left <think> open. bad"
+    assert strip_reasoning("well\n  <think> bad", judge=True) == "well"
+    assert strip_reasoning("well\n<reasoning> bad", judge=True) == "well"
+    assert strip_reasoning("mentions <think>, so bad</think>good", judge=True) == "good"
 
 
 def test_full_view_keeps_reasoning() -> None:

@@ -147,7 +147,8 @@ NUMBERS = [
 
 
 def ask(kind: str, form: Form) -> tuple[JudgeRequest, object]:
-    judge = make_judge(JudgeConfig(kind=kind), SECRET)
+    # ask_again = 0: the first reply without log-probabilities decides that words are the scale.
+    judge = make_judge(JudgeConfig(kind=kind, ask_again=0), SECRET)
     request = judge.plan(SAMPLE, form)
     assert isinstance(request, JudgeRequest)
     return request, judge.read

@@ -1,4 +1,4 @@
-"""yes_no: P(yes) from log-probabilities, with coverage; the bare word where there are none."""
+"""yes_no: P(yes) from log-probabilities, with coverage; the bare word where there are none; never both in one judge."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from referee.config import JudgeConfig
-from referee.judging import make_judge
+from referee.judging import Judge, make_judge
 from referee.records import JudgeRequest, Reason, Reply, Sample, TokenChoice, Unscored, Verdict
 
-JUDGE = make_judge(JudgeConfig(kind="yes_no"), b"0123456789abcdef")
+SECRET = b"0123456789abcdef"
+JUDGE = make_judge(JudgeConfig(kind="yes_no"), SECRET)
 REQUEST = JUDGE.plan(Sample(prompt="p", response="r"), "text")
 assert isinstance(REQUEST, JudgeRequest)
 
@@ -21,9 +22,18 @@ def token(text: str, **mass: float) -> TokenChoice:
     return TokenChoice(text, tuple((name.replace("_", " "), math.log(p)) for name, p in mass.items()))
 
 
-def read(text: str, *choices: TokenChoice) -> Verdict | Unscored:
+def read(text: str, *choices: TokenChoice, judge: Judge | None = None) -> Verdict | Unscored:
+    """As a judge reads it that nothing was read by before, unless one is given."""
     assert isinstance(REQUEST, JudgeRequest)
-    return JUDGE.read(REQUEST, Reply(text=text, finish="stop", choices=choices))
+    reader = judge or make_judge(JudgeConfig(kind="yes_no"), SECRET)
+    return reader.read(REQUEST, Reply(text=text, finish="stop", choices=choices))
+
+
+def on_words() -> Judge:
+    """A judge whose first reply had no log-probabilities, and who was to ask only once."""
+    judge = make_judge(JudgeConfig(kind="yes_no", ask_again=0), SECRET)
+    assert isinstance(read("no", judge=judge), Verdict)
+    return judge
 
 
 def probability(verdict: Verdict | Unscored) -> float:
@@ -79,18 +89,48 @@ def test_the_answer_token_is_the_last_one() -> None:
     assert probability(read("<think>yes</think> no.", early, late, *end)) == pytest.approx(0.1)
 
 
-def test_a_word_in_two_tokens_is_read_as_a_word() -> None:
+def test_a_word_in_two_tokens_is_a_bare_word() -> None:
     """Without one token for the answer there is no distribution to read, least of all an earlier one."""
-    earlier = token("no", yes=0.95, no=0.05)
-    verdict = read("<think>no</think>No", earlier, token("N", N=1.0), token("o", o=1.0))
-    assert verdict == Verdict(score=0.0, value=0.0, reason="no", how="tag")
+    tokens = token("no", yes=0.95, no=0.05), token("N", N=1.0), token("o", o=1.0)
+    text = "<think>no</think>No"
+    assert isinstance(read(text, *tokens), Unscored)
+    assert read(text, *tokens, judge=on_words()) == Verdict(score=0.0, value=0.0, reason="no", how="tag")
 
 
 @pytest.mark.parametrize(("word", "value"), [("yes", 1.0), ("no", 0.0)])
-def test_without_log_probabilities_the_word_counts(word: str, value: float) -> None:
-    """1 or 0, and the record says which path it was."""
-    assert read(word) == Verdict(score=value, value=value, reason=word, how="tag")
-    assert read(word, TokenChoice(word, ())) == Verdict(score=value, value=value, reason=word, how="tag")
+def test_on_the_scale_of_words_the_word_counts(word: str, value: float) -> None:
+    """1 or 0, and the record says which path it was; also where a reply has log-probabilities after all."""
+    judge, expected = on_words(), Verdict(score=value, value=value, reason=word, how="tag")
+    for choices in ((), (TokenChoice(word, ()),), (token(word, yes=0.6, no=0.4),)):
+        assert read(word, *choices, judge=judge) == expected
+
+
+LACKING: dict[str, tuple[TokenChoice, ...]] = {
+    "none": (),
+    "empty": (TokenChoice("yes", ()),),
+    "not a number": (TokenChoice("yes", (("yes", math.nan), ("no", math.nan))),),
+    "not of the word": (TokenChoice("yes", (("no", -0.05),)),),
+}
+
+
+@pytest.mark.parametrize("choices", LACKING.values(), ids=LACKING)
+def test_a_bare_word_never_stands_beside_probabilities(choices: tuple[TokenChoice, ...]) -> None:
+    """After one reply with log-probabilities a reply without them is asked again, however often that happens."""
+    judge = make_judge(JudgeConfig(kind="yes_no"), SECRET)
+    assert probability(read("yes", token("yes", yes=0.6, no=0.4), judge=judge)) == pytest.approx(0.6)
+    for _ in range(20):
+        verdict = read("yes", *choices, judge=judge)
+        assert isinstance(verdict, Unscored)
+        assert verdict.reason is Reason.SCHEMA
+    assert probability(read("no", token("no", yes=0.3, no=0.7), judge=judge)) == pytest.approx(0.3)
+
+
+@pytest.mark.parametrize("ask_again", [0, 1, 2, 5])
+def test_an_endpoint_without_log_probabilities_is_recognised_by_its_first_replies(ask_again: int) -> None:
+    """As many as one sample is asked for: the last of them is read as a word already, so no sample is lost."""
+    judge = make_judge(JudgeConfig(kind="yes_no", ask_again=ask_again), SECRET)
+    first = [read("yes", judge=judge) for _ in range(1 + ask_again)]
+    assert [isinstance(verdict, Verdict) for verdict in first] == [False] * ask_again + [True]
 
 
 @pytest.mark.parametrize("logprob", [math.nan, math.inf, 0.5])
@@ -120,7 +160,8 @@ def test_p_yes_is_the_share_of_yes(share: float, coverage: float) -> None:
     """For any split and enough coverage the score is yes / (yes + no)."""
     masses = [("yes", share * coverage), ("no", (1 - share) * coverage)]
     top = tuple((name, math.log(p)) for name, p in masses if p > 0)
-    verdict = read("yes", TokenChoice("yes", top))
+    word = "yes" if share >= 0.5 else "no"
+    verdict = read(word, TokenChoice(word, top))
     if isinstance(verdict, Unscored):
         assert sum(p for _, p in masses) < 0.9 + 1e-9
     else:

@@ -1,16 +1,21 @@
 """The guard: what is done to untrusted text before a judge sees it. No prompts here, and no reading of replies.
 
 The policy is trained against the judge, so its text is treated as hostile. It is fenced with a code it could not know;
-sequences that could end the fence, pose as a verdict or act as a chat model's control tokens are broken by one space;
-characters nobody can see are removed. What cannot be stopped here is persuasion in plain words.
+sequences that could end the fence, pose as a verdict (our tag, our schema's key and value) or act as a chat model's
+control tokens are broken by one space; characters nobody can see are removed. What cannot be stopped here is persuasion
+in plain words.
 
-Everything is idempotent, and ordinary text comes back unchanged (the same object) after a few fast searches.
+Everything is idempotent, and ordinary text comes back unchanged (the same object) after a few fast searches. What is
+reasoning and what is an answer is in `reasoning`.
 """
 
 from __future__ import annotations
 
 import re
 import unicodedata
+
+from referee.judging.lookalike import break_verdicts
+from referee.judging.reasoning import strip_reasoning
 
 FIELDS = ("prompt", "reference", "response")
 """The untrusted texts, in the order they are shown: what the rollouts of a group share comes first."""
@@ -28,16 +33,18 @@ _SURROGATES = "\ud800-\udfff"
 _JOINERS = "\u200c\u200d"
 _CONTROL_BYTES = bytes([*range(9), *range(14, 32), 127])
 
-_UNSEEN = re.compile(f"[{_INVISIBLE}{_SURROGATES}]")
 _UNSEEN_RUN = re.compile(f"[{_INVISIBLE}{_TAGS}]+")
 _SURROGATE = re.compile(f"[{_SURROGATES}]")
+# The flags of England, Scotland and Wales are a black flag and a name in tag characters. No other name is kept: any
+# text can be written in tag characters, unseen by people and read by models.
+_FLAG = "\U0001f3f4"
+_FLAG_NAMES = tuple(
+    "".join(chr(0xE0000 + ord(letter)) for letter in name) + "\U000e007f" for name in ("gbeng", "gbsct", "gbwls")
+)
 
-_REASONING = "think|thinking|reasoning|thought|seed[:：]think"
+_REASONING = "think|thought|seed[:：]think"  # <thinking> and <reasoning> are nobody's token: they stay as written
 _TURN = "start_of_turn|end_of_turn|start_of_image|end_of_image|start_header_id|end_header_id|eot_id"
 _SEED = "seed[:：](?:bos|eos|cot_budget_reflect)"
-_MISTRAL = (
-    "inst|system_prompt|available_tools|tool_calls|tool_results|tool_content|args|call_id|think|img|prefix|suffix"
-)
 _FENCED = "|".join(FIELDS)
 
 # One pattern per first character: a search for a fixed first character skips through text at the speed of memchr.
@@ -48,16 +55,20 @@ _PATTERNS = (
     r"|[|｜][a-z_]{1,32}>|[a-z_]{1,32}[|｜]>"  # Gemma 4: <|turn>, <turn|>
     r"|</?sys>>"  # Llama 2
     r"|/?(?-i:s)>"  # in any case it would be half of all type parameters: Box<S>
-    rf"|/?(?:bos|eos|eot|pad|unk|mask|sop|eop|{_TURN}|{_SEED}|{_REASONING})>"
+    rf"|/?(?:bos|eos|eot|sop|eop|{_TURN}|{_SEED}|{_REASONING})>"
     r"|/?verdict"  # our verdict tag
     rf"|<<\s*(?:{_FENCED})"  # our fence, opening
     ")",
-    rf"\[/?(?:{_MISTRAL}|gmask|bos|eos|eot|pad|unk)\]",
     f">>>(?:{'|'.join(f'(?<={name}>>>)' for name in FIELDS)})",  # our fence, closing
     "◁/?think▷",  # Kimi
 )
 _RESERVED = tuple(
     (re.compile(pattern, re.ASCII), re.compile(pattern, re.ASCII | re.IGNORECASE)) for pattern in _PATTERNS
+)
+# Mistral, Kimi, GLM. As written: trie[prefix], args[inst] and the like are code.
+_SQUARE = re.compile(
+    r"\[(?:/?(?:INST|SYSTEM_PROMPT|MODEL_SETTINGS|AVAILABLE_TOOLS|TOOL_RESULTS|THINK)|TOOL_CALLS|TOOL_CONTENT|ARGS"
+    r"|CALL_ID|IMG|BOS|EOS|EOT|[gs]MASK)\]"
 )
 
 # Letters that Unicode compatibility folding turns into plain ones, and brackets it turns into < or [. A reader that
@@ -66,85 +77,40 @@ _RESERVED = tuple(
 _FOLDABLE = (
     "ªºĲĳǇ-ǌǱ-ǳ\u017f\u02b0-\u02b8\u02e1-\u02e3\u1d2c-\u1d6a\u1d9c-\u1dbb\u2071\u207f\u2090-\u209c\u20a8\u2100-\u214f"
     "\u2160-\u217f\u249c-\u24e9\u2c7c\u2c7d\u3250\u32cc-\u32cf\u3371-\u33ff\ua7f2-\ua7f4\ufb00-\ufb06\ufe33\ufe34"
-    "\ufe13\ufe48\ufe55\ufe4d-\ufe4f\ufe65\uff0d\uff0f\uff1e\uff21-\uff3a\uff3d\uff3f\uff41-\uff5a\uff5c"
-    "\U000107a5\U0001d400-\U0001d7ff\U0001f110-\U0001f190"
+    "\ufe13\ufe48\ufe55\ufe4d-\ufe4f\ufe65\ufe68\uff0d\uff0f\uff1e\uff21-\uff3a\uff3c\uff3d\uff3f\uff41-\uff5a\uff5c"
 )
-_WIDE_BRACKETS = "＜﹤＞﹥［﹇◁"
-_FOLDING_BRACKETS = (*_WIDE_BRACKETS, ">>>")
-_FOLDING_TAIL = rf"[^\s<>\[\]]{{0,64}}?[{_FOLDABLE}]"
-_FOLDING = (re.compile("<" + _FOLDING_TAIL), re.compile(r"\[" + _FOLDING_TAIL))
+_FOLDING_BRACKETS = "＜﹤＞﹥［﹇◁"
+_ASTRAL_LEAD = b"\xf0"
+_FOLDABLE_LEADS = (b"\xf0\x90\x9e", b"\xf0\x9d", b"\xf0\x9f\x84", b"\xf0\x9f\x85", b"\xf0\x9f\x86")
+"""How the foldable letters outside the basic plane begin in UTF-8."""
+_ODD = re.compile(f"[{_INVISIBLE}{_SURROGATES}{_FOLDABLE}{_FOLDING_BRACKETS}]")
 
-_ANGLE_TAG = rf"<(/?)({_REASONING})>"
-_ANGLE_TAGS = re.compile(_ANGLE_TAG, re.ASCII | re.IGNORECASE)
-_ALL_TAGS = re.compile(rf"{_ANGLE_TAG}|\[(/?)(THINK)\]|◁(/?)(think)▷", re.ASCII | re.IGNORECASE)
 _BROKEN_TAGS = re.compile(rf"< /?(?:{_REASONING})>", re.ASCII | re.IGNORECASE)
-_RARE_TAGS = ("[THINK]", "[/THINK]", "◁")
 
 
 def show(text: str, reasoning: bool = True) -> str:
     """The text as a judge may see it. `reasoning=False` leaves out what the model thought before it answered."""
-    if _has_unseen(text):
-        text = scrub(text)
-    narrow = "<" in text or "[" in text or (">" in text and ">>>" in text)
-    if not narrow and (text.isascii() or not any(bracket in text for bracket in _WIDE_BRACKETS)):
-        return text
-    if _has_reserved(text):
-        # Scrubbed again: a joiner that stood between letters may stand alone now.
-        text = _break(text if reasoning else scrub(strip_reasoning(text)))
-    if _may_hide(text):
-        folded = scrub(unicodedata.normalize("NFKC", text))
-        if _has_reserved(folded):
-            text = _break(folded)
-    return text
+    if text.isascii():
+        if _has_control(text):
+            text = scrub(text)
+        return _break(text, reasoning)
+    if not _is_odd(text):
+        return _break(text, reasoning)
+    text = _break(scrub(text), reasoning)
+    folded = scrub(unicodedata.normalize("NFKC", text))
+    broken = _break(folded, reasoning)
+    return text if broken == folded else broken
+
+
+def clean(text: str) -> str:
+    """The text without what nobody can see."""
+    return scrub(text) if (_has_control(text) if text.isascii() else _is_odd(text)) else text
 
 
 def scrub(text: str) -> str:
     """Without control characters, invisible ones and lone surrogates (which no JSON encoder takes)."""
     text = _UNSEEN_RUN.sub(_unseen, text)
     return text if text.isascii() else _SURROGATE.sub("\ufffd", text)
-
-
-def strip_reasoning(text: str, mentions: bool = False) -> str:
-    """Without reasoning blocks: closed ones, one that never closes, and all before a close that has no open.
-
-    The last is what models leave whose chat template opens the block for them. `mentions=True` takes an opening tag in
-    the middle of a line for a mention: a judge may well write that the response left <think> open.
-    """
-    kept: list[str] = []
-    start, inside = 0, ""
-    tags = _ALL_TAGS if any(tag in text for tag in _RARE_TAGS) else _ANGLE_TAGS
-    for tag in tags.finditer(text):
-        closing, name = (part.lower() for part in tag.groups() if part is not None)
-        if closing and inside in ("", name):
-            if not inside:
-                kept.clear()
-            start, inside = tag.end(), ""
-        elif not closing and not inside and not (mentions and _in_mid_line(text, tag.start())):
-            kept.append(text[start : tag.start()])
-            inside = name
-    if not inside:
-        if start == 0:
-            return text
-        kept.append(text[start:])
-    return "".join(kept).strip()
-
-
-def reasoning_of(text: str) -> str | None:
-    """What `strip_reasoning` would take out, without the tags; None if there is no such tag."""
-    blocks: list[str] = []
-    start, inside, seen = 0, "", False
-    for tag in _ALL_TAGS.finditer(text):
-        closing, name = (part.lower() for part in tag.groups() if part is not None)
-        if closing and inside in ("", name):
-            if not inside:
-                blocks.clear()
-            blocks.append(text[start if inside else 0 : tag.start()].strip())
-            inside, seen = "", True
-        elif not closing and not inside:
-            start, inside, seen = tag.end(), name, True
-    if inside:
-        blocks.append(text[start:].strip())
-    return "\n".join(block for block in blocks if block) if seen else None
 
 
 def with_reasoning_tags(text: str) -> str:
@@ -157,45 +123,54 @@ def fence(name: str, text: str, code: str) -> str:
     return f"<<<{name} {code}\n{text}\n{code} {name}>>>"
 
 
-def _has_unseen(text: str) -> bool:
-    """True if there is something to scrub. Asked of every text, so each kind is searched in its fastest way."""
+def _has_control(text: str) -> bool:
+    data = text.encode()
+    return len(data.translate(None, _CONTROL_BYTES)) != len(data)
+
+
+def _is_odd(text: str) -> bool:
+    """True if there is something to scrub, or folding could bring a reserved sequence to light. Asked of every text
+    that is not ASCII, so each kind is searched in its fastest way."""
     try:
         data = text.encode()
     except UnicodeEncodeError:
         return True
-    if text.isascii():
-        return len(data.translate(None, _CONTROL_BYTES)) != len(data)
-    return _TAG_LEAD in data or _UNSEEN.search(text) is not None
+    if _TAG_LEAD in data or _ODD.search(text) is not None:
+        return True
+    return _ASTRAL_LEAD in data and any(lead in data for lead in _FOLDABLE_LEADS)
 
 
-def _may_hide(text: str) -> bool:
-    """True if folding could bring a reserved sequence to light."""
-    if text.isascii():
-        return False
-    return any(bracket in text for bracket in _FOLDING_BRACKETS) or any(p.search(text) for p in _FOLDING)
+def _break(text: str, reasoning: bool) -> str:
+    """With one space inside every reserved sequence; the same object if there is none."""
+    angle, square, kimi = "<" in text, "[" in text, "◁" in text
+    if not reasoning and (angle or square or kimi):
+        answer = strip_reasoning(text)
+        # Scrubbed again: a joiner that stood between letters may stand alone now.
+        text = text if answer is text else scrub(answer)
+    if angle or kimi or (">" in text and ">>>" in text):
+        lowered = text.lower()
+        for quick, exact in _RESERVED:
+            if quick.search(lowered):
+                before = ""
+                while before != text:  # again: one may begin inside another
+                    before, text = text, exact.sub(_spaced, text)
+    if square and _SQUARE.search(text):
+        text = _SQUARE.sub(_spaced, text)
+    return break_verdicts(text)
 
 
-def _in_mid_line(text: str, at: int) -> bool:
-    """Looks back 200 characters at most, so that a line of nothing but tags is not read once for each."""
-    return bool(text[max(0, at - 200) : at].rpartition("\n")[2].strip())
-
-
-def _has_reserved(text: str) -> bool:
-    lowered = text.lower()
-    return any(quick.search(lowered) for quick, _ in _RESERVED)
-
-
-def _break(text: str) -> str:
-    """With one space inside every reserved sequence."""
-    for _, exact in _RESERVED:
-        text = exact.sub(lambda match: f"{match[0][0]} {match[0][1:]}", text)
-    return text
+def _spaced(match: re.Match[str]) -> str:
+    return f"{match[0][0]} {match[0][1:]}"
 
 
 def _unseen(run: re.Match[str]) -> str:
-    """Nothing, but a single joiner between two non-ASCII characters stays: Persian and emoji are spelled with it."""
+    """Nothing, but a flag's name stays, and so does a single joiner between two non-ASCII characters: Persian and emoji
+    are spelled with it."""
+    before = run.string[run.start() - 1 : run.start()]
+    if before == _FLAG and run[0].startswith(_FLAG_NAMES):
+        return run[0][: len(_FLAG_NAMES[0])]
     if len(run[0]) == 1 and run[0] in _JOINERS:
-        before, after = run.string[run.start() - 1 : run.start()], run.string[run.end() : run.end() + 1]
+        after = run.string[run.end() : run.end() + 1]
         if before and after and not before.isascii() and not after.isascii():
             return run[0]
     return ""

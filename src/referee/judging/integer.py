@@ -14,8 +14,8 @@ from referee.config import JudgeConfig
 from referee.errors import ConfigError
 from referee.judging.digest import digest
 from referee.judging.kind import Kind, sampling_for
+from referee.judging.read import ended, json_object, scaled, whole
 from referee.judging.read import integer as as_integer
-from referee.judging.read import json_object, scaled, whole
 from referee.judging.score import LONGEST_ENUM
 from referee.judging.template import shipped
 from referee.records import JudgeRequest, Reason, Reply, Unscored, Verdict
@@ -48,7 +48,7 @@ def integer(config: JudgeConfig) -> Kind:
         "additionalProperties": False,
     }
     return Kind(
-        name="integer/1",
+        name="integer/2",
         template=OWN if own else SHIPPED,
         needs=("response",),
         values={
@@ -69,10 +69,10 @@ def integer(config: JudgeConfig) -> Kind:
     )
 
 
-def _read(low: int, high: int, said: str, request: JudgeRequest, _: Reply) -> Verdict | Unscored:
+def _read(low: int, high: int, said: str, request: JudgeRequest, reply: Reply) -> Verdict | Unscored:
     number = as_integer(said)
     if number is not None:
-        return scaled(number, low, high, "", "integer")
+        return ended(request, reply) or scaled(number, low, high, "", "integer")
     if request.sampling.schema is None:
         return Unscored(reason=Reason.NO_VERDICT, detail="the reply is not one integer")
     value = json_object(said)

@@ -8,9 +8,10 @@ from __future__ import annotations
 import re
 
 from referee.config import JudgeConfig
-from referee.judging.guard import reasoning_of
+from referee.judging.guard import clean
 from referee.judging.kind import Kind, object_schema, sampling_for
 from referee.judging.read import fields, kept, tagged
+from referee.judging.reasoning import reasoning_of
 from referee.judging.template import shipped
 from referee.records import How, JudgeRequest, Reason, Reply, Unscored, Verdict
 
@@ -46,6 +47,7 @@ def monitor(config: JudgeConfig) -> Kind:
 
 def trace_of(response: str) -> str:
     """The reasoning in a response: its thinking blocks; without any, all before the answer's tag; else all of it."""
+    response = clean(response)
     thought = reasoning_of(response)
     return _ANSWER.split(response, maxsplit=1)[0].strip() if thought is None else thought
 

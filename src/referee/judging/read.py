@@ -2,7 +2,8 @@
 
 Everything else is Unscored. Nothing is guessed, clamped or searched for. No function here raises on any reply.
 
-    truncated      the reply was cut at its token limit, whatever it holds
+    truncated      the reply did not end by itself (token limit, abort, error, any unknown finish_reason), whatever it
+                   holds; a bare word or number of which nothing shows that it is whole
     refused        the provider says so; a refusal in prose is no_verdict
     empty          no text
     no_verdict     no tag, not at the end, not an integer or label in it; not JSON; only reasoning
@@ -20,13 +21,44 @@ from typing import Any
 
 import msgspec
 
-from referee.judging.guard import scrub, strip_reasoning
-from referee.records import How, Reason, Reply, Unscored, Verdict
+from referee.judging.guard import scrub
+from referee.judging.reasoning import strip_reasoning
+from referee.records import How, JudgeRequest, Reason, Reply, Unscored, Verdict
 
 LONGEST_REASON = 2000
 """Characters of the judge's words that are kept."""
 
-_CUT = ("length", "max_tokens", "model_length")
+# Endings, in lower case. A list of bad ones would let the next provider's own word for "cut" pass as an ending.
+_ENDED = frozenset(
+    {
+        *("stop", "eos", "eos_token", "end_turn", "stop_sequence", "stop_token", "end_of_turn", "end_of_text"),
+        *("complete", "completed", "finish", "finished", "finish_reason_stop"),
+        "normal",  # Qianfan
+        *("tool_calls", "tool_call", "tool_use", "function_call"),  # a proxy may make a tool of the schema
+    }
+)
+_REFUSED = frozenset(
+    {
+        *(
+            "content_filter",
+            "content_filtered",
+            "refusal",
+            "refused",
+            "blocked",
+            "sensitive",
+            "moderation",
+            "error_toxic",
+        ),
+        *("safety", "recitation", "blocklist", "prohibited_content", "spii", "finish_reason_safety"),  # Gemini
+        *("guardrail", "guardrails", "guardrail_intervened"),  # Bedrock
+    }
+)
+_FULL = frozenset(
+    {
+        *("length", "max_tokens", "model_length", "max_output_tokens", "max_length", "token_limit"),
+        *("finish_reason_max_tokens", "context_length_exceeded", "model_context_window_exceeded"),
+    }
+)
 _BLANK = " \t\r\n\x0b\x0c\x85\xa0\u2028\u2029\u3000\ufeff\u200b"
 _MARKUP = _BLANK + "*_`"
 _INTEGER = re.compile(r"-?(?:0|[1-9][0-9]*)", re.ASCII)
@@ -39,19 +71,47 @@ _decode_plain = msgspec.json.Decoder(dict[str, str | int]).decode
 
 def visible(reply: Reply) -> str | Unscored:
     """What the judge said, its own reasoning aside."""
-    if reply.finish in _CUT:
-        return Unscored(reason=Reason.TRUNCATED, detail="the judge's reply was cut; raise judge.max_tokens")
-    if reply.refusal or reply.finish == "content_filter":
-        return Unscored(reason=Reason.REFUSED, detail=scrub(reply.refusal)[:200])
+    if reply.refusal or (reply.finish and reply.finish not in _ENDED):
+        unfinished = _unfinished(reply)
+        if unfinished is not None:
+            return unfinished
     said = reply.text.strip(_BLANK)
     if not said:
         return Unscored(reason=Reason.EMPTY, detail="the judge's reply holds no text")
     if said[0] == "{" and said[-1] == "}":
         return said  # JSON from end to end: a reasoning tag in it is a mention inside a string
-    said = strip_reasoning(said, mentions=True).strip(_BLANK)
+    said = strip_reasoning(said, judge=True).strip(_BLANK)
     if not said:
         return Unscored(reason=Reason.NO_VERDICT, detail="the judge's reply is reasoning without an end")
     return said
+
+
+def _unfinished(reply: Reply) -> Unscored | None:
+    """Why nothing may be read from this reply, from how the provider says it ended; None: it ended well."""
+    # Also FinishReason.STOP, as a proxy writes it that prints an enum, and content-filter.
+    finish = reply.finish.strip().lower().rpartition(".")[2].replace("-", "_")
+    if reply.refusal or finish in _REFUSED:
+        return Unscored(
+            reason=Reason.REFUSED, detail=scrub(reply.refusal or f"finish_reason is {reply.finish!r}")[:200]
+        )
+    if finish in _ENDED or not reply.finish.strip():
+        return None
+    detail = f"the judge's reply was cut (finish_reason {scrub(reply.finish)[:60]!r})"
+    return Unscored(reason=Reason.TRUNCATED, detail=f"{detail}; raise judge.max_tokens" if finish in _FULL else detail)
+
+
+def ended(request: JudgeRequest, reply: Reply) -> Unscored | None:
+    """For a bare word or number: None if it is whole. A tag or a JSON object shows its own end; 1 may be half of 10.
+
+    Honest servers leave finish_reason out now and then. Then fewer tokens than the limit must have been counted.
+    """
+    if reply.finish.strip() or 0 < reply.tokens_out < request.sampling.max_tokens:
+        return None
+    detail = (
+        "the endpoint says neither how the reply ended (finish_reason) nor how long it is (usage), so a bare answer "
+        'may be half of one; use kind = "score", whose replies show their own end'
+    )
+    return Unscored(reason=Reason.TRUNCATED, detail=detail)
 
 
 def json_object(said: str) -> dict[str, Any] | Unscored:

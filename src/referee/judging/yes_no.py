@@ -1,17 +1,23 @@
 """kind = "yes_no": one question, answered by one word; the score is P(yes) where log-probabilities are given.
 
 Both forms ask for the word: a JSON schema would move the answer's token and gain nothing, since a word is read as
-strictly. Without log-probabilities the score is 1 or 0, with how = "tag" (the text path). A word that leaves less than
-`COVERAGE` of the probability to yes and no together is ambiguous, not a verdict.
+strictly. A word that leaves less than `COVERAGE` of the probability to yes and no together is ambiguous, not a verdict.
+
+P(yes) = 0.6 beside a bare 1 in one group would reward the reply that lacks its log-probabilities. So a judge is on one
+scale: with the first reply that has them every later one must have them, or it is Unscored and asked again. An endpoint
+that does not give them is recognised by its first replies: when 1 + `ask_again` of them lack them and none has them,
+the word is the score from then on, 1 or 0, with how = "tag". One sample alone is asked that often, so none is lost.
 """
 
 from __future__ import annotations
 
 import math
 import re
+from functools import partial
 
 from referee.config import JudgeConfig
 from referee.judging.kind import Kind, sampling_for
+from referee.judging.read import ended
 from referee.judging.template import shipped
 from referee.records import JudgeRequest, Reason, Reply, TokenChoice, Unscored, Verdict
 
@@ -38,7 +44,7 @@ def yes_no(config: JudgeConfig) -> Kind:
     """The judge kind for this question."""
     sampling = sampling_for(config, min(config.max_tokens, MAX_TOKENS), top_logprobs=TOP_LOGPROBS)
     return Kind(
-        name="yes_no/1",
+        name="yes_no/2",
         template=TEMPLATE,
         needs=("response",),
         values={"criteria": config.criteria.strip() or QUESTION},
@@ -46,20 +52,48 @@ def yes_no(config: JudgeConfig) -> Kind:
         sampling={"schema": sampling, "text": sampling},
         facets=(),
         lowest=0.0,
-        read=_read,
+        read=partial(_read, _Scale(1 + config.ask_again)),
     )
 
 
-def _read(said: str, _: JudgeRequest, reply: Reply) -> Verdict | Unscored:
+class _Scale:
+    """What this judge's scores are: probabilities, words (1 or 0), or not known yet. Decided once."""
+
+    __slots__ = ("_lacking", "_patience", "words")
+
+    def __init__(self, patience: int) -> None:
+        self._patience = patience
+        self._lacking = 0
+        self.words: bool | None = None
+
+    def saw(self, probabilities: bool) -> None:
+        """One reply with or without usable log-probabilities."""
+        if self.words is None:
+            self._lacking += not probabilities
+            if probabilities or self._lacking >= self._patience:
+                self.words = not probabilities
+
+
+def _read(scale: _Scale, said: str, request: JudgeRequest, reply: Reply) -> Verdict | Unscored:
     word = said.strip(_MARKS).lower()
     if word not in ("yes", "no"):
         if len(_LABEL.findall(word)) > 1:
             return Unscored(reason=Reason.AMBIGUOUS, detail="the reply says yes or no more than once")
         return Unscored(reason=Reason.NO_VERDICT, detail="the reply is not the one word yes or no")
+    unfinished = ended(request, reply)
+    if unfinished is not None:
+        return unfinished
     place = _answer(reply.choices, word)
-    if place is None:
+    scale.saw(place is not None)
+    if scale.words:
         value = 1.0 if word == "yes" else 0.0
         return Verdict(score=value, value=value, reason=word, how="tag")
+    if place is None:
+        detail = (
+            "the reply lacks usable log-probabilities, and a bare yes or no is on another scale than P(yes); if that "
+            'happens often, use kind = "score" with low = 0 and high = 1'
+        )
+        return Unscored(reason=Reason.SCHEMA, detail=detail)
     return _weighed(place, word)
 
 
@@ -85,11 +119,11 @@ def _weighed(place: TokenChoice, word: str) -> Verdict | Unscored:
 def _answer(choices: tuple[TokenChoice, ...], word: str) -> TokenChoice | None:
     """The token that is the answer: the last one, with nothing after it but marks and end-of-turn tokens.
 
-    None if there are no log-probabilities, or if the word is spread over several tokens.
+    None if the word is spread over several tokens, or has no log-probability there that is a number.
     """
     for place in reversed(choices):
         if _label(place.token) == word:
-            return place if place.top else None
+            return place if any(_label(token) == word and not math.isnan(p) for token, p in place.top) else None
         if _END_TOKEN.sub("", place.token).strip(_MARKS):
             return None
     return None

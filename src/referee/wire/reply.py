@@ -125,7 +125,7 @@ def unusual(data: dict[str, Any], request_id: str) -> Reply | None:
     logprobs = first.get("logprobs")
     return Reply(
         text=_content(message.get("content")),
-        finish=_text(first.get("finish_reason")),
+        finish=_finish(first.get("finish_reason")),
         refusal=_text(message.get("refusal")),
         model=_text(data.get("model")),
         request_id=request_id or _text(data.get("id")),
@@ -152,6 +152,11 @@ def _content(content: Any) -> str:
 def _text(value: Any) -> str:
     """A string fit to be stored: a lone half of a surrogate pair becomes a question mark."""
     return value.encode("utf-8", "replace").decode() if isinstance(value, str) else ""
+
+
+def _finish(value: Any) -> str:
+    """A number or an object is an ending that nobody knows, not an absent one."""
+    return _text(value if isinstance(value, str) else "" if value is None else str(value)[:100])
 
 
 def _count(value: Any) -> int:
