@@ -159,6 +159,18 @@ def test_a_chunked_body_is_put_together() -> None:
 
 
 @pytest.mark.parametrize(
+    "trailer", [b"Retry-After: 99", b"X-Request-Id: other", b"Content-Encoding: gzip", b"Transfer-Encoding: identity"]
+)
+def test_a_trailer_is_no_header(trailer: bytes) -> None:
+    """What follows a chunked body neither replaces nor adds a header, on a kept connection too."""
+    head = b"HTTP/1.1 200 OK\r\nRetry-After: 1\r\nX-Request-Id: own\r\nTransfer-Encoding: chunked\r\n\r\n"
+    reply = head + b"2\r\n{}\r\n0\r\n" + trailer + b"\r\n\r\n"
+    for answer in on_server(answers(reply, reply), times(2)):
+        assert answer.headers == {"retry-after": "1", "x-request-id": "own", "transfer-encoding": "chunked"}
+        assert answer.body == b"{}"
+
+
+@pytest.mark.parametrize(
     "reply",
     [
         b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n{}",

@@ -186,7 +186,9 @@ class Connection(asyncio.Protocol):
             self._refuse(TransportFault("protocol", "the server sent more than one answer"))
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """One header."""
+        """One header. A trailer, after a chunked body, is none: its sender cannot take back what a header said."""
+        if self._head_done:
+            return
         known = _names.get(name)
         if known is None:
             known = name.decode("latin-1").lower()
