@@ -121,7 +121,8 @@ def load(body: bytes) -> Any:
     """Any JSON at all, NaN and lone surrogates included. ValueError if it is not JSON to its last byte,
     GivenTwiceError if one object gives one of `_ONCE` twice."""
     try:
-        return json.loads(body, object_pairs_hook=_object)
+        # Said to be UTF-8: json would also take UTF-16, in which nothing before this has looked for a key.
+        return json.loads(body.decode("utf-8-sig", "surrogatepass"), object_pairs_hook=_object)
     except RecursionError:
         raise ValueError("nested too deep") from None
 
