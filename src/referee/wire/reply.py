@@ -76,13 +76,11 @@ def usual(body: bytes, request_id: str) -> Reply | None:
         return None
     choice = data.choices[0]
     tokens = choice.logprobs.content if choice.logprobs is not None else None
-    several = len(data.choices)
     # Inside a string the quotes are escaped, so a name found more often than this is perhaps given twice.
     if (
         choice.error
+        or body.count(b'"content"') > len(data.choices) + (tokens is not None)
         or body.count(b'"choices"') > 1
-        or body.count(b'"message"') > several
-        or body.count(b'"content"') > several + (tokens is not None)
     ):
         return None
     usage = data.usage
