@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import shutil
 import sqlite3
@@ -14,6 +15,7 @@ from tests.contracts.cache_suite import entry, key, store
 from referee.cache import LayeredCache, MemoryCache, SqliteCache, schema, sqlite
 from referee.cache.entry import bare
 from referee.cache.schema import mark
+from referee.errors import ConfigError
 
 
 @pytest.mark.parametrize("where", [b"SQLite format 3", b"\x0d", b"entryentry", b"CREATE TABLE entry"])
@@ -85,6 +87,87 @@ def test_flipped_bytes_never_give_a_wrong_verdict(path: Path, tmp_path: Path) ->
         cache.close()
         shutil.rmtree(copy.parent)
     assert hits > 500, "most flips should leave most rows readable, or this test tests nothing"
+
+
+def looked_through(cache: SqliteCache) -> None:
+    """What the commands do with a file. Only the one clear error may come of it."""
+    with contextlib.suppress(ConfigError):
+        cache.stats()
+        list(cache.entries())
+        cache.find("0")
+        cache.prune(older_than_s=1.0, keep_newest=3)
+
+
+@pytest.mark.parametrize("flips", [400, pytest.param(6000, marks=[pytest.mark.slow, pytest.mark.timeout(900)])])
+def test_one_flipped_bit_costs_at_most_the_verdicts_it_damages(path: Path, tmp_path: Path, flips: int) -> None:
+    """Looked up one by one and together, written to, looked through and pruned: the right entry or none."""
+    filled(path, 12)
+    whole = path.read_bytes()
+    used = [at for at, byte in enumerate(whole) if byte]  # a flip in free space says nothing
+    right = {key(number): bare(entry(number)) for number in range(13)}
+    rng = random.Random(flips)
+    hits = 0
+    for attempt in range(flips):
+        copy = tmp_path / f"flip{attempt}" / "cache.sqlite"
+        copy.parent.mkdir()
+        data = bytearray(whole)
+        data[rng.choice(used)] ^= 1 << rng.randrange(8)
+        copy.write_bytes(data)
+        cache = SqliteCache(copy)
+        found = cache.get_many([*right])
+        assert all(right[name] == value for name, value in found.items())
+        hits += len(found)
+        assert all(cache.get(name) in (None, value) for name, value in right.items())
+        if attempt % 20 == 0:  # seldom: each one waits for the disk
+            store(cache, key(40), entry(40))
+            assert cache.get(key(40)) in (None, bare(entry(40)))
+        if attempt % 4 == 0:
+            looked_through(cache)
+        cache.close()
+        shutil.rmtree(copy.parent)
+    assert hits > 5 * flips, "most flips should leave most rows readable, or this test tests nothing"
+
+
+@pytest.mark.parametrize("mark_now", [7, 0x43, 0x83])
+def test_an_index_that_gives_a_mark_nobody_asked_for(
+    path: Path, caplog: pytest.LogCaptureFixture, mark_now: int
+) -> None:
+    """That row is a miss, the others are found, and one warning says so."""
+    filled(path)
+    data = path.read_bytes()
+    at = data.index(b"\x03\x01\x01\x03\x04") + 3  # an index record: sizes, the mark 3, row 4
+    path.write_bytes(data[:at] + bytes([mark_now]) + data[at + 1 :])
+    cache = SqliteCache(path)
+    for _ in range(2):
+        found = cache.get_many([key(number) for number in range(6)])
+        assert found == {key(number): bare(entry(number)) for number in (0, 1, 2, 4, 5)}
+    cache.close()
+    assert len(warnings(caplog)) == 1
+    assert "damaged" in warnings(caplog)[0]
+
+
+def test_a_damaged_row_is_one_warning(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """However many rows are damaged and however often they are looked up."""
+    filled(path)
+    data = path.read_bytes()
+    path.write_bytes(data.replace(b"reason 1", b"reason 7").replace(b"reason 2", b"reason 7"))
+    cache = SqliteCache(path)
+    for _ in range(2):
+        assert [cache.get(key(number)) is None for number in range(4)] == [False, True, True, False]
+    cache.close()
+    assert len(warnings(caplog)) == 1
+
+
+@pytest.mark.parametrize("created", ["x'00'", "'soon'", "1e300", "-1e300", "9e999"])
+def test_a_damaged_time_does_not_stop_the_statistics(path: Path, created: str) -> None:
+    """A time that is none is left out: the others say how old the file is."""
+    filled(path)
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as link:
+        link.execute(f"UPDATE entry SET created = {created} WHERE mark = 3")
+    cache = SqliteCache(path)
+    found = cache.stats()
+    cache.close()
+    assert (found["rows"], found["oldest"], found["newest"]) == (6, 1e9, 1e9 + 5)
 
 
 def test_a_swapped_row_is_a_miss(path: Path) -> None:

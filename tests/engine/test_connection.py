@@ -32,6 +32,9 @@ class Socket:
     def is_closing(self) -> bool:
         return self.aborted
 
+    def get_extra_info(self, name: str) -> None:
+        return None
+
 
 def passed_on(disturb: Any) -> Response:
     """In one turn of the loop: an answer to the first arrives, the second takes the connection, then `disturb`."""
@@ -39,7 +42,7 @@ def passed_on(disturb: Any) -> Response:
     async def main() -> Response:
         loop = asyncio.get_running_loop()
         free: list[Connection] = []
-        connection = Connection(loop, lambda _: None, free.append, lambda _: None)
+        connection = Connection(loop, lambda _: None, free.append, lambda _: None, lambda _: True)
         connection.connection_made(Socket())  # type: ignore[arg-type]
         first = loop.create_task(connection.ask(b"first", loop.time() + 60.0, 60.0))
         await asyncio.sleep(0)

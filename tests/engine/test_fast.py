@@ -154,8 +154,20 @@ def test_a_body_may_end_with_the_connection() -> None:
 
 def test_a_chunked_body_is_put_together() -> None:
     """Chunks, with an extension and a trailer."""
-    reply = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1;x=y\r\n{\r\n1\r\n}\r\n0\r\nx-t: 1\r\n\r\n"
-    assert [a.body for a in on_server(answers(reply, reply), times(2))] == [b"{}", b"{}"]
+    reply = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1;x=y\r\n%b\r\n1\r\n%b\r\n0\r\nx-t: 1\r\n\r\n"
+    found = on_server(answers(reply % (b"{", b"}"), reply % (b"[", b"]")), times(2))
+    assert [answer.body for answer in found] == [b"{}", b"[]"]
+
+
+@pytest.mark.parametrize("trailer", [b"Retry-After: 99", b"X-Request-Id: other", b"Content-Encoding: gzip"])
+def test_a_trailer_is_no_header(trailer: bytes) -> None:
+    """What follows a chunked body neither replaces nor adds a header, on a kept connection too."""
+    head = b"HTTP/1.1 200 OK\r\nRetry-After: 1\r\nX-Request-Id: own\r\nTransfer-Encoding: chunked\r\n\r\n"
+    replies = [head + b"2\r\n%b\r\n0\r\n%b\r\n\r\n" % (body, trailer) for body in (b"{}", b"[]")]
+    found = on_server(answers(*replies), times(2))
+    assert [answer.body for answer in found] == [b"{}", b"[]"]
+    for answer in found:
+        assert answer.headers == {"retry-after": "1", "x-request-id": "own", "transfer-encoding": "chunked"}
 
 
 @pytest.mark.parametrize(
@@ -281,14 +293,14 @@ def test_a_time_limit_that_is_over_with_its_answer_ends_nobody_elses() -> None:
         writer.write(OK + b"ok")
         await request(reader)
         await asyncio.sleep(0.4)
-        writer.write(OK + b"ok")
+        writer.write(OK + b"no")
 
     async def use(transport: FastTransport, url: str) -> list[bytes]:
         first = await transport.post(url, {}, BODY, 0.2)
         second = await transport.post(url, {}, BODY, 20.0)
         return [first.body, second.body]
 
-    assert on_server(slow, use) == [b"ok", b"ok"]
+    assert on_server(slow, use) == [b"ok", b"no"]
 
 
 def test_closing_ends_what_nobody_cancelled() -> None:

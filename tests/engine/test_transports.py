@@ -274,9 +274,9 @@ def test_connections_are_reused() -> None:
     async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         nonlocal connections
         connections += 1
-        for _ in range(5):
+        for turn in range(5):
             await read_request(reader)
-            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 11\r\n\r\n" + b'{"id": "%d"}' % turn)
             await writer.drain()
 
     assert len(post_to(handler, count=5)) == 5

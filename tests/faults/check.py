@@ -23,7 +23,7 @@ ANSWERED_FAULTS = frozenset(
     }
 )
 """Faults of an answer that came whole, with status 200."""
-HARMLESS = frozenset({"nan_json", "duplicate_keys"})
+HARMLESS = frozenset({"nan_json"})
 """The verdict inside is whole, so taking it is right."""
 
 

@@ -14,7 +14,7 @@ from referee.sim.transport import SimTransport
 from referee.sim.virtual import run_virtual
 from referee.wire import classify, encode, from_fault
 
-HARMLESS = {"nan_json", "duplicate_keys"}
+HARMLESS = {"nan_json"}
 """The verdict itself is whole: taking it or refusing the body are both right."""
 
 

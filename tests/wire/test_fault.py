@@ -19,6 +19,7 @@ EXPECTED = {
     "reset": (Reason.CONNECTION, Action.RETRY),
     "cut": (Reason.CONNECTION, Action.RETRY),
     "protocol": (Reason.CONNECTION, Action.RETRY),
+    "repeated": (Reason.CONNECTION, Action.RETRY),
     "too_large": (Reason.TOO_LARGE, Action.ASK_AGAIN),
 }
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from referee.records import Reply
-from referee.wire import reply, trouble
+from referee.records import Action, Failure, Reason, Reply
+from referee.wire import classify, reply, trouble
 
 TEXT: list[dict[str, str]] = [{"type": "text", "text": "8"}]
 
@@ -131,3 +131,51 @@ def test_fastapis_list_names_the_first_field() -> None:
     said = trouble.read({"detail": items})
     assert said.param == "logprobs"
     assert said.message == ": broken; logprobs: extra inputs; seed: extra inputs"
+
+
+ONE, TWO = '{"message": {"content": "1"}}', '{"message": {"content": "2"}}'
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        f'{{"choices": [{ONE}], "choices": [{TWO}]}}',
+        f'{{"choices": [{ONE}], "model": "m", "choices": []}}',
+        '{"choices": [{"message": {"content": "1"}, "message": {"content": "2"}}]}',
+        '{"choices": [{"message": {"content": "1", "role": "assistant", "content": "2"}}]}',
+        '{"choices": [{"message": {"content": "1", "content": null}, "logprobs": null}]}',
+        '{"choices": [{"message": {"content": "1", "content": "2"}, "logprobs": {"content": []}}]}',
+        '{"choices": [{"message": {"content": "1", "content": "2"}, "logprobs": {}}]}',
+        '{"choices": [{"message": {"content": ["1"], "content": ["2"]}}]}',
+    ],
+)
+def test_a_completion_that_says_two_things_is_malformed(body: str) -> None:
+    """Which of two values a parser takes is its own affair; neither is a verdict."""
+    found = classify(200, {}, body.encode(), 0.0)
+    assert isinstance(found, Failure)
+    assert (found.reason, found.action) == (Reason.CONNECTION, Action.RETRY)
+    assert "twice" in found.detail
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        f'{{"choices": [{ONE}, {TWO}]}}',
+        '{"choices": [{"message": {"content": "1"}, "logprobs": {"content": [{"token": "1"}]}}]}',
+        '{"choices": [{"message": {"content": "1", "parts": [{"type": "content", "content": "2"}]}}]}',
+        '{"id": "choices", "choices": [{"message": {"content": "1"}}]}',
+        '{"usage": {"prompt_tokens": 1, "prompt_tokens": 1}, "choices": [{"message": {"content": "1"}}]}',
+    ],
+)
+def test_a_name_that_comes_again_elsewhere_is_no_harm(body: str) -> None:
+    """Several choices, log-probabilities, a value that is spelled like a name."""
+    found = classify(200, {}, body.encode(), 0.0)
+    assert isinstance(found, Reply)
+    assert found.text == "1"
+
+
+def test_a_reply_that_quotes_json_is_read_as_text() -> None:
+    """Names inside the judge's own words are not the completion's."""
+    text = '{"choices": [], "choices": [], "content": "x", "content": "y", "message": "", "message": ""}'
+    body = json.dumps({"choices": [{"message": {"content": text}}]}).encode()
+    assert reply.usual(body, "") == Reply(text=text)

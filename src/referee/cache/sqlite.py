@@ -121,7 +121,7 @@ class SqliteCache:
         except FAULTS as error:
             self._read_failed(error)
             return None
-        return unpack(key, row[0]) if row else None
+        return self._entry(key, row[0]) if row else None
 
     def get_many(self, keys: Sequence[str]) -> dict[str, Entry]:
         """Those of these keys that are there."""
@@ -138,10 +138,18 @@ class SqliteCache:
             return {}
         found = {}
         for number, data in rows:
-            entry = unpack(wanted[number], data)
+            # In a damaged file the index can lead to a row with another mark.
+            key = wanted.get(number, "")
+            entry = self._entry(key, data)
             if entry is not None:
-                found[wanted[number]] = entry
+                found[key] = entry
         return found
+
+    def _entry(self, key: str, data: object) -> Entry | None:
+        entry = unpack(key, data)
+        if entry is None:
+            self._warn("row", "a row is damaged; verdicts in damaged rows are asked for again")
+        return entry
 
     def expect(self, keys: Sequence[str]) -> None:
         """Nothing to prepare: memory in front of it does."""

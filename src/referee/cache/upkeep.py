@@ -21,7 +21,10 @@ _ROWS = "SELECT mark, rest, data, shared.facets, entry.facets FROM entry LEFT JO
 
 def stats(link: sqlite3.Connection, path: Path) -> dict[str, Any]:
     """Counts, size on disk, age, and rows by model."""
-    rows, oldest, newest = link.execute("SELECT count(*), min(created), max(created) FROM entry").fetchone()
+    rows = link.execute("SELECT count(*) FROM entry").fetchone()[0]
+    # `created` has no checksum; a damaged one may be of any type, or in no calendar.
+    times = "SELECT min(created), max(created) FROM entry WHERE typeof(created) = 'real' AND created BETWEEN 0 AND 1e11"
+    oldest, newest = link.execute(times).fetchone()
     models = link.execute("SELECT model, count(*) FROM entry GROUP BY model ORDER BY count(*) DESC, model").fetchall()
     parts = (path, *(path.with_name(path.name + suffix) for suffix in BESIDE))
     size = sum(part.stat().st_size for part in parts if part.exists())

@@ -32,7 +32,7 @@ def stats(config: ConfigOption = None) -> None:
     if found["problem"]:
         raise ConfigError(f"{cache.path}: {found['problem']}")
     typer.echo(f"{cache.path}: {found['rows']} verdicts, {found['bytes'] / 1e6:.1f} MB")
-    if found["rows"]:
+    if found["oldest"] is not None:
         typer.echo(f"oldest {_when(found['oldest'])}, newest {_when(found['newest'])}")
     for model, count in found["models"].items():
         typer.echo(f"  {model or '(model not reported)'}: {count}")

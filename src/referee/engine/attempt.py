@@ -31,7 +31,8 @@ async def attempt(
         except TransportFault as fault:
             timeout = until - now()
             if replayed or not fault.stale or timeout <= 0:
-                return wire.from_fault(fault.kind, fault.detail), None
+                return wire.from_fault(fault.kind, endpoint.redactor.text(fault.detail)), None
             replayed = True
     wall = clock.wall()
-    return wire.classify(answer.status, answer.headers, answer.body, wall), wire.hints(answer.headers, wall)
+    headers, content = endpoint.redactor.answer(answer.headers, answer.body)
+    return wire.classify(answer.status, headers, content, wall), wire.hints(headers, wall)

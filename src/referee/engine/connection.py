@@ -1,14 +1,16 @@
 """One HTTP/1.1 connection: one request out, one whole answer back, then perhaps another. Bytes and their meaning only;
 who connects, and which connection is used next, is decided in `fast`.
 
-An answer is trusted only if it was asked for: bytes on an idle connection, or beyond the end of an answer, end the
-connection, so a late or doubled answer can never be taken for the next one's.
+HTTP/1.1 does not say which request an answer belongs to. So bytes on an idle connection, or beyond the end of an
+answer, end the connection; and so does an answer that came before on the same connection: it is a copy, and the
+request's own answer would be taken for the next one's.
 """
 
 from __future__ import annotations
 
 import asyncio
 import math
+import select
 from collections.abc import Callable
 from typing import NoReturn
 
@@ -20,6 +22,11 @@ from referee.engine.port import STALE, Response, TransportFault
 MAX_HEAD = 64 * 1024
 """Bytes of status line and headers."""
 
+COMPARED = 4096
+"""Bytes of a body by which it is known again: its id and the beginning of its text are among them."""
+REMEMBERED = 128
+"""Answers a connection is compared with."""
+
 _names: dict[bytes, str] = {}
 """Header names seen, decoded and in lower case: servers send the same dozen every time."""
 
@@ -28,7 +35,7 @@ class Connection(asyncio.Protocol):
     """A socket and the parser of what comes in.
 
     `on_open` and `on_lost` are called when there is a socket and when there is none any more, `on_free` when it can
-    take another request.
+    take another request. `may_repeat` says of a body that came before whether it can be another request's answer.
     """
 
     __slots__ = (
@@ -42,12 +49,15 @@ class Connection(asyncio.Protocol):
         "_headers",
         "_keep",
         "_loop",
+        "_may_repeat",
         "_on_free",
         "_on_lost",
         "_on_open",
         "_parser",
+        "_poll",
         "_received",
         "_reused",
+        "_seen",
         "_size",
         "_timeout",
         "_transport",
@@ -61,11 +71,15 @@ class Connection(asyncio.Protocol):
         on_open: Callable[[Connection], None],
         on_free: Callable[[Connection], None],
         on_lost: Callable[[Connection], None],
+        may_repeat: Callable[[bytes], bool],
     ) -> None:
         self._loop = loop
         self._on_open = on_open
         self._on_free = on_free
         self._on_lost = on_lost
+        self._may_repeat = may_repeat
+        self._seen: set[int] = set()
+        self._poll: select.poll | None = None
         self._transport: asyncio.Transport | None = None
         self._parser = httptools.HttpResponseParser(self)
         self._future: asyncio.Future[Response] | None = None
@@ -93,6 +107,11 @@ class Connection(asyncio.Protocol):
     def usable(self) -> bool:
         """Open, and nobody's answer is awaited on it."""
         return self._transport is not None and self._future is None and not self._transport.is_closing()
+
+    @property
+    def quiet(self) -> bool:
+        """Nothing waits in the socket that the loop has not seen yet: no bytes nobody asked for, no end."""
+        return self._poll is None or not self._poll.poll(0)
 
     async def ask(self, request: bytes, deadline: float, timeout: float) -> Response:
         """Send the whole request in one write and wait for the whole answer. `timeout` is only for the message."""
@@ -137,6 +156,10 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The socket is open."""
         self._transport = transport  # type: ignore[assignment]  # a stream's, as create_connection gives
+        socket = transport.get_extra_info("socket")
+        if socket is not None and hasattr(select, "poll"):
+            self._poll = select.poll()
+            self._poll.register(socket.fileno(), select.POLLIN)
         self._on_open(self)
 
     def data_received(self, data: bytes) -> None:
@@ -186,7 +209,9 @@ class Connection(asyncio.Protocol):
             self._refuse(TransportFault("protocol", "the server sent more than one answer"))
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """One header."""
+        """One header. A trailer, after a chunked body, is none: its sender cannot take back what a header said."""
+        if self._head_done:
+            return
         known = _names.get(name)
         if known is None:
             known = name.decode("latin-1").lower()
@@ -239,6 +264,12 @@ class Connection(asyncio.Protocol):
             except TransportFault as fault:
                 self._fail(fault)
                 return
+        if self._came_before(body):
+            served = 200 <= status < 300 and body != b""
+            if served and not self._may_repeat(body):
+                self._fail(TransportFault("repeated", "an earlier answer of this connection came once more"))
+                return
+            keep = keep and served  # failures are often alike; one that is a copy must not shift what follows
         self._future = None
         self.due = math.inf
         self._clear()
@@ -249,6 +280,15 @@ class Connection(asyncio.Protocol):
             self._transport.close()
         if not future.done():
             future.set_result(Response(status, headers, body))
+
+    def _came_before(self, body: bytes) -> bool:
+        known = hash(body[:COMPARED])
+        if known in self._seen:
+            return True
+        if len(self._seen) >= REMEMBERED:
+            self._seen.clear()
+        self._seen.add(known)
+        return False
 
     def _fail(self, fault: TransportFault) -> None:
         future = self._future

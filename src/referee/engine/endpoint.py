@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from urllib.parse import unquote, urlsplit
 
 from msgspec.structs import replace
 
@@ -28,6 +29,8 @@ class Endpoint:
         self.label = config.label
         self.url = wire.chat_url(config.url)
         self.headers = wire.headers(key)
+        password = unquote(urlsplit(config.proxy).password or "")
+        self.redactor = wire.Redactor(key.reveal().strip() if key else "", password)
         self.encoder = wire.Encoder(config)
         self.keys = KeyMaker(config, wire.DIALECT)
         self.limiter: Limit = (

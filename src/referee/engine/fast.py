@@ -8,7 +8,9 @@ after decompression, idle sockets are dropped before servers' usual 5 s. `takes`
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
+import re
 import socket
 import ssl
 from collections.abc import Mapping
@@ -19,12 +21,18 @@ from referee.engine.body import CONNECT, KEEP_ALIVE, say
 from referee.engine.connection import Connection
 from referee.engine.port import Response, TransportFault
 
+log = logging.getLogger("referee.engine")
+
 DNS_TTL = 300.0
 """Seconds an address is believed."""
 CLOSING = 1.0
 """Seconds given to sockets to close."""
 CLOCK = 0.001
 """Seconds by which a loop's timer may be early: it counts in milliseconds."""
+NO_REUSE = 60.0
+"""Seconds for which connections to a server that sent a copy of an answer serve one request each."""
+
+_ID = re.compile(rb'"id"\s*:\s*("(?:[^"\\]|\\.)*"|[^\s,}]*)')
 
 
 def takes(url: str, proxy: str) -> bool:
@@ -51,7 +59,10 @@ class FastTransport:
         deadline = target.now() + timeout
         connection = target.idle() or await target.connect(deadline)
         target.watch(deadline)
-        return await connection.ask(b"%b%d\r\n\r\n%b" % (target.head(headers), len(body), body), deadline, timeout)
+        answer = await connection.ask(b"%b%d\r\n\r\n%b" % (target.head(headers), len(body), body), deadline, timeout)
+        if target.doubted is not None and 200 <= answer.status < 300:
+            target.compare(answer.body)
+        return answer
 
     async def close(self) -> None:
         """Close every connection."""
@@ -80,6 +91,11 @@ class _Target:
         self._addresses: list[tuple[int, str]] = []
         self._resolved = float("-inf")
         self._closed = False
+        self.doubted: bytes | None = None
+        """The id of an answer that came twice on one connection, until another connection's answer is there."""
+        self._constant: set[bytes] = set()
+        """Ids this server has given to different requests."""
+        self._reuse_from = float("-inf")
 
     def head(self, headers: Mapping[str, str]) -> bytes:
         """Everything up to the number of bytes in the body, built once for one set of headers."""
@@ -93,10 +109,15 @@ class _Target:
 
     def idle(self) -> Connection | None:
         """The connection used last, if one is free and young enough."""
-        free = self._free
+        free, now = self._free, self._loop.time()
         while free:
             connection = free.pop()
-            if connection.usable and self._loop.time() - connection.idle_since < KEEP_ALIVE:
+            if (
+                connection.usable
+                and now - connection.idle_since < KEEP_ALIVE
+                and now >= self._reuse_from
+                and connection.quiet
+            ):
                 return connection
             connection.close()
         return None
@@ -160,7 +181,34 @@ class _Target:
             raise TransportFault("connect", say(error)) from None
 
     def _new(self) -> Connection:
-        return Connection(self._loop, self._open.add, self._freed, self._open.discard)
+        return Connection(self._loop, self._open.add, self._freed, self._open.discard, self._may_repeat)
+
+    def _may_repeat(self, body: bytes) -> bool:
+        """Whether a body that came before on its connection can be another request's answer: where ids are constant.
+        Copies are sent on the connection of the first answer, so an id that comes on two connections is constant."""
+        if self.doubted is not None:
+            self.compare(body)
+        name = _id(body)
+        if name in self._constant:
+            return True
+        self.doubted = name
+        self._reuse_from = self.now() + NO_REUSE
+        return False
+
+    def compare(self, body: bytes) -> None:
+        """Another connection's answer shows whether the doubted id says anything."""
+        name = _id(body)
+        if name == self.doubted:
+            self._constant.add(name)
+            self._reuse_from = float("-inf")
+        else:
+            log.warning(
+                "%s sent an answer twice. The copy is no verdict, and the request it came for is sent again; for %g s "
+                "each connection serves one request. Look at the proxies before endpoint.url.",
+                self._host,
+                NO_REUSE,
+            )
+        self.doubted = None
 
     async def _resolve(self, deadline: float) -> list[tuple[int, str]]:
         now = self._loop.time()
@@ -214,6 +262,11 @@ class _Target:
             await clock.sleep(0.001)
         for connection in list(self._open):
             connection.end()
+
+
+def _id(body: bytes) -> bytes:
+    found = _ID.search(body)
+    return found[1] if found is not None else b""
 
 
 def _context() -> ssl.SSLContext:

@@ -1,4 +1,4 @@
-"""The transport port: what the engine needs of an HTTP client. Implementations: `aio` here, `referee.sim` for tests."""
+"""The transport port: what the engine needs of an HTTP client. `fast` and `aio` implement it, and `referee.sim`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Literal, Protocol
 
 from msgspec import Struct
 
-FaultKind = Literal["timeout", "connect", "dns", "tls", "proxy", "reset", "cut", "too_large", "protocol"]
+FaultKind = Literal["timeout", "connect", "dns", "tls", "proxy", "reset", "cut", "too_large", "protocol", "repeated"]
 
 STALE = 0.5
 """Seconds within which a reused connection that dies had been closed before it was used. Later than that, the server

@@ -3,6 +3,7 @@
 from referee.wire.classify import classify
 from referee.wire.fault import from_fault
 from referee.wire.hints import hints
+from referee.wire.redact import Redactor
 from referee.wire.request import DIALECT, Adaptation, Encoder, adapt, chat_url, encode, headers
 from referee.wire.scrub import scrub
 
@@ -10,6 +11,7 @@ __all__ = [
     "DIALECT",
     "Adaptation",
     "Encoder",
+    "Redactor",
     "adapt",
     "chat_url",
     "classify",

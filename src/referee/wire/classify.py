@@ -75,8 +75,8 @@ def _odd_success(status: int, headers: Mapping[str, str], body: bytes, wall: flo
     request_id = label(request_id, 128)
     try:
         data = reply.load(body)
-    except ValueError:
-        return _not_json(status, body, request_id)
+    except ValueError as error:
+        return _not_json(status, body, request_id, error)
     complaint = _complaint(data)
     if complaint is not None:
         said = trouble.read(complaint)
@@ -112,7 +112,7 @@ def _complaint(data: Any) -> Any | None:
     return None
 
 
-def _not_json(status: int, body: bytes, request_id: str) -> Failure:
+def _not_json(status: int, body: bytes, request_id: str, error: ValueError) -> Failure:
     if body.lstrip()[:6] in (b"data: ", b"event:"):
         return Failure(
             reason=Reason.CONFIG,
@@ -125,6 +125,8 @@ def _not_json(status: int, body: bytes, request_id: str) -> Failure:
         what = "an empty body"
     elif _HTML.match(body):
         what = "an HTML page instead of JSON"
+    elif isinstance(error, reply.GivenTwiceError):
+        what = f"JSON in which {error}, so it says two things"
     else:
         what = f"a body that is not whole JSON: {scrub(body[:1200].decode('utf-8', 'replace'))}"
     return Failure(

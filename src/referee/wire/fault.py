@@ -14,6 +14,7 @@ _MEANING: dict[str, tuple[Reason, Action, str]] = {
     "reset": (Reason.CONNECTION, Action.RETRY, "the connection was reset"),
     "cut": (Reason.CONNECTION, Action.RETRY, "the answer was cut short"),
     "protocol": (Reason.CONNECTION, Action.RETRY, "the answer was not HTTP"),
+    "repeated": (Reason.CONNECTION, Action.RETRY, "the server answered with an earlier answer"),
     "too_large": (Reason.TOO_LARGE, Action.ASK_AGAIN, "the answer passed the byte cap"),
 }
 

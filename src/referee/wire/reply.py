@@ -62,6 +62,9 @@ class _Body(Struct, gc=False):
 
 _decode = msgspec.json.Decoder(_Body).decode
 
+_ONCE = ("choices", "message", "content", "finish_reason", "refusal")
+"""Names an object must not give twice: of two values a parser takes the first or the last, and only one is meant."""
+
 
 def usual(body: bytes, request_id: str) -> Reply | None:
     """The fast way, for a body of the documented shape. None: look closer."""
@@ -72,7 +75,13 @@ def usual(body: bytes, request_id: str) -> Reply | None:
     if not data.choices or data.error:
         return None
     choice = data.choices[0]
-    if choice.error:
+    tokens = choice.logprobs.content if choice.logprobs is not None else None
+    # Inside a string the quotes are escaped, so a name found more often than this is perhaps given twice.
+    if (
+        choice.error
+        or body.count(b'"content"') > len(data.choices) + (tokens is not None)
+        or body.count(b'"choices"') > 1
+    ):
         return None
     usage = data.usage
     tokens_in = tokens_out = cached = 0
@@ -81,7 +90,6 @@ def usual(body: bytes, request_id: str) -> Reply | None:
         tokens_out = _bounded(usage.completion_tokens)
         details = usage.prompt_tokens_details
         cached = _bounded((details and details.cached_tokens) or usage.prompt_cache_hit_tokens)
-    logprobs = choice.logprobs
     return Reply(
         text=choice.message.content or "",
         finish=choice.finish_reason or "",
@@ -91,7 +99,7 @@ def usual(body: bytes, request_id: str) -> Reply | None:
         tokens_in=tokens_in,
         tokens_out=tokens_out,
         tokens_cached=cached,
-        choices=_tokens(logprobs.content) if logprobs is not None and logprobs.content else (),
+        choices=_tokens(tokens) if tokens else (),
     )
 
 
@@ -103,12 +111,28 @@ def _tokens(content: list[_Token]) -> tuple[TokenChoice, ...]:
     return tuple(TokenChoice(t.token, tuple((top.token, top.logprob) for top in t.top_logprobs or ())) for t in content)
 
 
+class GivenTwiceError(ValueError):
+    """A completion that says two things."""
+
+
 def load(body: bytes) -> Any:
-    """Any JSON at all, NaN and lone surrogates included. ValueError if it is not JSON to its last byte."""
+    """Any JSON at all, NaN and lone surrogates included. ValueError if it is not JSON to its last byte,
+    GivenTwiceError if one object gives one of `_ONCE` twice."""
     try:
-        return json.loads(body)
+        # Said to be UTF-8: json would also take UTF-16, in which nothing before this has looked for a key.
+        return json.loads(body.decode("utf-8-sig", "surrogatepass"), object_pairs_hook=_object)
     except RecursionError:
         raise ValueError("nested too deep") from None
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        for name in _ONCE:
+            if names.count(name) > 1:
+                raise GivenTwiceError(f"{name!r} is given twice")
+    return found
 
 
 def unusual(data: dict[str, Any], request_id: str) -> Reply | None:
