@@ -195,9 +195,14 @@ def test_money_is_never_leased_twice(seed: int, members: int, dearer: float) -> 
     lives, gone = [0] * members, 0
 
     def told(who: int, back: int, least: int, step: int) -> Grant:
-        limit[who] = max(limit[who] - back, spent[who] + reserved[who])
-        money = MoneyReport(spent[who], limit[who], least, least * 5)
-        return shared.exchange(f"{who}.{lives[who]}", report(money=money), float(step))
+        limit[who] -= back
+        leased = max(limit[who], spent[who] + reserved[who])
+        money = MoneyReport(spent[who], leased, least, least * 5)
+        grant = shared.exchange(f"{who}.{lives[who]}", report(money=money), float(step))
+        if grant.money and rng.random() < 0.9:
+            limit[who] = leased + grant.money
+        assert sum(limit) <= budget
+        return grant
 
     for step in range(200):
         who = rng.randrange(members)
@@ -207,8 +212,6 @@ def test_money_is_never_leased_twice(seed: int, members: int, dearer: float) -> 
             grant = told(who, rng.randint(0, free), rng.choice([0, 7, 50]), step)
             if grant.broke:
                 assert all(limit[n] <= spent[n] for n in range(members))
-            if rng.random() < 0.9:
-                limit[who] += grant.money
         elif action == 1:
             reserved[who] += rng.randint(0, free)
         elif action in (2, 3) and reserved[who]:
@@ -225,8 +228,8 @@ def test_money_is_never_leased_twice(seed: int, members: int, dearer: float) -> 
         assert gone + sum(spent) + sum(reserved) <= budget + beyond
     for who in range(members):
         spent[who], reserved[who] = spent[who] + reserved[who], 0
-        told(who, budget, 0, 200)
-    assert told(0, budget, budget + 1, 201).broke
+        told(who, limit[who], 0, 200)
+    assert told(0, 0, budget + 1, 201).broke
 
 
 def test_broke_is_said_only_when_nothing_can_come_back() -> None:

@@ -160,13 +160,15 @@ class SharedPace(Bucket):
 
 
 class SharedBudget(Budget):
-    """Money leased in blocks. `_limit` is what the broker counts as taken by this member."""
+    """Money leased in blocks. The limits of all members together never pass the budget; what one has used beyond its
+    own is leased with its next report, and counts as used wherever the rest is divided."""
 
     def __init__(self, limit_usd: float | None, poke: Callable[[], None]) -> None:
         super().__init__(limit_usd)
         self._shared = limit_usd is not None
         self._poke = poke
         self._short = 0
+        self._told = 0
         self._recalled = False
         self._all_spent = 0
         self.broke = False
@@ -199,14 +201,15 @@ class SharedBudget(Budget):
         self.broke = False
         short = self._short if waiting else 0
         used = self._spent + self._reserved
-        # What is used beyond the lease is leased with this report: a debt that stayed here could never be paid off.
-        self._limit = used if short or not waiting or self._recalled else max(used, self._limit)
-        return MoneyReport(self._spent, self._limit, short, short * (waiting + 1))
+        if short or not waiting or self._recalled:
+            self._limit = min(self._limit, used)
+        self._told = max(self._limit, used)
+        return MoneyReport(self._spent, self._told, short, short * (waiting + 1))
 
     def grant(self, given: Grant) -> None:
         """More to spend, or the news that there is none."""
-        if self._limit is not None and self._shared:
-            self._limit += given.money
+        if given.money and self._shared:
+            self._limit = self._told + given.money
         self._recalled = given.recall
         self._all_spent = given.spent
         if given.money:
