@@ -93,3 +93,24 @@ class Network(SimTransport):
         last = max(call.left for call in self.calls)
         seen = max((call.tokens[1] for call in self.calls if call.over < last), default=0)
         return sum(max(0, call.tokens[1] - max(seen, 2 * max_tokens)) for call in self.calls if call.over >= last)
+
+
+class Claiming(SimTransport):
+    """A server that says after every answer that nothing is left for an hour. It serves `serves` requests, refuses
+    what comes after them until `opens`, and then serves again."""
+
+    serves = 10**9
+    opens = 0.0
+
+    def __init__(self, provider: Provider | Mapping[str, Provider]) -> None:
+        super().__init__(provider)
+        self._served = 0
+
+    async def post(self, url: str, headers: Mapping[str, str], body: bytes, timeout: float) -> Response:
+        says = {"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "1h0m0s"}
+        refused = self._served >= self.serves and asyncio.get_running_loop().time() < self.opens
+        self._served += not refused
+        answer = await super().post(url, headers, body, timeout)
+        if refused:
+            return Response(429, says, b'{"error": {"message": "daily limit", "code": "rate_limit_exceeded"}}')
+        return Response(answer.status, {**answer.headers, **says}, answer.body)

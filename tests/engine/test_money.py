@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.engine.harness import Run, run, samples
-from tests.engine.network import Books
+from tests.engine.network import Books, Claiming
 
 from referee.engine.port import Response
 from referee.sim import ProviderSpec
@@ -121,3 +121,23 @@ def test_a_request_that_is_sent_again_is_counted_as_one() -> None:
     assert done.reasons() == {"scored": 600}
     assert done.metrics["attempts"] == done.metrics["requests"] == done.seen.received > 700
     assert done.metrics["budget_spent_usd"] > books.billed(PRICE) > done.metrics["cost_usd"]
+
+
+@pytest.mark.parametrize("limits", [{"concurrency": 10}, {"concurrency": 1}, {"rpm": 6000}, {}])
+def test_a_server_that_serves_though_it_says_nothing_is_left_is_not_waited_for(limits: dict[str, int]) -> None:
+    """One request tries it after a second; it is served, and the rest goes as if nothing had been said."""
+    done = run(samples(300), ProviderSpec(latency_median=0.02), network=Claiming, limits=limits, seconds=60.0)
+    assert done.reasons() == {"scored": 300}
+    assert done.seconds < 15.0
+
+
+def test_a_server_that_has_nothing_left_is_asked_now_and_then() -> None:
+    """Refused, one request at a time tries again, ever more rarely; once it is served, so is the rest."""
+
+    class Daily(Claiming):
+        serves, opens = 50, 200.0
+
+    done = run(samples(300), ProviderSpec(latency_median=0.1), network=Daily, limits={"concurrency": 8}, seconds=600.0)
+    assert done.reasons() == {"scored": 300}
+    assert done.seen.received - 300 < 20
+    assert done.seconds < 300.0

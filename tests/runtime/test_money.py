@@ -8,8 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.engine.harness import samples
-from tests.engine.network import Books
+from tests.engine.network import Books, Claiming
 from tests.runtime.fleet import Fleet, Job, sail
+from tests.runtime.simulated_ray import Make, Start
+from tests.runtime.simulated_ray import samples as many
 
 from referee import clock
 from referee.sim import ProviderSpec
@@ -94,3 +96,29 @@ def test_no_minute_of_the_servers_holds_more_than_rpm(
     spec = ProviderSpec(latency_median=latency, latency_sigma=0.3)
     sail(story, spec, hosts=hosts, network=books.network(dying, spread), limits={"rpm": rpm})
     assert rpm // 2 <= books.busiest_minute() <= rpm
+
+
+def test_workers_try_a_server_that_says_nothing_is_left() -> None:
+    """It serves all the same: nobody waits for the hour it speaks of, nor for a minute."""
+
+    async def story(fleet: Fleet) -> None:
+        job = fleet.submit(samples(300), seconds=300.0)
+        await job.result()
+        assert job.reasons() == {"scored": 300}
+        assert clock.now() < 30.0
+
+    sail(story, ProviderSpec(latency_median=0.1), hosts=3, network=Claiming, limits={"concurrency": 10, "rpm": 60_000})
+
+
+def test_shards_that_pay_more_than_they_reserved_end_for_want_of_money(start: Start, connect: Make) -> None:
+    """Engines of the Ray runtime learn from their broker that nothing is left, long before the deadline."""
+    cluster = start(latency_median=0.01, reasoning_tokens=4000)
+    referee = connect(
+        cluster,
+        shards=2,
+        limits={"budget_usd": 0.1, "concurrency": 20},
+        judge={"max_tokens": 64},
+        missing={"abort_above": 1.0},
+    )
+    rewards = referee.score(many(400))
+    assert {"scored" if r.scored else str(r.verdict.reason) for r in rewards} == {"scored", "budget"}
