@@ -12,6 +12,7 @@ from msgspec import Struct
 from referee.batch import Batch
 from referee.build import build_scorer
 from referee.config import load
+from referee.engine.port import Transport
 from referee.errors import RefereeError
 from referee.records import Reward, Sample, Unscored, Verdict
 from referee.scorer import Scorer
@@ -82,15 +83,17 @@ def run(
     seed: int = 1,
     seconds: float | None = None,
     during: Callable[[Scorer, Batch], Any] | None = None,
+    network: Callable[[Mapping[str, Provider]], Transport] = SimTransport,
     **sections: Any,
 ) -> Run:
-    """Judge `given` in virtual time. `during(scorer, batch)` may return a coroutine to run beside it."""
+    """Judge `given` in virtual time. `during(scorer, batch)` may return a coroutine to run beside it.
+    `network` makes the transport."""
     specs = {HOST: spec} if isinstance(spec, ProviderSpec) else dict(spec)
     config = config_for(list(specs), **sections)
     providers = {host: Provider(s, seed + n) for n, (host, s) in enumerate(specs.items())}
 
     async def main() -> Run:
-        scorer = build_scorer(config, SimTransport(providers), random.Random(seed), b"secret")
+        scorer = build_scorer(config, network(providers), random.Random(seed), b"secret")
         rewards: list[Reward | None] = [None] * len(given)
         errors: list[RefereeError] = []
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+import random
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from referee.limits import Bucket
+from referee.limits.bucket import SPREAD
 
 
 def drain(bucket: Bucket, amounts: list[float], now: float = 0.0) -> list[tuple[float, float]]:
@@ -53,6 +55,16 @@ def test_no_minute_passes_the_limit(per_minute: int) -> None:
     taken = drain(Bucket(per_minute), [1.0] * (3 * per_minute))
     assert worst(taken, 60.0 - 1e-3) <= per_minute + 1e-6
     assert taken[-1][0] <= 3 * 60 * 1.04
+
+
+@given(st.integers(1, 2000), st.floats(0.0, SPREAD), st.integers(0, 2**32))
+@settings(max_examples=30, deadline=None)
+def test_no_minute_of_the_servers_passes_the_limit(per_minute: int, spread: float, seed: int) -> None:
+    """Requests that take up to a second longer than others to arrive: no sixty seconds hold more than the limit."""
+    rng = random.Random(seed)
+    left = drain(Bucket(per_minute), [1.0] * (per_minute + 200))
+    arrived = sorted((at + rng.choice([0.0, spread, rng.random() * spread]), 1.0) for at, _ in left)
+    assert worst(arrived, 60.0) <= per_minute
 
 
 @pytest.mark.parametrize("seconds", [1.0, 10.0])

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from referee.limits import Bucket
-from referee.limits.remaining import LONGEST, Remaining
+from referee.limits.limit import Outcome
+from referee.limits.remaining import FIRST_TRY, LONGEST, Remaining
 
 
 def told(remaining: float, reset: float, limit: float | None = 600, sent: float = 0.0, now: float = 0.0) -> Remaining:
@@ -236,3 +237,60 @@ def test_no_wait_is_longer_than_a_minute(
             assert looks < 5
         now = at
     assert "Remaining(" in repr(left)
+
+
+HOUR = 3600.0
+
+
+def say(bucket: Bucket, outcome: Outcome, sent: float, now: float, reset: float = HOUR) -> None:
+    """An answer whose headers say that nothing is left."""
+    bucket.heard(600, 0, reset, 1, outcome, sent, now)
+
+
+def test_an_hour_with_nothing_left_is_tried_by_one_request() -> None:
+    """After a second one may go, the next waits for what becomes of it."""
+    bucket = Bucket(600)
+    say(bucket, "ok", 0.0, 1.0)
+    assert bucket.wait(1, 1.0) == pytest.approx(FIRST_TRY)
+    assert bucket.wait(1, 1.0 + FIRST_TRY) == 0.0
+    bucket.take(1, 1.0 + FIRST_TRY)
+    assert bucket.wait(1, 1.0 + FIRST_TRY) > 0.5
+
+
+def test_a_try_that_is_served_refutes_it_until_something_is_refused() -> None:
+    """Such words count for nothing then; after a refusal they count again, and are tried later than before."""
+    bucket = Bucket(600)
+    say(bucket, "ok", 0.0, 1.0)
+    bucket.take(1, 2.0)
+    say(bucket, "ok", 2.0, 3.0)
+    say(bucket, "ok", 2.5, 3.0)
+    assert bucket.wait(1, 3.0) == 0.0
+    say(bucket, "throttled", 3.0, 4.0)
+    assert bucket.wait(1, 4.0) == pytest.approx(2 * FIRST_TRY)
+
+
+def test_tries_that_are_refused_become_rare() -> None:
+    """The wait doubles, up to a minute."""
+    bucket, now, waits = Bucket(None), 0.0, []
+    say(bucket, "ok", now, now)
+    for _ in range(9):
+        waits.append(bucket.wait(1, now))
+        now += waits[-1]
+        bucket.take(1, now)
+        say(bucket, "throttled", now, now)
+    assert waits == pytest.approx([min(LONGEST, FIRST_TRY * 2**n) for n in range(9)])
+
+
+def test_answers_to_what_was_sent_before_it_was_said_refute_nothing() -> None:
+    """Requests that were in flight together may all be the last of their minute."""
+    bucket = Bucket(600)
+    for _ in range(5):
+        say(bucket, "ok", 0.0, 1.0)
+    assert bucket.wait(1, 1.0) > 0.0
+
+
+def test_a_reset_within_a_minute_is_not_tried() -> None:
+    """It is what limits per minute say, and a try would only be refused."""
+    bucket = Bucket(600)
+    say(bucket, "ok", 0.0, 1.0, reset=50.0)
+    assert bucket.wait(1, 1.0) == pytest.approx(50.0)

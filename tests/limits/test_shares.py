@@ -17,6 +17,7 @@ from referee.limits.shares import (
     SILENT,
     Broker,
     EndpointReport,
+    Grant,
     MoneyReport,
     PaceReport,
     Pool,
@@ -182,49 +183,72 @@ def test_a_large_request_passes_a_full_pool() -> None:
     assert pool.lease(PaceReport(1.0, 1.0), 1.0, 50.0) == 1.0
 
 
-@settings(deadline=None, max_examples=30)
-@given(st.integers(0, 2**32), st.integers(1, 5))
-def test_money_is_never_leased_twice(seed: int, members: int) -> None:
-    """Whatever members spend of what they were given, and whoever dies, the budget is a ceiling."""
+@settings(deadline=None, max_examples=60)
+@given(st.integers(0, 2**32), st.integers(1, 5), st.sampled_from([0.0, 0.3]))
+def test_money_is_never_leased_twice(seed: int, members: int, dearer: float) -> None:
+    """Whatever members spend of what they were given, whoever dies, whatever grants are lost: the budget is passed only
+    by what requests cost beyond their reservations; and when all has come back, whoever needs more is told so."""
     rng = random.Random(seed)
-    budget = 1000
+    budget, beyond = 1000, 0
     shared = broker(10, budget=budget / NANO)
     limit, spent, reserved = [0] * members, [0] * members, [0] * members
     lives, gone = [0] * members, 0
+
+    def told(who: int, back: int, least: int, step: int) -> Grant:
+        limit[who] -= back
+        leased = max(limit[who], spent[who] + reserved[who])
+        money = MoneyReport(spent[who], leased, least, least * 5)
+        grant = shared.exchange(f"{who}.{lives[who]}", report(money=money), float(step))
+        if grant.money and rng.random() < 0.9:
+            limit[who] = leased + grant.money
+        assert sum(limit) <= budget
+        return grant
+
     for step in range(200):
         who = rng.randrange(members)
-        free = limit[who] - spent[who] - reserved[who]
+        free = max(0, limit[who] - spent[who] - reserved[who])
         action = rng.randrange(5)
         if action == 0:
-            back = rng.randint(0, free)
-            limit[who] -= back
-            least = rng.choice([0, 7, 50])
-            told = MoneyReport(spent[who], reserved[who], back, least, least * 5)
-            grant = shared.exchange(f"{who}.{lives[who]}", report(money=told), float(step))
-            limit[who] += grant.money
+            grant = told(who, rng.randint(0, free), rng.choice([0, 7, 50]), step)
             if grant.broke:
-                assert all(limit[n] == spent[n] for n in range(members))
+                assert all(limit[n] <= spent[n] for n in range(members))
         elif action == 1:
             reserved[who] += rng.randint(0, free)
         elif action in (2, 3) and reserved[who]:
             part = rng.randint(1, reserved[who])
             reserved[who] -= part
-            spent[who] += rng.randint(0, part)
+            more = rng.randint(1, 50) if rng.random() < dearer else 0
+            spent[who] += more + rng.randint(0, part)
+            beyond += more
         elif action == 4 and rng.random() < 0.1:
             shared.leave(f"{who}.{lives[who]}")
             lives[who] += 1
             gone += spent[who] + reserved[who]
             limit[who] = spent[who] = reserved[who] = 0
-        assert gone + sum(spent) + sum(reserved) <= budget
+        assert gone + sum(spent) + sum(reserved) <= budget + beyond
+    for who in range(members):
+        spent[who], reserved[who] = spent[who] + reserved[who], 0
+        told(who, limit[who], 0, 200)
+    assert told(0, 0, budget + 1, 201).broke
 
 
 def test_broke_is_said_only_when_nothing_can_come_back() -> None:
     """While another still holds money it may return, whoever waits goes on waiting, and the other is asked for it."""
     shared = broker(budget=100 / NANO)
-    assert shared.exchange("a", report(money=MoneyReport(0, 0, 0, 80, 80)), 0.0).money == 80
-    grant = shared.exchange("b", report(money=MoneyReport(0, 0, 0, 50, 50)), 0.0)
+    assert shared.exchange("a", report(money=MoneyReport(0, 0, 80, 80)), 0.0).money == 80
+    grant = shared.exchange("b", report(money=MoneyReport(0, 0, 50, 50)), 0.0)
     assert (grant.money, grant.broke) == (0, False)
-    assert shared.exchange("a", report(money=MoneyReport(70, 0, 0, 0, 0)), 0.1).recall
-    shared.exchange("a", report(money=MoneyReport(70, 0, 10, 0, 0)), 0.2)
-    assert shared.exchange("b", report(money=MoneyReport(0, 0, 0, 50, 50)), 0.2).broke
+    assert shared.exchange("a", report(money=MoneyReport(70, 80, 0, 0)), 0.1).recall
+    shared.exchange("a", report(money=MoneyReport(70, 70, 0, 0)), 0.2)
+    grant = shared.exchange("b", report(money=MoneyReport(0, 0, 50, 50)), 0.2)
+    assert (grant.broke, grant.spent) == (True, 70)
     assert shared.spent_usd == 70 / NANO
+
+
+def test_a_new_broker_gives_nobody_money_before_all_have_spoken() -> None:
+    """Who has not spoken yet may hold all of it; nor is the budget said to be spent."""
+    shared = broker(budget=100 / NANO, expected=2)
+    grant = shared.exchange("b", report(money=MoneyReport(0, 0, 50, 50)), 0.0)
+    assert (grant.money, grant.broke) == (0, False)
+    shared.exchange("a", report(money=MoneyReport(70, 90, 0, 0)), 0.1)
+    assert shared.exchange("b", report(money=MoneyReport(0, 0, 10, 10)), 0.2).money == 10

@@ -12,6 +12,7 @@ from referee import clock
 from referee.batch import Batch
 from referee.build import build_scorer
 from referee.config import Config, load
+from referee.engine.port import Transport
 from referee.errors import RefereeError
 from referee.limits import AdaptiveLimit, FixedLimit
 from referee.limits.shares import Broker, Grant, Report, SharedEndpoint
@@ -38,10 +39,17 @@ class Fleet:
     """Hosts by number. `kill` ends one without a word; `revive` puts another in its place."""
 
     def __init__(
-        self, config: Config, providers: dict[str, Provider], hosts: int, shared: bool = True, alone: bool = False
+        self,
+        config: Config,
+        providers: dict[str, Provider],
+        hosts: int,
+        shared: bool = True,
+        alone: bool = False,
+        network: Callable[[dict[str, Provider]], Transport] = SimTransport,
     ) -> None:
         self.config = config
         self.providers = providers
+        self._network = network
         self.remote = Remote(config, hosts, self._send, alone=alone)
         self.broker = Broker(
             [
@@ -71,7 +79,7 @@ class Fleet:
         name, seed = f"{number}.{self._made}", self._made
 
         def build(config: Config) -> Scorer:
-            return build_scorer(config, SimTransport(self.providers), random.Random(seed), b"secret")
+            return build_scorer(config, self._network(self.providers), random.Random(seed), b"secret")
 
         async def exchange(report: Report) -> Grant:
             await clock.sleep(TRAVEL)
@@ -192,6 +200,7 @@ def sail(
     hosts: int = 4,
     shared: bool = True,
     alone: bool = False,
+    network: Callable[[dict[str, Provider]], Transport] = SimTransport,
     endpoint: dict[str, Any] | None = None,
     **sections: Any,
 ) -> Fleet:
@@ -201,7 +210,7 @@ def sail(
     fleets: list[Fleet] = []
 
     async def main() -> None:
-        fleet = Fleet(config, {"a.test": Provider(spec or ProviderSpec(), 1)}, hosts, shared, alone)
+        fleet = Fleet(config, {"a.test": Provider(spec or ProviderSpec(), 1)}, hosts, shared, alone, network)
         fleets.append(fleet)
         await story(fleet)
         await fleet.close()

@@ -126,6 +126,19 @@ def test_a_budget_holds_for_all_workers_together(make: Make) -> None:
     assert referee.metrics()["budget_spent_usd"] <= 0.5
 
 
+def test_workers_whose_requests_cost_more_than_foreseen_run_out_of_money(make: Make) -> None:
+    """Replies are billed far above max_tokens: the batch ends because the money is gone, not at its deadline."""
+    referee, _ = make(
+        ProviderSpec(latency_median=0.01, reasoning_tokens=4000),
+        endpoint={"price_in": 10.0, "price_out": 10.0},
+        limits={"budget_usd": 0.5, "concurrency": 8},
+        judge={"max_tokens": 64},
+        missing={"abort_above": 1.0},
+    )
+    rewards = referee.score(samples(300))
+    assert {"scored" if r.scored else str(r.verdict.reason) for r in rewards} == {"scored", "budget"}
+
+
 def test_a_killed_worker_is_replaced_and_nothing_is_lost(
     make: Make, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -56,7 +56,7 @@ class JudgeConfig(Struct, frozen=True, forbid_unknown_fields=True):
     view: Literal["answer", "full"] = "answer"
     """answer: reasoning (<think>…) is stripped before judging. full: the judge sees it too."""
     max_tokens: int = 512
-    """Cap on the judge's reply. Token limits and the budget reserve this much, so keep it small."""
+    """Cap on the judge's reply. Token limits reserve this much and the budget twice that, so keep it small."""
     temperature: float | Literal["default"] = 0.0
     """Sampling temperature of the judge. "default" leaves it out, for models that do not take it."""
     ask_again: int = 2
@@ -142,12 +142,14 @@ class LimitsConfig(Struct, frozen=True, forbid_unknown_fields=True):
     max_concurrency: int = 512
     """Ceiling for auto."""
     rpm: int | None = None
-    """Requests per minute, per endpoint, if you know it. Server headers are obeyed anyway."""
+    """Requests per minute, per endpoint, if you know it: kept in every minute by the server's clock, also by requests
+    sent again, and so used up to 97 %. Server headers are obeyed anyway."""
     tpm: int | None = None
     """Tokens per minute, per endpoint."""
     budget_usd: float | None = None
-    """Stop sending before more than this is spent. Counted per Referee, in-flight worst case included: every start of a
-    run, `--resume` too, begins at 0."""
+    """Stop sending before more than this is spent. Each call in flight counts at its worst case: a token for every byte
+    of its prompt, twice `judge.max_tokens`, and more once a reply was billed for more. Counted per Referee: every start
+    of a run, `--resume` too, begins at 0."""
     hedge: float = 0.0
     """Share of requests that may be asked a second time because they are slower than 95 % of the others (0.05: one in
     twenty). The first answer counts, both are paid. 0 turns it off; it shortens the tail where latency is uneven."""

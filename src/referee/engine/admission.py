@@ -16,8 +16,8 @@ from collections.abc import Callable, Sequence
 from referee import clock
 from referee.engine.endpoint import Endpoint
 from referee.limits import Budget, Outcome, Stamp
-from referee.limits.breaker import LONGEST_PAUSE
-from referee.records import Action, Failure, JudgeRequest, RateHints, Reason, Reply, Unscored
+from referee.limits.worst import Bound
+from referee.records import Failure, JudgeRequest, RateHints, Reason, Reply, Unscored
 
 NOBODY: frozenset[Endpoint] = frozenset()
 IDLE = 0.5
@@ -27,15 +27,23 @@ IDLE = 0.5
 class Permit:
     """Leave to send one request to one endpoint. Give it back once."""
 
-    __slots__ = ("_gate", "endpoint", "held", "request", "reserved", "stamp", "started", "tokens")
+    __slots__ = ("_gate", "endpoint", "foreseen", "held", "request", "reserved", "stamp", "started", "tokens")
 
     def __init__(
-        self, gate: Admission, endpoint: Endpoint, request: JudgeRequest, stamp: Stamp, reserved: float, now: float
+        self,
+        gate: Admission,
+        endpoint: Endpoint,
+        request: JudgeRequest,
+        stamp: Stamp,
+        foreseen: Bound | None,
+        reserved: float,
+        now: float,
     ) -> None:
         self._gate = gate
         self.endpoint = endpoint
         self.request = request
         self.stamp = stamp
+        self.foreseen = foreseen
         self.reserved = reserved
         self.started = now
         self.tokens = endpoint.tokens_of(request)
@@ -110,6 +118,8 @@ class Admission:
         self._has_backups = any(endpoint.config.backup for endpoint in endpoints)
         self._lines: dict[frozenset[Endpoint], list[Waiter]] = {NOBODY: []}
         """Who waits, oldest first, by the endpoints that may not serve them."""
+        self._priced: set[Permit] = set()
+        """Permits that are out and may cost money."""
         self._turns = 0
         self._timer: asyncio.TimerHandle | None = None
         self._pumping = False
@@ -169,8 +179,9 @@ class Admission:
         endpoint, _ = self._choose(waiter, now)
         if endpoint is None:
             return None
-        reserved = endpoint.worst_cost(request)
-        return self._permit(endpoint, request, reserved, now) if self.budget.reserve(reserved) else None
+        foreseen = endpoint.foresee(request)
+        reserved = endpoint.worst_cost(foreseen)
+        return self._permit(endpoint, request, foreseen, reserved, now) if self.budget.reserve(reserved) else None
 
     async def acquire(
         self, request: JudgeRequest, turn: int, avoid: Endpoint | None, excluded: frozenset[Endpoint], open_ended: bool
@@ -249,19 +260,15 @@ class Admission:
                 if wait is not None:
                     shortest = wait if shortest is None else min(shortest, wait)
                 continue
-            reserved = endpoint.worst_cost(waiter.request)
+            foreseen = endpoint.foresee(waiter.request)
+            reserved = endpoint.worst_cost(foreseen)
             if not self.budget.reserve(reserved):
                 if self.in_flight or self.budget.waiting:
                     return None  # money comes back as replies settle for less than was reserved
-                self.close_all(
-                    Unscored(
-                        reason=Reason.BUDGET,
-                        detail=f"limits.budget_usd = {self.budget.limit_usd:g} is spent ({self.budget.spent:.4f})",
-                    )
-                )
+                self.close_all(Unscored(reason=Reason.BUDGET, detail=self.budget.no_room(reserved)))
                 return None
             heapq.heappop(line)
-            waiter.granted(self._permit(endpoint, waiter.request, reserved, now))
+            waiter.granted(self._permit(endpoint, waiter.request, foreseen, reserved, now))
         return shortest
 
     def _oldest(self, stuck: list[frozenset[Endpoint]]) -> frozenset[Endpoint] | None:
@@ -274,14 +281,19 @@ class Admission:
                 found, turn = excluded, line[0].turn
         return found
 
-    def _permit(self, endpoint: Endpoint, request: JudgeRequest, reserved: float, now: float) -> Permit:
+    def _permit(
+        self, endpoint: Endpoint, request: JudgeRequest, foreseen: Bound | None, reserved: float, now: float
+    ) -> Permit:
         endpoint.in_flight += 1
         endpoint.sent += 1
         endpoint.requests.take(1, now)
         endpoint.tokens.take(endpoint.tokens_of(request), now)
         endpoint.breaker.on_send()
         stamp = endpoint.limiter.admit(now, endpoint.in_flight)
-        return Permit(self, endpoint, request, stamp, reserved, now)
+        permit = Permit(self, endpoint, request, stamp, foreseen, reserved, now)
+        if foreseen is not None:
+            self._priced.add(permit)
+        return permit
 
     def _hopeless(self, now: float) -> bool:
         """Nothing has been answered for `patience` seconds, and every endpoint is in an outage."""
@@ -343,44 +355,38 @@ class Admission:
                 endpoint.tokens.settle(permit.tokens, used, now)
         elif not unknown:
             endpoint.tokens.settle(permit.tokens, 0, now)
-        counted = reply is not None and reply.tokens_in + reply.tokens_out > 0
-        unknown = unknown or (reply is not None and not counted)
-        actual = endpoint.cost(reply) if reply is not None and counted else permit.reserved if unknown else 0.0
-        self.budget.settle(permit.reserved, actual)
+        if permit.foreseen is not None:
+            self._pay(permit, permit.foreseen, reply, unknown)
         if hints is not None:
-            endpoint.requests.observe(hints.limit_requests, hints.remaining_requests, hints.reset_requests, now)
-            endpoint.tokens.observe(hints.limit_tokens, hints.remaining_tokens, hints.reset_tokens, now)
-            endpoint.requests.remaining.heard(
-                hints.limit_requests, hints.remaining_requests, hints.reset_requests, 1, permit.started, now
-            )
-            endpoint.tokens.remaining.heard(
-                hints.limit_tokens, hints.remaining_tokens, hints.reset_tokens, permit.tokens, permit.started, now
-            )
+            asked = hints.limit_requests, hints.remaining_requests, hints.reset_requests
+            endpoint.requests.heard(*asked, 1, outcome, permit.started, now)
+            asked = hints.limit_tokens, hints.remaining_tokens, hints.reset_tokens
+            endpoint.tokens.heard(*asked, permit.tokens, outcome, permit.started, now)
         self.pump()
         if not endpoint.in_flight and self._idle:
             self._idle_since = now
 
+    def _pay(self, permit: Permit, foreseen: Bound, reply: Reply | None, unknown: bool) -> None:
+        """Settle what was reserved. A reply that is billed above what was foreseen is expected of those in flight too:
+        what they may cost is set aside before anything else is sent."""
+        self._priced.discard(permit)
+        endpoint = permit.endpoint
+        if reply is None:
+            self.budget.settle(permit.reserved, permit.reserved if unknown else 0.0)
+            return
+        # A count that leaves out the prompt, or a reply that holds text, is none: the worst case stands for it.
+        counted = reply.tokens_in > 0 and (reply.tokens_out > 0 or not reply.text)
+        self.budget.settle(permit.reserved, endpoint.cost(reply) if counted else permit.reserved)
+        if endpoint.excess.learn(foreseen, reply.tokens_in, reply.tokens_out):
+            for other in self._priced:
+                if other.endpoint is endpoint:
+                    worst = endpoint.worst_cost(other.foreseen)
+                    self.budget.expect(other.reserved, worst)
+                    other.reserved = worst
+
     def learn(self, permit: Permit, failure: Failure) -> None:
         """Tell an endpoint's health what a failed attempt means for the next. Called before the permit goes back."""
-        endpoint, now = permit.endpoint, self._now()
-        breaker = endpoint.breaker
-        if failure.status:
-            breaker.on_answer()
-        if failure.action is Action.CLOSE:
-            breaker.close(Unscored(reason=failure.reason, detail=failure.detail))
-        elif failure.action is Action.PARK:
-            endpoint.throttled += 1
-            explained = endpoint.limiter.explains(endpoint.in_flight)
-            late = endpoint.limiter.answered(permit.stamp)
-            breaker.on_throttled(now, self._rng.random(), failure.retry_after, endpoint.latency, explained, late)
-        elif failure.action in (Action.BACK_OFF, Action.RETRY):
-            connecting = failure.action is Action.BACK_OFF and failure.reason is Reason.CONNECTION
-            breaker.on_fault(now, self._rng.random(), connecting)
-            if failure.retry_after is not None:
-                breaker.pause(now + min(failure.retry_after, LONGEST_PAUSE) * (1 + 0.1 * self._rng.random()))
-            if breaker.unreachable(now):
-                detail = f"{failure.detail}; it has never answered. Check endpoint.url and the network"
-                breaker.close(Unscored(reason=Reason.CONNECTION, detail=detail))
+        permit.endpoint.failed(failure, permit.stamp, self._now(), self._rng.random())
 
 
 def _nobody(_: Permit | Closed) -> None:

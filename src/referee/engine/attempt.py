@@ -1,13 +1,17 @@
-"""One attempt: a request out, a Reply or a Failure back. No queueing, no retry but the free replay of a dead socket."""
+"""One attempt: a request out, a Reply or a Failure back. No queueing, no retry."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from msgspec.structs import replace
 
 from referee import clock, wire
 from referee.engine.endpoint import Endpoint
 from referee.engine.port import Transport, TransportFault
 from referee.records import Failure, JudgeRequest, RateHints, Reply
+
+STALE_CODE = "stale"
+"""Failure.code of a reused connection that died before any byte of an answer: probably closed before it was used, so
+the request is worth sending again at once."""
 
 
 async def attempt(
@@ -15,24 +19,15 @@ async def attempt(
     endpoint: Endpoint,
     request: JudgeRequest,
     timeout: float,
-    now: Callable[[], float],
     max_tokens: int | None = None,
 ) -> tuple[Reply | Failure, RateHints | None]:
-    """Ask once, within `timeout` seconds to the last byte.
-
-    A reused connection that dies before any byte of answer was closed under us: that is replayed once, at no charge.
-    """
+    """Ask once, within `timeout` seconds to the last byte."""
     body = endpoint.encoder.encode(request, endpoint.adaptation, max_tokens)
-    until, replayed = now() + timeout, False
-    while True:
-        try:
-            answer = await transport.post(endpoint.url, endpoint.headers, body, timeout)
-            break
-        except TransportFault as fault:
-            timeout = until - now()
-            if replayed or not fault.stale or timeout <= 0:
-                return wire.from_fault(fault.kind, endpoint.redactor.text(fault.detail)), None
-            replayed = True
+    try:
+        answer = await transport.post(endpoint.url, endpoint.headers, body, timeout)
+    except TransportFault as fault:
+        failure = wire.from_fault(fault.kind, endpoint.redactor.text(fault.detail))
+        return replace(failure, code=STALE_CODE) if fault.stale else failure, None
     wall = clock.wall()
     headers, content = endpoint.redactor.answer(answer.headers, answer.body)
     return wire.classify(answer.status, headers, content, wall), wire.hints(headers, wall)

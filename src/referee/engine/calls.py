@@ -5,6 +5,7 @@ Knows nothing of who waits for the answer; `engine` decides what happens next.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
 from collections.abc import Coroutine, Mapping
@@ -12,8 +13,8 @@ from typing import Any
 
 from referee import clock
 from referee.config import LimitsConfig
-from referee.engine.admission import Admission, Permit
-from referee.engine.attempt import attempt
+from referee.engine.admission import Admission, Closed, Permit
+from referee.engine.attempt import STALE_CODE, attempt
 from referee.engine.endpoint import Endpoint
 from referee.engine.ends import LESSONS, may_be_billed
 from referee.engine.flight import Flight
@@ -43,10 +44,7 @@ class Calls:
         stragglers = self.stragglers
         stragglers.sent()
         if not stragglers.share:
-            return await self._attempt(flight, permit, longer), permit
-
-        async def under(permit: Permit) -> tuple[Reply | Failure, Permit]:
-            return await self._attempt(flight, permit, longer), permit
+            return await self._attempt(flight, permit, longer)
 
         def look_after() -> float:
             late = stragglers.late_after
@@ -62,12 +60,26 @@ class Calls:
             if not stragglers.take():
                 spare.release("ignored")
                 return None
-            return under(spare)
+            return self._attempt(flight, spare, longer)
 
-        return await hedged(under(permit), look_after, again, lambda found: isinstance(found[0], Reply))
+        return await hedged(
+            self._attempt(flight, permit, longer), look_after, again, lambda found: isinstance(found[0], Reply)
+        )
 
-    async def _attempt(self, flight: Flight, permit: Permit, longer: bool) -> Reply | Failure:
-        """One attempt under a permit. The permit goes back whatever happens."""
+    async def _attempt(self, flight: Flight, permit: Permit, longer: bool) -> tuple[Reply | Failure, Permit]:
+        """One attempt; two at once where the first met a dead connection. The second is a request like any other: it
+        waits for a permit, with its share of rate and money. Only the first's failure is nobody's fault."""
+        outcome = await self._send(flight, permit, longer, first=True)
+        if isinstance(outcome, Failure) and outcome.code == STALE_CODE:
+            with contextlib.suppress(Closed):
+                permit = await self._admission.acquire(
+                    flight.request, flight.turn, None, flight.refused_by, math.isinf(flight.deadline)
+                )
+                outcome = await self._send(flight, permit, longer, first=False)
+        return outcome, permit
+
+    async def _send(self, flight: Flight, permit: Permit, longer: bool, first: bool) -> Reply | Failure:
+        """One request under a permit. The permit goes back whatever happens."""
         endpoint, request = permit.endpoint, flight.request
         flight.attempts += 1
         flight.adaptation = endpoint.adaptation
@@ -77,9 +89,7 @@ class Calls:
         timeout = min(full, max(0.05, self.give_up_at(flight) - self._now()))
         max_tokens = request.sampling.max_tokens * 2 if longer else None
         try:
-            outcome, hints = await attempt(
-                self._transports[endpoint], endpoint, request, timeout, self._now, max_tokens
-            )
+            outcome, hints = await attempt(self._transports[endpoint], endpoint, request, timeout, max_tokens)
             if isinstance(outcome, Reply):
                 latency = self._now() - permit.started
                 endpoint.answered(permit.started, latency)
@@ -88,6 +98,9 @@ class Calls:
                 endpoint.breaker.on_ok(permit.started)
                 flight.cost += endpoint.cost(outcome)
                 permit.release("ok", outcome, hints)
+                return outcome
+            if first and outcome.code == STALE_CODE:
+                permit.release("ignored", unknown=True)  # a server that read it before it hung up may bill it
                 return outcome
             outcome = endpoint.believed(outcome, request.sampling, self._now())
             self._note(endpoint, outcome)

@@ -5,13 +5,16 @@ from __future__ import annotations
 import logging
 from urllib.parse import unquote, urlsplit
 
+import msgspec
 from msgspec.structs import replace
 
 from referee import wire
 from referee.cache import KeyMaker
 from referee.config import EndpointConfig, LimitsConfig, Secret
-from referee.limits import AdaptiveLimit, Breaker, Bucket, FixedLimit, Limit
-from referee.records import Action, Failure, JudgeRequest, Reason, Reply, Sampling
+from referee.limits import AdaptiveLimit, Breaker, Bucket, FixedLimit, Limit, Stamp
+from referee.limits.breaker import LONGEST_PAUSE
+from referee.limits.worst import Bound, Excess, bound
+from referee.records import Action, Failure, JudgeRequest, Reason, Reply, Sampling, Unscored
 
 log = logging.getLogger("referee.engine")
 
@@ -39,6 +42,8 @@ class Endpoint:
         self.requests = Bucket(limits.rpm)
         self.tokens = Bucket(limits.tpm)
         self.breaker = Breaker()
+        self.excess = Excess()
+        """By how much requests were billed above what was foreseen."""
         self.adaptation = wire.Adaptation()
         """What this server turned out not to support, learned from its refusals."""
         self.latency = 1.0
@@ -50,6 +55,8 @@ class Endpoint:
         """When the latest of the requests that got an answer was sent."""
         self._doubted = float("-inf")
         self._proved: tuple[Sampling, wire.Adaptation] | None = None
+        self._priced = config.price_in is not None and config.price_out is not None
+        self._schema: tuple[Sampling, int] | None = None
 
     def answered(self, sent: float, latency: float) -> None:
         """A request sent at that time was answered after `latency` seconds."""
@@ -77,20 +84,54 @@ class Endpoint:
             )
         return failure if now - self._doubted >= DOUBT else replace(failure, action=Action.BACK_OFF)
 
+    def failed(self, failure: Failure, stamp: Stamp, now: float, chance: float) -> None:
+        """What a failed attempt means for the next. Its permit is still out."""
+        breaker = self.breaker
+        if failure.status:
+            breaker.on_answer()
+        if failure.action is Action.CLOSE:
+            breaker.close(Unscored(reason=failure.reason, detail=failure.detail))
+        elif failure.action is Action.PARK:
+            self.throttled += 1
+            explained, late = self.limiter.explains(self.in_flight), self.limiter.answered(stamp)
+            breaker.on_throttled(now, chance, failure.retry_after, self.latency, explained, late)
+        elif failure.action in (Action.BACK_OFF, Action.RETRY):
+            connecting = failure.action is Action.BACK_OFF and failure.reason is Reason.CONNECTION
+            breaker.on_fault(now, chance, connecting)
+            if failure.retry_after is not None:
+                breaker.pause(now + min(failure.retry_after, LONGEST_PAUSE) * (1 + 0.1 * chance))
+            if breaker.unreachable(now):
+                detail = f"{failure.detail}; it has never answered. Check endpoint.url and the network"
+                breaker.close(Unscored(reason=Reason.CONNECTION, detail=detail))
+
     def tokens_of(self, request: JudgeRequest) -> int:
         """Tokens a request may use: what providers count before they process it."""
         return request.prompt_tokens + request.sampling.max_tokens
 
-    def worst_cost(self, request: JudgeRequest) -> float:
-        """The most one attempt can cost, in US dollars."""
-        # The estimate of prompt tokens may be low; half as much again keeps the budget a ceiling.
-        return self._price(int(request.prompt_tokens * 1.5) + 16, request.sampling.max_tokens * 2)
+    def foresee(self, request: JudgeRequest) -> Bound | None:
+        """The most tokens one attempt should be billed for; None where no price makes a cost of it."""
+        if not self._priced:
+            return None
+        sampling = request.sampling
+        if self._schema is None or self._schema[0] is not sampling:
+            self._schema = sampling, len(msgspec.json.encode(sampling.schema))
+        size = self._schema[1]
+        for message in request.messages:
+            text = message.content
+            size += len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+        return bound(size, sampling.max_tokens)
+
+    def worst_cost(self, foreseen: Bound | None) -> float:
+        """The most that may cost in US dollars, by what has been seen here."""
+        if foreseen is None:
+            return 0.0
+        return self._price(foreseen.prompt * self.excess.prompt, foreseen.reply * self.excess.reply)
 
     def cost(self, reply: Reply) -> float:
         """What a reply cost, in US dollars; 0 when the endpoint has no price."""
         return self._price(reply.tokens_in, reply.tokens_out)
 
-    def _price(self, tokens_in: int, tokens_out: int) -> float:
+    def _price(self, tokens_in: float, tokens_out: float) -> float:
         if self.config.price_in is None or self.config.price_out is None:
             return 0.0
         return (tokens_in * self.config.price_in + tokens_out * self.config.price_out) / 1e6

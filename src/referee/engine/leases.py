@@ -12,7 +12,7 @@ from referee.limits.breaker import LONGEST_PAUSE, PAUSE_FIRST, Breaker
 from referee.limits.bucket import Bucket
 from referee.limits.budget import NANO, Budget
 from referee.limits.limit import Limit, Outcome, Stamp
-from referee.limits.shares import LEASE, OUTCOMES, Event, Hints, MoneyReport, PaceReport
+from referee.limits.shares import LEASE, OUTCOMES, Event, Grant, Hints, MoneyReport, PaceReport
 
 LOOK = 0.1
 """Seconds after which a pace without a lease is looked at again. A grant is looked at when it comes."""
@@ -160,14 +160,17 @@ class SharedPace(Bucket):
 
 
 class SharedBudget(Budget):
-    """Money leased in blocks."""
+    """Money leased in blocks. The limits of all members together never pass the budget; what one has used beyond its
+    own is leased with its next report, and counts as used wherever the rest is divided."""
 
     def __init__(self, limit_usd: float | None, poke: Callable[[], None]) -> None:
         super().__init__(limit_usd)
         self._shared = limit_usd is not None
         self._poke = poke
         self._short = 0
-        self._returned = 0
+        self._told = 0
+        self._recalled = False
+        self._all_spent = 0
         self.broke = False
         if self._shared:
             self._limit = 0
@@ -176,6 +179,11 @@ class SharedBudget(Budget):
     def waiting(self) -> bool:
         """True if money may still come: a refusal to reserve is not the end."""
         return self._shared and not self.broke
+
+    @property
+    def total_spent(self) -> float:
+        """US dollars spent by all members together, as last heard."""
+        return max(self._spent, self._all_spent) / NANO
 
     def reserve(self, worst_usd: float) -> bool:
         """Set aside the most a request can cost, out of what is leased."""
@@ -192,18 +200,18 @@ class SharedBudget(Budget):
             return MoneyReport()
         self.broke = False
         short = self._short if waiting else 0
-        returned = 0
-        if short or not waiting or self._returned:
-            returned = max(0, self._limit - self._spent - self._reserved)
-            self._limit -= returned
-        self._returned = 0
-        return MoneyReport(self._spent, self._reserved, returned, short, short * (waiting + 1))
+        used = self._spent + self._reserved
+        if short or not waiting or self._recalled:
+            self._limit = min(self._limit, used)
+        self._told = max(self._limit, used)
+        return MoneyReport(self._spent, self._told, short, short * (waiting + 1))
 
-    def grant(self, amount: int, broke: bool, recall: bool) -> None:
+    def grant(self, given: Grant) -> None:
         """More to spend, or the news that there is none."""
-        if self._limit is not None and self._shared:
-            self._limit += amount
-        self._returned = int(recall)
-        if amount:
+        if given.money and self._shared:
+            self._limit = self._told + given.money
+        self._recalled = given.recall
+        self._all_spent = given.spent
+        if given.money:
             self._short = 0
-        self.broke = broke
+        self.broke = given.broke

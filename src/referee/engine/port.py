@@ -23,7 +23,7 @@ class Response(Struct, frozen=True, gc=False):
 
 
 class TransportFault(Exception):
-    """No whole answer came. `stale`: a reused connection died before any byte, so the request can be replayed free."""
+    """No whole answer came. `stale`: a reused connection died before any byte: worth sending again at once."""
 
     def __init__(self, kind: FaultKind, detail: str = "", stale: bool = False) -> None:
         super().__init__(f"{kind}: {detail}" if detail else kind)

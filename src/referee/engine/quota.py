@@ -148,7 +148,7 @@ class Member:
         for endpoint, given in zip(self._gate.endpoints, grant.endpoints, strict=True):
             gained |= self._apply(endpoint, given, now)
         if self.budget is not None:
-            self.budget.grant(grant.money, grant.broke, grant.recall)
+            self.budget.grant(grant)
         self._gate.pump()
         return gained and self._gate.queued > 0
 

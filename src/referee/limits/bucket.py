@@ -9,10 +9,14 @@ from __future__ import annotations
 
 import math
 
-from referee.limits.remaining import DUST, LONGEST, Remaining
+from referee.limits.limit import Outcome
+from referee.limits.remaining import DUST, LONGEST, FarReset, Remaining
 
 BURST = 1.0
 """Seconds' worth that may go at once."""
+SPREAD = 1.0
+"""Seconds by which requests may differ in the time they take to arrive: the server's minute holds what leaves here in a
+minute and this much more, because the first were late and the last were not."""
 
 
 class Bucket:
@@ -22,6 +26,7 @@ class Bucket:
         self.per_minute = per_minute
         """The limit in force: the configured one, or the server's if that is lower."""
         self.remaining = Remaining()
+        self._far = FarReset()
         self._configured = per_minute
         self._blocked_until = -math.inf
         self._last = -math.inf
@@ -42,11 +47,32 @@ class Bucket:
     def take(self, amount: float, now: float) -> None:
         """This amount goes out."""
         self.remaining.sent(amount, now)
+        if self._far.doubtful(now):  # one request finds out whether it is true; more would be refused with it
+            self._blocked_until = now + self._far.patience
         self._add(-amount, now)
 
     def settle(self, estimated: float, actual: float, now: float) -> None:
         """Replace an estimate by what was used: a refund, or more debt."""
         self._add(estimated - actual, now)
+
+    def heard(
+        self,
+        limit: float | None,
+        remaining: float | None,
+        reset: float | None,
+        amount: float,
+        outcome: Outcome,
+        sent: float,
+        now: float,
+    ) -> None:
+        """What the headers of an answer say: how the request of this amount, sent at that time, ended."""
+        refuted, reset = self._far.believed(remaining, reset, outcome, sent, now)
+        if refuted:
+            self._blocked_until, self.remaining = -math.inf, Remaining()
+        if reset is None:
+            remaining = None
+        self.observe(limit, remaining, reset, now)
+        self.remaining.heard(limit, remaining, reset, amount, sent, now)
 
     def observe(self, limit: float | None, remaining: float | None, reset: float | None, now: float) -> None:
         """What the server's headers say: a lower limit is adopted; nothing left means wait for the reset (seconds)."""
@@ -75,8 +101,8 @@ class Bucket:
 
 
 def _pace(per_minute: float | None) -> tuple[float, float]:
-    """Burst and refill per second: together at most the limit in any minute."""
+    """Burst and refill per second: together at most the limit in any minute of the server's."""
     if per_minute is None:
         return 0.0, 0.0
     burst = max(1.0, per_minute * BURST / 60.0)
-    return burst, (per_minute - burst + 1.0) / 60.0
+    return burst, (per_minute - burst + 1.0) / (60.0 + SPREAD)

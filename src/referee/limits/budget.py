@@ -37,10 +37,26 @@ class Budget:
         self._reserved += amount
         return True
 
+    def expect(self, reserved_usd: float, worst_usd: float) -> None:
+        """A reserved request may cost this much after all. It is under way, so this is not refused."""
+        self._reserved += _nano(worst_usd) - _nano(reserved_usd)
+
     def settle(self, reserved_usd: float, actual_usd: float) -> None:
         """A reserved request is over, and this is what it cost."""
         self._reserved = max(0, self._reserved - _nano(reserved_usd))
         self._spent += _nano(actual_usd)
+
+    @property
+    def total_spent(self) -> float:
+        """US dollars spent by everybody who shares the limit."""
+        return self.spent
+
+    def no_room(self, worst_usd: float) -> str:
+        """Why a request that may cost this much is not sent."""
+        return (
+            f"limits.budget_usd = {self.limit_usd:g} has no room for another request: {self.total_spent:.4g} is spent, "
+            f"and one more could cost up to {worst_usd:.2g}, by judge.max_tokens and the length of its prompt"
+        )
 
     def __repr__(self) -> str:
         return f"Budget({self.spent:.6f} spent, {self.reserved:.6f} reserved, limit {self.limit_usd})"

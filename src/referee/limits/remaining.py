@@ -9,11 +9,15 @@ from __future__ import annotations
 import math
 from collections import deque
 
+from referee.limits.limit import Outcome
+
 LONGEST = 60.0
 """Seconds a server's headers can hold us up: after that we ask again and are told again."""
 EVEN = 1.5
 """How far apart the speeds may be at which a limit seems to fill, if it fills evenly. Where it comes back as a whole,
 they are as far apart as what was used when they were told."""
+FIRST_TRY = 1.0
+"""Seconds until one request tries whether a server that says so really has nothing left for longer than LONGEST."""
 DUST = 1e-6
 """A shortage this small is rounding, and no wait is shorter than this: a clock must be able to show it."""
 
@@ -93,3 +97,39 @@ class Remaining:
 
     def __repr__(self) -> str:
         return f"Remaining({self._before - self._since:g})"
+
+
+class FarReset:
+    """A server's word that nothing is left until a time farther away than LONGEST. A limit per minute cannot mean that:
+    it is a limit per day, or it is not true. So one request tries it now and then. One that is served refutes it, and
+    such words are ignored until the server refuses something."""
+
+    def __init__(self) -> None:
+        self.patience = FIRST_TRY
+        """Seconds between two tries; doubled by each that is refused, up to LONGEST."""
+        self._said = math.inf
+        self._until = -math.inf
+        self._refuted = False
+
+    def doubtful(self, now: float) -> bool:
+        """Whether what is sent now is sent in spite of the server's word."""
+        return self._said <= now < self._until and not self._refuted
+
+    def believed(
+        self, remaining: float | None, reset: float | None, outcome: Outcome, sent: float, now: float
+    ) -> tuple[bool, float | None]:
+        """Whether the answer to a request sent at that time refutes what was said before; and the reset to go by."""
+        tried, refuted = self.doubtful(sent), False
+        if outcome == "throttled" and (tried or self._refuted):
+            self._refuted = False
+            self.patience = min(LONGEST, 2 * self.patience)
+        elif outcome == "ok" and tried:
+            self._refuted = refuted = True
+        if reset is None or remaining is None or remaining > 0 or not reset > LONGEST:
+            return refuted, reset
+        if self._refuted:
+            return refuted, None
+        if now >= self._until:
+            self._said = now
+        self._until = now + reset
+        return refuted, self.patience

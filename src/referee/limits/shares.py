@@ -87,11 +87,13 @@ class MoneyReport(Struct, frozen=True, array_like=True, gc=False):
 
     spent: int = 0
     """In total."""
-    reserved: int = 0
-    """What requests in flight may still cost."""
-    returned: int = 0
+    leased: int = 0
+    """Everything that counts as taken out of the budget: spent, reserved for requests in flight, and still free. More
+    than was ever granted if requests cost more than was foreseen: a debt is taken out too."""
     least: int = 0
+    """What the next request needs beyond that. 0: nothing waits for money."""
     most: int = 0
+    """What everything that waits needs."""
 
 
 class Report(Struct, frozen=True, array_like=True, gc=False):
@@ -126,6 +128,8 @@ class Grant(Struct, frozen=True, array_like=True, gc=False):
     """The budget is spent and nothing will come back: what waits for money waits in vain."""
     recall: bool = False
     """Somebody is short of money: return what is not needed at once."""
+    spent: int = 0
+    """Nano-dollars that all members together have spent, as far as they have reported."""
 
 
 class Pool(Bucket):
@@ -228,14 +232,14 @@ class Broker:
             member = self._members[name] = _Member(len(self.endpoints), now)
             # A member that was cut off, or whose broker is new, brings along what it holds.
             self._gone.pop(name, None)
-            member.leased = report.money.spent + report.money.reserved + report.money.returned
         member.seen = now
         grants = []
         for place, (endpoint, told) in enumerate(zip(self.endpoints, report.endpoints, strict=True)):
             grants.append(self._at(endpoint, member, place, told, now))
-        money, broke = self._money(member, report.money)
+        money, broke = self._money(member, report.money, now)
         recall = any(other.short for other in self._members.values() if other is not member)
-        return Grant(endpoints=tuple(grants), money=money, broke=broke, recall=recall)
+        spent = sum(self._gone.values()) + sum(other.spent for other in self._members.values())
+        return Grant(endpoints=tuple(grants), money=money, broke=broke, recall=recall, spent=spent)
 
     def _at(
         self, endpoint: SharedEndpoint, member: _Member, place: int, told: EndpointReport, now: float
@@ -286,11 +290,11 @@ class Broker:
                 event.tokens_out,
             )
 
-    def _money(self, member: _Member, told: MoneyReport) -> tuple[int, bool]:
-        member.spent = told.spent
-        member.leased -= told.returned
-        member.leased = max(member.leased, told.spent + told.reserved)
-        if self._budget is None:
+    def _money(self, member: _Member, told: MoneyReport, now: float) -> tuple[int, bool]:
+        """What the member gets, and whether the budget is spent. What it holds is what it says: a sum kept here beside
+        it would differ as soon as a request cost more than was reserved, or a grant was lost on its way."""
+        member.spent, member.leased = told.spent, told.leased
+        if self._budget is None or not self._settled(now):
             return 0, False
         left = self._budget - sum(self._gone.values()) - sum(other.leased for other in self._members.values())
         member.short = told.least > left

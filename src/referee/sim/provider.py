@@ -156,8 +156,18 @@ class Provider:
 
         question = ask(request)
         answer = self._judge.answer(question)
-        asked, created = prompt_tokens(request), CREATED + int(at)
-        content, used = completion(request, answer, question, asked=asked, serial=serial, created=created, fault=fault)
+        asked, created = prompt_tokens(request, spec.chars_per_token), CREATED + int(at)
+        content, used = completion(
+            request,
+            answer,
+            question,
+            asked=asked,
+            serial=serial,
+            created=created,
+            fault=fault,
+            per_token=spec.chars_per_token,
+            hidden=int(spare * (spec.reasoning_tokens + 1)),
+        )
         if self._limited:
             reserved = request.max_tokens or request.max_completion_tokens or used
             due = self._rates.admit(at, asked + (used if spec.tokens_count == "usage" else reserved))
@@ -185,7 +195,7 @@ class Provider:
                 if name in fields:
                     say = f"Unsupported parameter: '{name}' is not supported with this model."
                     return error("unsupported", param=name, say=say)
-        if spec.context_tokens is not None and prompt_tokens(request) > spec.context_tokens:
+        if spec.context_tokens is not None and prompt_tokens(request, spec.chars_per_token) > spec.context_tokens:
             return error("too_long")
         return None
 

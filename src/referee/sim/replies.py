@@ -78,14 +78,14 @@ def error(name: str, headers: dict[str, str] | None = None, param: str | None = 
     return SimResponse(status, {**JSON, **(headers or {})}, msgspec.json.encode(body))
 
 
-def tokens(characters: int) -> int:
-    """A rough count: a token is about four characters."""
-    return (characters + 3) // 4
+def tokens(characters: int, per_token: float = 4.0) -> int:
+    """A rough count, rounded up: a token is about four characters."""
+    return math.ceil(characters / per_token)
 
 
-def prompt_tokens(request: ChatRequest) -> int:
+def prompt_tokens(request: ChatRequest, per_token: float = 4.0) -> int:
     """Tokens of all messages, and a few for their roles."""
-    return sum([tokens(len(message.text)) + 4 for message in request.messages])
+    return sum([tokens(len(message.text), per_token) + 4 for message in request.messages])
 
 
 def completion(
@@ -97,10 +97,13 @@ def completion(
     serial: int,
     created: int,
     fault: Fault | None = None,
+    per_token: float = 4.0,
+    hidden: int = 0,
 ) -> tuple[bytes, int]:
-    """The body of a chat completion, spoiled as `fault` says, and its completion tokens. `asked`: prompt tokens."""
+    """The body of a chat completion, spoiled as `fault` says, and its completion tokens. `asked`: prompt tokens;
+    `per_token`: characters; `hidden`: tokens of reasoning that is not shown."""
     text, finish, message = _message(answer, question, fault)
-    used = tokens(len(text))
+    used = tokens(len(text), per_token) + hidden
     choice: dict[str, Any] = {"index": 0, "message": message, "logprobs": None, "finish_reason": finish}
     if request.logprobs and text:
         choice["logprobs"] = {"content": _logprobs(text, answer, question, request.top_logprobs or 0)}

@@ -128,6 +128,10 @@ class ProviderSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """If set, requests for another model get 404."""
     unsupported: tuple[str, ...] = ()
     """Request fields answered with 400 unsupported_parameter (response_format, temperature, logprobs…)."""
+    chars_per_token: float = 4.0
+    """Characters of a prompt or reply that are billed as one token: about 4 of English, 1 at worst of ASCII."""
+    reasoning_tokens: int = 0
+    """Most tokens of hidden reasoning billed with a reply, whatever max_tokens says; how many is drawn evenly."""
     context_tokens: int | None = None
     """Prompts longer than this get 400 context_length_exceeded."""
     judge: Literal["honest", "gullible", "quoting", "constant"] = "honest"
@@ -143,7 +147,7 @@ class ProviderSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         _require(all(0 <= share <= 1 for share in self.faults.values()), "faults", "every probability within [0, 1]")
         _require(sum(self.faults.values()) <= 1 + 1e-9, "faults", "probabilities that sum to at most 1")
         _require(0 <= self.tail_share <= 1, "tail_share", "a share within [0, 1]")
-        for setting in ("time_scale", "window", "drip_interval"):
+        for setting in ("time_scale", "window", "drip_interval", "chars_per_token"):
             _require(getattr(self, setting) > 0, setting, "a positive number")
         for setting in ("latency_median", "latency_sigma", "latency_per_token", "refuse_latency", "retry_after_s"):
             _require(getattr(self, setting) >= 0, setting, "a number of at least 0")
