@@ -248,6 +248,44 @@ def test_a_sibling_that_never_comes_is_not_waited_for_for_ever(tokenizer: Any, s
     assert {out["reward_extra_info"]["median_length"] for out in outs} == {57.0}
 
 
+def test_a_uid_that_comes_again_is_another_group(tokenizer: Any, server: ServerProcess) -> None:
+    """fully_async numbers its uids from the start in every run: the second run's medians are its own."""
+    referee = {"config": judge(server, shaping={"scale": "native", "length": {"enable": True}}), "group_wait": 60}
+    uids = ["uid_sample_0_1", "uid_sample_0_2"] * 3
+    for sizes in ((86, 186, 86, 186, 86, 186), (386, 26, 386, 26, 386, 26), (86, 186, 86, 186, 21, 186)):
+        managers = [manager(tokenizer, referee, n=3) for _ in range(2)]
+        data = make_batch(tokenizer, ["[[quality=5]]" + "x" * size for size in sizes], uids)
+        outs = run(managers, data)
+        medians = [float(sorted(lengths(data)[group::2])[1]) for group in (0, 1)] * 3
+        assert [out["reward_extra_info"]["median_length"] for out in outs] == medians
+    assert [out["reward_score"] for out in outs] == [5, 5, 5, 5, 4, 5]
+
+
+@pytest.mark.parametrize("v1", [True, False])
+def test_a_sibling_that_comes_too_late_is_not_scored(
+    tokenizer: Any, server: ServerProcess, caplog: pytest.LogCaptureFixture, v1: bool
+) -> None:
+    """Its siblings have their rewards, without it: it has none, and a warning says why and what to set."""
+    referee = {
+        "config": judge(server, shaping={"scale": "native", "length": {"enable": True}}, missing={"abort_above": 1.0}),
+        "group_wait": 1.0,
+    }
+    judged = manager(tokenizer, referee, n=3, v1=v1)
+    uid = fresh("a")
+    early = run([judged], make_batch(tokenizer, ["right [[quality=5]]" + "x" * 80] * 2, uid * 2))
+    assert {out["reward_score"] for out in early} == {6.0}
+    (late,) = run([judged], make_batch(tokenizer, ["right [[quality=5]]" + "x" * 980], uid), errors=True)
+    (said,) = [r.getMessage() for r in caplog.records if "came after its siblings" in r.getMessage()]
+    assert uid[0] in said
+    assert "group_wait" in said
+    if v1:
+        assert isinstance(late, UnscoredError)
+        assert "group_wait = 1 s" in str(late)
+    else:
+        assert late["reward_score"] == 6.0  # their mean
+        assert late["reward_extra_info"]["judge_scored"] == 0.0
+
+
 def test_no_score_is_an_error_that_drops_the_prompt(tokenizer: Any, server: ServerProcess) -> None:
     """In V1: the sibling rows keep their rewards; the error says what happens and what to set."""
     data = make_batch(tokenizer, ["right [[quality=7]]", "right [[quality=nothing]]"], fresh("a", "b"))
