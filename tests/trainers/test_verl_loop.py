@@ -203,6 +203,19 @@ def test_an_empty_response(tokenizer: Any, server: ServerProcess) -> None:
     assert scores.sum(-1).tolist() == [1.0, 4.0]
 
 
+def test_a_response_that_fills_its_window_without_an_end_is_gated(tokenizer: Any, server: ServerProcess) -> None:
+    """The window is verl's rollout.response_length; a rollout is not padded, so its own width says nothing."""
+    data = make_batch(tokenizer, ["right [[quality=4]]" + "x" * size for size in (29, 29, 20)], fresh(*"abc"))
+    window = max(lengths(data))
+    data.batch["responses"][1, window - 1] = tokenizer("x", add_special_tokens=False)["input_ids"][0]
+    data.batch["responses"][2, lengths(data)[2] - 1] = tokenizer("x", add_special_tokens=False)["input_ids"][0]
+    config = verl_config({"config": judge(server)})
+    config.actor_rollout_ref.rollout.response_length = window
+    outs = run([RefereeRewardManager(config=config, tokenizer=tokenizer, compute_score=contains)], data)
+    assert [out["reward_score"] for out in outs] == [5.0, 2.0, 5.0]
+    assert [out["reward_extra_info"]["judge_asked"] for out in outs] == [1.0, 0.0, 1.0]
+
+
 def test_no_trimmings_needed(tokenizer: Any, server: ServerProcess) -> None:
     """Only prompts and responses, as the colocated path passes them: no mask, no columns."""
     full = make_batch(tokenizer, ["[[quality=6]]"], ["a"])

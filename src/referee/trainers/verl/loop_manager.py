@@ -78,7 +78,7 @@ class RefereeRewardManager:
 
     async def run_single(self, data: Any) -> dict[str, Any]:
         """The reward of one rollout: {"reward_score", "reward_extra_info"}. Of several outputs the last one counts."""
-        row = rows_of(data[-1:], self.tokenizer)[0]
+        row = rows_of(data[-1:], self.tokenizer, window=self.settings.response_length)[0]
         member = row.session or uuid.uuid4().hex
         lengths = self._start(self._lengths(row, member)) if self.settings.config.shaping.length.enable else None
         rule, extra = await self._rule(row)

@@ -14,7 +14,7 @@ from referee.judging import make_judge
 from referee.records import JudgeRequest, Reward, Sample
 from referee.ticket import Ticket
 from referee.trainers.verl.backend import Backend
-from referee.trainers.verl.config import ENDPOINT, MODEL, LengthPenaltyConfig
+from referee.trainers.verl.config import ENDPOINT, MODEL, LengthPenaltyConfig, in_own_keys
 from referee.wire import DIALECT
 
 TIMEOUT = 300.0
@@ -63,7 +63,8 @@ class AsyncOpenAIManager:
 
     def collect(self, ticket: Ticket, timeout: float = TIMEOUT) -> list[float | None]:
         """The scores in the order of submission. TicketTimeout if they take longer; ask again then."""
-        return self._scores(ticket.result(timeout))
+        with in_own_keys():
+            return self._scores(ticket.result(timeout))
 
     async def acollect(
         self,
