@@ -20,7 +20,7 @@ from tests.trainers.verl_batches import lengths, make_batch, make_tokenizer
 from tests.trainers.verl_real import DataProto, loading
 from tests.trainers.verl_rule import contains
 
-from referee.errors import ConfigError, UnscoredError
+from referee.errors import ConfigError, EndpointClosed, UnscoredError
 from referee.ledger import RewardLine, read
 from referee.report.data import build
 from referee.sim import ProviderSpec, ServerProcess, start_server_process
@@ -346,6 +346,18 @@ def test_length_penalty_keys_of_the_documents(tokenizer: Any, server: ServerProc
     outs = run([manager(tokenizer, referee)], data)
     assert [out["reward_score"] for out in outs] == pytest.approx([1.7, 0.0])
     assert [out["reward_extra_info"]["judge_asked"] for out in outs] == [1.0, 0.0]
+
+
+def test_errors_name_the_documents_keys(tokenizer: Any) -> None:
+    """When it starts, and when the judge refuses the key."""
+    with pytest.raises(ConfigError, match="api_endpoint: the key would travel unencrypted"):
+        manager(tokenizer, {"length_penalty": {"api_key": "k", "api_endpoint": "http://10.1.2.3/v1/chat/completions"}})
+    with start_server_process(ProviderSpec(key="sk-right")) as strict:
+        keys = {"api_key": "sk-wrong", "api_endpoint": strict.url, "referee": {"cache": {"path": ""}}}
+        data = make_batch(tokenizer, ["right [[quality=7]]"], fresh("a"))
+        (error,) = run([manager(tokenizer, {"length_penalty": keys})], data, errors=True)
+        assert isinstance(error, EndpointClosed)
+        assert "check api_key or api_key_env" in str(error)
 
 
 def test_no_key_is_the_length_penalty_alone(tokenizer: Any) -> None:

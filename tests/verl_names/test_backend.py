@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -104,6 +105,23 @@ def test_asynchronous_start_failing_is_one_warning_and_synchronous(
     said = [record.getMessage() for record in caplog.records if "synchronously" in record.getMessage()]
     assert len(said) == 1
     assert "can't start new thread" in said[0]
+    assert judge.mode == "inline"
+
+
+def test_a_machine_without_threads_judges_synchronously(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither the event loop's thread nor the one that tells the progress can start: the same rewards."""
+
+    start = threading.Thread.start
+
+    def broken(self: threading.Thread) -> None:
+        if self.name.startswith("referee"):
+            raise RuntimeError("can't start new thread")
+        start(self)
+
+    server = serve()
+    monkeypatch.setattr(threading.Thread, "start", broken)
+    judge = backend(server, use_async_io=True)
+    assert values(judge, samples(3, 9)) == [4.0, 10.0]
     assert judge.mode == "inline"
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import sys
 import uuid
 from typing import Any, NamedTuple
 
@@ -95,7 +96,7 @@ class Groups:
 
     def report(self, report: Report, client: str, now: float) -> list[Told]:
         """Take a member's value. Returns what it settles: its whole group if it completes it, itself if it is late."""
-        call = (client, report.call)
+        call = (sys.intern(client), report.call)  # one name for thousands of reports
         group = self._groups.pop(report.uid, None)
         if group is None or (group.closed and len(group.calls) >= group.expected and call not in group.calls):
             group = _Group()  # nobody is missing in the last group of this name, so this is another one

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 import weakref
@@ -59,6 +60,7 @@ class Backend:
         """Let the judge go; it is closed when nobody in this process holds it. Safe to call twice."""
         with self._lock:
             judged, self._judged = self._judged, None
+            unfinished = [len(ticket) - ticket.settled() for ticket in self._tickets if not ticket.done()]
         if judged is None:
             return
         with _lock:
@@ -66,7 +68,6 @@ class Backend:
             last = _users[judged] <= 0
         if not last:
             return
-        unfinished = [len(ticket) - ticket.settled() for ticket in self._tickets if not ticket.done()]
         if unfinished:
             log.warning(
                 "the judge is shut down while %d responses of %d submitted batches have no verdict: they get none. "
@@ -92,7 +93,8 @@ class Backend:
                     raise
                 self._fall_back(error)
                 continue
-            self._tickets.add(ticket)
+            with self._lock:
+                self._tickets.add(ticket)
             return ticket
 
     def _submit(self, judged: Judged, samples: Sequence[Sample]) -> Ticket:
@@ -112,7 +114,8 @@ class Backend:
                 while not over.wait(PROGRESS):
                     _say_progress(ticket)
 
-            threading.Thread(target=say, name="referee-progress", daemon=True).start()
+            with contextlib.suppress(RuntimeError):  # no thread to be had: that may be why this mode runs at all
+                threading.Thread(target=say, name="referee-progress", daemon=True).start()
 
         try:
             return judged.referee.submit(samples, deadline, started=follow)

@@ -184,7 +184,7 @@ class LengthPenaltyConfig:
         )
 
     def _check_key_may_travel(self, endpoint: Any) -> None:
-        if not isinstance(endpoint, Mapping) or "api_key" not in endpoint:
+        if not isinstance(endpoint, Mapping) or "api_key" not in endpoint or not isinstance(endpoint["url"], str):
             return
         known = {name: endpoint[name] for name in ("url", "proxy", "key_over_http") if name in endpoint}
         parts = urlsplit(known["url"])

@@ -8,6 +8,7 @@ torch is imported before a rollout comes.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import statistics
 import uuid
@@ -23,6 +24,7 @@ from referee.runtime.ray_groups import GroupClient, open_groups
 from referee.shaping import shape_group
 from referee.trainers.shared import Judged, Pending
 from referee.trainers.verl.columns import columns_of, numeric
+from referee.trainers.verl.config import in_own_keys
 from referee.trainers.verl.data import (
     Row,
     RuleFunction,
@@ -78,6 +80,10 @@ class RefereeRewardManager:
 
     async def run_single(self, data: Any) -> dict[str, Any]:
         """The reward of one rollout: {"reward_score", "reward_extra_info"}. Of several outputs the last one counts."""
+        with in_own_keys() if self.settings.own_keys else contextlib.nullcontext():
+            return await self._rewarded(data)
+
+    async def _rewarded(self, data: Any) -> dict[str, Any]:
         row = rows_of(data[-1:], self.tokenizer, window=self.settings.response_length)[0]
         member = row.session or uuid.uuid4().hex
         lengths = self._start(self._lengths(row, member)) if self.settings.config.shaping.length.enable else None
@@ -185,8 +191,8 @@ class RefereeRewardManager:
         return self._groups
 
     def _late(self, row: Row) -> Unscored:
-        """Its siblings were compared without it. Compared with nobody it would be free of the penalty, as the longest
-        of all rollouts, which is often the last to come, must not be: so it has no reward."""
+        """Why there is no reward: the median its siblings were compared with did not count it. Shaped alone, its
+        penalty would be 0, and the rollout that comes last is often the longest."""
         wait = self.settings.group_wait
         log.warning(
             "a rollout of prompt %s came after its siblings, which waited %g s for it, were given their rewards: its "

@@ -29,6 +29,8 @@ class LoopSettings(Struct, frozen=True):
     """As written: with the length penalty and the missing policy."""
     asks: bool
     """False: the length penalty alone."""
+    own_keys: bool
+    """True if the judge is configured by the keys of LengthPenaltyConfig, and errors have to name those."""
     siblings: int
     """Rollouts of one prompt in training."""
     validation_siblings: int
@@ -64,6 +66,7 @@ def loop_settings(config: Any) -> LoopSettings:
     return LoopSettings(
         config=judge,
         asks=asks,
+        own_keys=ours.get("config") is None,
         siblings=_count(config, "actor_rollout_ref.rollout.n"),
         validation_siblings=_count(config, "actor_rollout_ref.rollout.val_kwargs.n"),
         response_length=_whole(config, "actor_rollout_ref.rollout.response_length")
