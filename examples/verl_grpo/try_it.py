@@ -10,15 +10,21 @@ import os
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import torch
-from hydra import compose, initialize_config_module
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-from transformers import PreTrainedTokenizerFast
-from verl import DataProto
-from verl.trainer.ppo.reward import load_reward_manager
-
 from referee.sim import ProviderSpec, start_server_process
+
+try:
+    import numpy as np
+    import torch
+    from hydra import compose, initialize_config_module
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+    from verl import DataProto
+    from verl.trainer.ppo.reward import load_reward_manager
+except ImportError as error:
+    raise SystemExit(
+        f"this example runs verl's own code, which is not installed here ({error}). A CPU is enough:\n"
+        '    pip install "referee[verl]" hydra-core'
+    ) from None
 
 HERE = Path(__file__).parent
 ANSWERS = [

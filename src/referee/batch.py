@@ -58,6 +58,11 @@ class Batch:
         """True when every sample has landed."""
         return self._left == 0
 
+    @property
+    def settled(self) -> int:
+        """How many samples have their end. Their rewards may still wait for siblings."""
+        return len(self.samples) - self._left
+
     def landed(self, index: int) -> bool:
         """True if this sample has its end."""
         return self._settled[index] is not None

@@ -61,13 +61,20 @@ class Referee:
         return cls(load(source, os.environ))
 
     def submit(
-        self, samples: Iterable[Sample], deadline: float | None = None, *, shaped: bool = True, caller: str = ""
+        self,
+        samples: Iterable[Sample],
+        deadline: float | None = None,
+        *,
+        shaped: bool = True,
+        caller: str = "",
+        started: Callable[[Ticket], None] | None = None,
     ) -> Ticket:
         """Start judging and return at once. `deadline`: seconds for the batch, instead of limits.deadline. `caller`:
         on whose behalf; different callers take turns, and what one of them submits is judged in the order it is due.
 
         `shaped=False`: the caller makes its own rewards of the verdicts, and tells them to `Ticket.rewarded`: the
-        ledger has those instead of the ones the ticket gives.
+        ledger has those instead of the ones the ticket gives. `started`: is given the ticket before anything is judged;
+        with runtime = "inline" this call returns when all of it is done.
         """
         samples = listed(samples)
         seconds = self.config.limits.deadline if deadline is None else deadline
@@ -82,10 +89,13 @@ class Referee:
         batch = Batch(name, samples, self.config, seconds, ticket.deliver)
         batch.caller = caller
         submitted = clock.wall()
+        ticket.count_settled = lambda: batch.settled
         ticket.on_collect = functools.partial(self._collected, batch, submitted)
         if not shaped:
             batch.shaped = False
             ticket.on_rewards = functools.partial(self._rewarded, batch)
+        if started is not None:
+            started(ticket)
         if samples:
             self._runtime.submit(batch)
         return ticket

@@ -45,6 +45,7 @@ class Ticket:
         """Seconds callers have stood still in `result` or iteration, so far."""
         self.finished = 0.0
         """Wall time at which the last reward became final."""
+        self.count_settled: Callable[[], int] | None = None
         self.on_collect: Callable[[Ticket, list[Reward]], None] | None = None
         self.on_rewards: Callable[[Sequence[Reward]], None] | None = None
 
@@ -58,6 +59,11 @@ class Ticket:
     def landed(self) -> int:
         """How many rewards are final."""
         return len(self._landed)
+
+    def settled(self) -> int:
+        """How many samples are judged, or known to get no verdict. Rewards become final by whole groups, later."""
+        count = self.count_settled
+        return len(self._landed) if count is None else count()
 
     def cancel(self) -> None:
         """Stop judging. What is already judged stays cached; the rest becomes unscored (cancelled)."""
@@ -113,7 +119,7 @@ class Ticket:
             self._landed += rewards
             if done:
                 self._error, self._done, self.finished = error, True, clock.wall()
-                self._cancel = _nothing  # it leads to the batch, and the batch led here
+                self._cancel, self.count_settled = _nothing, None  # they lead to the batch, and the batch led here
             if done or self._iterating:
                 self._changed.notify_all()
             wakers, self._wakers = self._wakers, []

@@ -141,12 +141,12 @@ def test_siblings_meet_across_workers_and_a_lost_desk() -> None:
         workers = [Worker.remote() for _ in range(3)]
         calls = [workers[n % 3].meet.remote(f"u{g}", str(n), n, 6) for g in range(50) for n in range(6)]
         found = ray.get(calls, timeout=PATIENCE)
-        assert all(values == {str(n): n for n in range(6)} and complete for values, _, complete in found)
+        assert all(values == {str(n): n for n in range(6)} and complete for values, _, complete, _ in found)
         first = workers[0].meet.remote("late", "0", 10, 2)
         ray.get(workers[0].meet.remote("other", "0", 1, 1), timeout=PATIENCE)
         ray.kill(find(ray_groups.actor_name()), no_restart=False)
         second = workers[1].meet.remote("late", "1", 11, 2)
-        for values, _, complete in ray.get([first, second], timeout=PATIENCE):
+        for values, _, complete, _ in ray.get([first, second], timeout=PATIENCE):
             assert complete
             assert values == {"0": 10, "1": 11}
         mine = asyncio.run(ray_groups.open_groups().meet("own", "0", 1, expected=1, wait=PATIENCE))

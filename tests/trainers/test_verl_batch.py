@@ -25,7 +25,13 @@ from tests.trainers.verl_rule import contains
 from referee.errors import InputError
 from referee.sim import ProviderSpec, ServerProcess, start_server_process
 from referee.trainers.shared import close_all
-from referee.trainers.verl import LengthPenaltyConfig, LengthPenaltyRewardManager, acompute_score, compute_score
+from referee.trainers.verl import (
+    AsyncOpenAIManager,
+    LengthPenaltyConfig,
+    LengthPenaltyRewardManager,
+    acompute_score,
+    compute_score,
+)
 from referee.trainers.verl.columns import KEYS
 from referee.trainers.verl.data import rows_of
 
@@ -159,6 +165,51 @@ def test_submit_and_collect(make: Any, tokenizer: Any) -> None:
         manager.collect(ticket, make_batch(tokenizer, ["x"], ["a"]))
 
 
+def test_a_ticket_of_another_batch_is_refused(make: Any, tokenizer: Any) -> None:
+    """Of the same size: by the first row that differs, in uid or response; and the same rows in another order."""
+    manager = make()
+    texts = ["right [[quality=3]]", "right [[quality=5]]"]
+    data = make_batch(tokenizer, texts, ["a", "b"])
+    ticket = manager.submit(data)
+    for other, words in (
+        (make_batch(tokenizer, texts, ["a", "c"]), "row 1 has uid 'b'; here that is 'c'"),
+        (
+            make_batch(tokenizer, [texts[0], "right [[quality=4]]"], ["a", "b"]),
+            r"another response in row 1 \(uid 'b'\)",
+        ),
+        (data[[1, 0]], "the same rows in another order"),
+    ):
+        with pytest.raises(InputError, match=words):
+            manager.collect(ticket, other)
+    with pytest.raises(InputError, match=r"not of LengthPenaltyRewardManager\.submit"):
+        manager.collect(AsyncOpenAIManager("k", referee={"cache": {"path": ""}}).submit([]), data[:0])
+    assert rewards(data, manager.collect(ticket, data)) == [4.0, 6.0]
+
+
+def test_a_response_that_fills_its_window_without_an_end_is_truncated(make: Any, tokenizer: Any) -> None:
+    """The end token in the last place is an end. The documents' judge is asked all the same, unless the gate is set."""
+    data = make_batch(tokenizer, ["right [[quality=4]]" + "x" * size for size in (20, 30, 30)], ["a"] * 3)
+    width = max(lengths(data))
+    for name in ("responses", "attention_mask", "input_ids"):
+        data.batch[name] = data.batch[name][:, : data.batch[name].shape[1] - 2]
+    data.batch["responses"][1, width - 1] = tokenizer("x", add_special_tokens=False)["input_ids"][0]
+    assert [row.truncated for row in rows_of(data, tokenizer, window=width)] == [False, True, False]
+    assert not any(row.truncated for row in rows_of(data, tokenizer))
+    assert rewards(data, make()(data)) == [5.0, 5.0, 5.0]
+    gated = make(referee={"judge": {"ask_again": 0, "gates": {"truncated": "lowest"}}})(data, return_dict=True)
+    assert rewards(data, gated["reward_tensor"]) == [5.0, 2.0, 5.0]
+    assert gated["reward_extra_info"]["judge_asked"] == [1.0, 0.0, 1.0]
+
+
+def test_median_length_is_there_without_a_penalty(make: Any, tokenizer: Any) -> None:
+    """enable=False: the column still says how long the group's responses are."""
+    data = make_batch(tokenizer, ["right" + "x" * size for size in (10, 20, 30, 50)], ["a", "b", "a", "b"])
+    size = lengths(data)
+    info = make(enable=False, enable_openai_reward=False)(data, return_dict=True)["reward_extra_info"]
+    assert info["median_length"] == [(size[0] + size[2]) / 2, (size[1] + size[3]) / 2] * 2
+    assert info["length_penalty"] == [0.0] * 4
+
+
 def test_scores_that_are_there_pass_through(make: Any, tokenizer: Any) -> None:
     """rm_scores in the batch: nothing is asked."""
     data = make_batch(tokenizer, ["right [[quality=3]]"], ["a"])
@@ -235,21 +286,22 @@ def test_rows_without_a_score_get_their_siblings_mean(make: Any, tokenizer: Any)
     assert added == pytest.approx(found)
 
 
-def test_extra_info_is_numeric_in_order_and_never_reward_or_acc(make: Any, tokenizer: Any) -> None:
-    """A rule's own numbers are columns too, also where only some rows have them; words and reserved names are not."""
+def test_the_rules_own_columns_pass_through_in_batch_order(make: Any, tokenizer: Any) -> None:
+    """As the rule gave them, verl's `acc` and `pred` among them; `reward` is verl's own, `score` is original_score."""
 
     def rule(solution_str: str, **_: Any) -> dict[str, Any]:
-        more = {"bonus": 2.0} if "b" in solution_str else {}
-        return {"score": 1.0, "acc": 1.0, "reward": 1.0, "words": "x", **more}
+        more = {"bonus": 2.0, "note": "b"} if "b" in solution_str else {}
+        return {"score": 1.0, "acc": "b" in solution_str, "reward": 1.0, "pred": solution_str[0], **more}
 
-    data = make_batch(tokenizer, ["a [[quality=3]]", "b [[quality=4]]"], ["x", "y"])
+    data = make_batch(tokenizer, ["a [[quality=3]]", "b [[quality=4]]", "a [[quality=5]]"], ["x", "y", "x"])
     info = make(rule)(data, return_dict=True)["reward_extra_info"]
-    assert set(info) == {*KEYS, "bonus"}
-    assert np.isnan(info["bonus"][0])
-    assert info["bonus"][1] == 2.0
-    for values in info.values():
-        assert len(values) == 2
-        assert np.asarray(values, dtype=float).dtype == np.float64
+    assert set(info) == {*KEYS, "acc", "pred", "bonus", "note"}
+    assert info["acc"] == [False, True, False]
+    assert info["pred"] == ["a", "b", "a"]
+    assert info["note"] == ["", "b", ""]
+    assert np.isnan(info["bonus"]).tolist() == [True, False, True]
+    assert all(np.array(values).shape == (3,) for values in info.values())
+    assert all(isinstance(value, float) for name in KEYS for value in info[name])
 
 
 def test_a_coroutine_function_is_a_rule_too(make: Any, tokenizer: Any) -> None:

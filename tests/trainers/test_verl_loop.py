@@ -20,7 +20,7 @@ from tests.trainers.verl_batches import lengths, make_batch, make_tokenizer
 from tests.trainers.verl_real import DataProto, loading
 from tests.trainers.verl_rule import contains
 
-from referee.errors import ConfigError, UnscoredError
+from referee.errors import ConfigError, EndpointClosed, UnscoredError
 from referee.ledger import RewardLine, read
 from referee.report.data import build
 from referee.sim import ProviderSpec, ServerProcess, start_server_process
@@ -203,6 +203,19 @@ def test_an_empty_response(tokenizer: Any, server: ServerProcess) -> None:
     assert scores.sum(-1).tolist() == [1.0, 4.0]
 
 
+def test_a_response_that_fills_its_window_without_an_end_is_gated(tokenizer: Any, server: ServerProcess) -> None:
+    """The window is verl's rollout.response_length; a rollout is not padded, so its own width says nothing."""
+    data = make_batch(tokenizer, ["right [[quality=4]]" + "x" * size for size in (29, 29, 20)], fresh(*"abc"))
+    window = max(lengths(data))
+    data.batch["responses"][1, window - 1] = tokenizer("x", add_special_tokens=False)["input_ids"][0]
+    data.batch["responses"][2, lengths(data)[2] - 1] = tokenizer("x", add_special_tokens=False)["input_ids"][0]
+    config = verl_config({"config": judge(server)})
+    config.actor_rollout_ref.rollout.response_length = window
+    outs = run([RefereeRewardManager(config=config, tokenizer=tokenizer, compute_score=contains)], data)
+    assert [out["reward_score"] for out in outs] == [5.0, 2.0, 5.0]
+    assert [out["reward_extra_info"]["judge_asked"] for out in outs] == [1.0, 0.0, 1.0]
+
+
 def test_no_trimmings_needed(tokenizer: Any, server: ServerProcess) -> None:
     """Only prompts and responses, as the colocated path passes them: no mask, no columns."""
     full = make_batch(tokenizer, ["[[quality=6]]"], ["a"])
@@ -246,6 +259,44 @@ def test_a_sibling_that_never_comes_is_not_waited_for_for_ever(tokenizer: Any, s
     data.non_tensor_batch["uid"][1] = data.non_tensor_batch["uid"][0]
     outs = run([manager(tokenizer, referee, n=3)], data)
     assert {out["reward_extra_info"]["median_length"] for out in outs} == {57.0}
+
+
+def test_a_uid_that_comes_again_is_another_group(tokenizer: Any, server: ServerProcess) -> None:
+    """fully_async numbers its uids from the start in every run: the second run's medians are its own."""
+    referee = {"config": judge(server, shaping={"scale": "native", "length": {"enable": True}}), "group_wait": 60}
+    uids = ["uid_sample_0_1", "uid_sample_0_2"] * 3
+    for sizes in ((86, 186, 86, 186, 86, 186), (386, 26, 386, 26, 386, 26), (86, 186, 86, 186, 21, 186)):
+        managers = [manager(tokenizer, referee, n=3) for _ in range(2)]
+        data = make_batch(tokenizer, ["[[quality=5]]" + "x" * size for size in sizes], uids)
+        outs = run(managers, data)
+        medians = [float(sorted(lengths(data)[group::2])[1]) for group in (0, 1)] * 3
+        assert [out["reward_extra_info"]["median_length"] for out in outs] == medians
+    assert [out["reward_score"] for out in outs] == [5, 5, 5, 5, 4, 5]
+
+
+@pytest.mark.parametrize("v1", [True, False])
+def test_a_sibling_that_comes_too_late_is_not_scored(
+    tokenizer: Any, server: ServerProcess, caplog: pytest.LogCaptureFixture, v1: bool
+) -> None:
+    """Its siblings have their rewards, without it: it has none, and a warning says why and what to set."""
+    referee = {
+        "config": judge(server, shaping={"scale": "native", "length": {"enable": True}}, missing={"abort_above": 1.0}),
+        "group_wait": 1.0,
+    }
+    judged = manager(tokenizer, referee, n=3, v1=v1)
+    uid = fresh("a")
+    early = run([judged], make_batch(tokenizer, ["right [[quality=5]]" + "x" * 80] * 2, uid * 2))
+    assert {out["reward_score"] for out in early} == {6.0}
+    (late,) = run([judged], make_batch(tokenizer, ["right [[quality=5]]" + "x" * 980], uid), errors=True)
+    (said,) = [r.getMessage() for r in caplog.records if "came after its siblings" in r.getMessage()]
+    assert uid[0] in said
+    assert "group_wait" in said
+    if v1:
+        assert isinstance(late, UnscoredError)
+        assert "group_wait = 1 s" in str(late)
+    else:
+        assert late["reward_score"] == 6.0  # their mean
+        assert late["reward_extra_info"]["judge_scored"] == 0.0
 
 
 def test_no_score_is_an_error_that_drops_the_prompt(tokenizer: Any, server: ServerProcess) -> None:
@@ -295,6 +346,18 @@ def test_length_penalty_keys_of_the_documents(tokenizer: Any, server: ServerProc
     outs = run([manager(tokenizer, referee)], data)
     assert [out["reward_score"] for out in outs] == pytest.approx([1.7, 0.0])
     assert [out["reward_extra_info"]["judge_asked"] for out in outs] == [1.0, 0.0]
+
+
+def test_errors_name_the_documents_keys(tokenizer: Any) -> None:
+    """When it starts, and when the judge refuses the key."""
+    with pytest.raises(ConfigError, match="api_endpoint: the key would travel unencrypted"):
+        manager(tokenizer, {"length_penalty": {"api_key": "k", "api_endpoint": "http://10.1.2.3/v1/chat/completions"}})
+    with start_server_process(ProviderSpec(key="sk-right")) as strict:
+        keys = {"api_key": "sk-wrong", "api_endpoint": strict.url, "referee": {"cache": {"path": ""}}}
+        data = make_batch(tokenizer, ["right [[quality=7]]"], fresh("a"))
+        (error,) = run([manager(tokenizer, {"length_penalty": keys})], data, errors=True)
+        assert isinstance(error, EndpointClosed)
+        assert "check api_key or api_key_env" in str(error)
 
 
 def test_no_key_is_the_length_penalty_alone(tokenizer: Any) -> None:

@@ -49,7 +49,7 @@ def test_an_older_release_runs_our_managers(release: str, server: ServerProcess,
         text=True,
         timeout=280,
         cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])},
     )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
     assert "LengthPenaltyRewardManager" in json.loads(done.stdout.splitlines()[-1])[0]

@@ -144,6 +144,25 @@ def load_batch_manager(release: tuple[int, ...], url: str, tokenizer: Any, folde
     return "loaded by " + how[0], found
 
 
+def check_function_by_path(release: tuple[int, ...], tokenizer: Any, folder: Path) -> list[str]:
+    """compute_score in the release's own batch manager, by the lines of docs/verl.md: up to 0.6.1 from a file."""
+    if not (0, 4, 0) <= release <= (0, 6, 1):
+        return []
+    file = folder / "my_reward.py"
+    file.write_text("from referee.trainers.verl import compute_score\n")
+    config = trainer_config(
+        f"custom_reward_function.path={file}",
+        "custom_reward_function.name=compute_score",
+        "reward_model.reward_manager=batch",
+    )
+    sys.modules.pop("custom_module", None)  # verl reads one file in a process
+    manager = importlib.import_module("verl.trainer.ppo.reward").load_reward_manager(config, tokenizer, num_examine=0)
+    assert type(manager).__name__ == "BatchRewardManager"
+    data = make_batch(tokenizer, ["so\nright", "so\nwrong"], ["a", "a"])
+    same(data, manager(data), [1.0, 0.0])
+    return ["compute_score by path"]
+
+
 def check_compute_reward(compute_reward: Any, manager: Any, tokenizer: Any) -> None:
     """Through the trainer's own wrapper."""
     data = make_batch(tokenizer, TEXTS, UIDS)
@@ -187,6 +206,7 @@ def main(label: str, url: str) -> None:
             cloudpickle.loads(cloudpickle.dumps(manager)), tokenizer
         )  # as a trainer sends it to a Ray task
         ran = [f"LengthPenaltyRewardManager, {how}", *check_beside_verls(tokenizer)]
+        ran += check_function_by_path(release, tokenizer, folder)
         if hasattr(managers, "get_reward_manager_cls"):
             assert managers.get_reward_manager_cls("length_penalty") is type(manager)
         if release > (0, 7, 0):

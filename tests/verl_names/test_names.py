@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import referee.trainers.verl as package
 
@@ -24,3 +25,14 @@ def test_importing_it_imports_no_framework() -> None:
         "assert not found, found"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=50)
+
+
+def test_the_example_says_what_it_needs() -> None:
+    """Without verl: what to install, and no traceback."""
+    path = Path(__file__).parents[2] / "examples" / "verl_grpo" / "try_it.py"
+    code = f"import runpy, sys\nsys.modules['hydra'] = None\nrunpy.run_path({str(path)!r}, run_name='__main__')"
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, timeout=50)
+    assert done.returncode == 1
+    assert "not installed here" in done.stderr
+    assert "pip install" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -139,18 +139,21 @@ def find(name: str) -> Any | None:
     return None
 
 
-def find_or_make(kind: type, name: str, arguments: Callable[[], tuple[Any, ...]], **options: Any) -> Any:
+def find_or_make(
+    kind: type, name: str, arguments: Callable[[], tuple[Any, ...]], *, detached: bool = True, **options: Any
+) -> Any:
     """The actor of this name. Several may ask at once: one is made, all get it.
 
-    It takes no processor from the trainer's bookkeeping, outlives the job that made it and comes back when its process
-    or node dies, without what it knew. Calls are not repeated by Ray: only their senders know whether that is safe.
+    It takes no processor from the trainer's bookkeeping, outlives the job that made it (or, not `detached`, dies with
+    the process that did) and comes back when its own process or node dies, without what it knew. Calls are not repeated
+    by Ray: only their senders know whether that is safe.
     """
     import ray
 
     made = ray.remote(kind).options(
         name=name,
         namespace=NAMESPACE,
-        lifetime="detached",
+        lifetime="detached" if detached else "non_detached",
         get_if_exists=True,
         num_cpus=0,
         max_restarts=-1,

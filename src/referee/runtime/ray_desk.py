@@ -1,12 +1,16 @@
-"""The desk where the siblings of a group meet: what each has told, and who is to be told that a group is complete.
+"""The group coordinator: collects one value from each sibling of a group and tells all of them when it is complete.
 
 State and waiting, on one loop; no threads and no Ray. `ray_groups` puts it where all processes reach it.
+
+A group's values are dropped the moment they are given out. A later report under the same name either belongs to a new
+group (the last one was complete), or comes too late (the last one was given out without it): it never joins old values.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import sys
 import uuid
 from typing import Any, NamedTuple
 
@@ -19,40 +23,64 @@ MOST = 200_000
 
 
 class Gathered(NamedTuple):
-    """What is known of a group."""
+    """What a member is told of its group."""
 
     values: dict[str, Any]
     """By member, in the order in which they came."""
     expected: int
     complete: bool
     """True if as many members as expected have reported."""
+    late: bool = False
+    """True if the group was given out, incomplete, before this member reported: `values` holds its own alone."""
 
 
 class Report(NamedTuple):
-    """One member's value. Telling it twice is harmless."""
+    """One member's value. Sending it twice is harmless."""
 
     uid: str
     member: str
     value: Any
     expected: int
+    call: int
+    """Numbers a client's reports: tells one that is sent again from a new one of the same member."""
+    waits: bool = True
+    """False: the member needs nothing of its siblings, and is not told of them."""
 
 
 class Answer(NamedTuple):
-    """What the desk tells a client: which desk it is, up to which number, and the groups completed since."""
+    """What a client is told: by which coordinator, up to which number, and what its calls have waited for."""
 
     desk: str
     number: int
-    complete: list[tuple[str, Gathered]]
+    given: list[tuple[list[int], Gathered]]
+
+
+class Told(NamedTuple):
+    """What a report has settled, for one client."""
+
+    client: str
+    calls: list[int]
+    found: Gathered
 
 
 class _Group:
-    __slots__ = ("expected", "touched", "values", "waiting")
+    __slots__ = ("calls", "closed", "expected", "touched", "values", "waiting")
 
     def __init__(self) -> None:
         self.values: dict[str, Any] = {}
+        self.calls: set[tuple[str, int]] = set()
+        """Reports so far, by client and call; kept when the values are gone."""
         self.expected = 1
         self.touched = 0.0
-        self.waiting: set[str] = set()
+        self.waiting: dict[str, list[int]] = {}
+        self.closed = False
+        """True once it was given out."""
+
+    def gathered(self) -> Gathered:
+        return Gathered(dict(self.values), self.expected, len(self.values) >= self.expected)
+
+    def close(self) -> None:
+        self.closed, self.values, self.waiting = True, {}, {}
 
 
 class Groups:
@@ -66,24 +94,44 @@ class Groups:
     def __len__(self) -> int:
         return len(self._groups)
 
-    def report(self, report: Report, client: str, now: float) -> list[str]:
-        """Note a member's value. Returns the clients to be told that the group is complete, if it is."""
-        group = self._groups.pop(report.uid, None) or _Group()
+    def report(self, report: Report, client: str, now: float) -> list[Told]:
+        """Take a member's value. Returns what it settles: its whole group if it completes it, itself if it is late."""
+        call = (sys.intern(client), report.call)  # one name for thousands of reports
+        group = self._groups.pop(report.uid, None)
+        if group is None or (group.closed and len(group.calls) >= group.expected and call not in group.calls):
+            group = _Group()  # nobody is missing in the last group of this name, so this is another one
         self._groups[report.uid] = group  # the last touched stands last
         group.touched = now
-        group.values[report.member] = report.value
-        group.expected = max(group.expected, report.expected)
-        group.waiting.add(client)
         self._forget(now)
-        if len(group.values) < group.expected:
+        if call in group.calls:
             return []
-        told, group.waiting = sorted(group.waiting), set()
+        group.calls.add(call)
+        group.expected = max(group.expected, report.expected)
+        if group.closed and not report.waits:
+            return []
+        if group.closed:
+            own = {report.member: report.value}
+            return [Told(client, [report.call], Gathered(own, group.expected, False, late=True))]
+        group.values[report.member] = report.value
+        if report.waits:
+            group.waiting.setdefault(client, []).append(report.call)
+        found = group.gathered()
+        if not found.complete:
+            return []
+        told = [Told(name, calls, found) for name, calls in group.waiting.items()]
+        group.close()
         return told
 
-    def look(self, uid: str) -> Gathered:
-        """What is known of a group now."""
-        group = self._groups.get(uid) or _Group()
-        return Gathered(dict(group.values), group.expected, len(group.values) >= group.expected)
+    def leave(self, uid: str, client: str, call: int) -> Gathered:
+        """A member waits no longer: what is there now. When the last one leaves, the group has been given out."""
+        group = self._groups.get(uid)
+        if group is None or call not in group.waiting.get(client, ()):
+            return Gathered({}, 1, False)
+        found = group.gathered()
+        group.waiting[client].remove(call)
+        if not any(group.waiting.values()):
+            group.close()
+        return found
 
     def _forget(self, now: float) -> None:
         while self._groups:
@@ -98,7 +146,7 @@ class _Box:
 
     def __init__(self) -> None:
         self.number = 0
-        self.letters: list[tuple[int, str]] = []
+        self.letters: list[tuple[int, list[int], Gathered]] = []
         self.changed = asyncio.Event()
         self.seen = 0.0
 
@@ -111,35 +159,25 @@ class Desk:
         self._boxes: dict[str, _Box] = {}
         self._keep = keep
         self._name = uuid.uuid4().hex
-        self.last_call = clock.monotonic()
-        self.open_calls = 0
-        """Clients that are being kept waiting for news."""
 
     async def exchange(self, client: str, confirmed: int, reports: list[tuple[Any, ...]], wait: float) -> Answer:
-        """Take reports; tell what is complete and not yet confirmed, waiting up to `wait` seconds for something."""
-        now = self.last_call = clock.monotonic()
+        """Take reports; tell what is settled and not yet confirmed, waiting up to `wait` seconds for something."""
+        now = clock.monotonic()
         box = self._box(client, now)
         box.letters = [letter for letter in box.letters if letter[0] > confirmed]
         for fields in reports:
-            report = Report(*fields)
-            for told in self._groups.report(report, client, now):
-                self._tell(self._box(told, None), report.uid)
+            for told in self._groups.report(Report(*fields), client, now):
+                self._tell(self._box(told.client, None), told)
         if not box.letters and wait > 0:
             box.changed.clear()
-            self.open_calls += 1
-            try:
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(box.changed.wait(), wait)
-            finally:
-                self.open_calls -= 1
-            self.last_call = box.seen = clock.monotonic()
-        complete = [(uid, self._groups.look(uid)) for _, uid in box.letters]
-        return Answer(self._name, box.number, complete)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(box.changed.wait(), wait)
+            box.seen = clock.monotonic()
+        return Answer(self._name, box.number, [(calls, found) for _, calls, found in box.letters])
 
-    async def look(self, uid: str) -> Gathered:
-        """What is known of a group now."""
-        self.last_call = clock.monotonic()
-        return self._groups.look(uid)
+    async def leave(self, uid: str, client: str, call: int) -> Gathered:
+        """As Groups.leave."""
+        return self._groups.leave(uid, client, call)
 
     def _box(self, client: str, now: float | None) -> _Box:
         box = self._boxes.get(client)
@@ -152,7 +190,7 @@ class Desk:
             box.seen = now
         return box
 
-    def _tell(self, box: _Box, uid: str) -> None:
+    def _tell(self, box: _Box, told: Told) -> None:
         box.number += 1
-        box.letters.append((box.number, uid))
+        box.letters.append((box.number, told.calls, told.found))
         box.changed.set()

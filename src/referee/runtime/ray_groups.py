@@ -4,9 +4,11 @@
     found = await groups.meet(uid, member, length, expected=8, wait=600.0)
     found.values      {member: length, ...}, all that are there
     found.complete    False: the wait was over first, and `values` holds fewer than `expected`
+    found.late        True: the others' wait was over before this member came, so `values` holds its own alone
 
 `GroupClient` is one process's end and knows no Ray; `open_groups` puts the Desk into a named Ray actor, or into this
-process where there is no cluster.
+process where there is no cluster. The actor belongs to one Ray job and dies with the process that made it, one of a
+trainer's reward workers: the names of one training run mean nothing to the next.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import itertools
 import logging
 import os
 import threading
@@ -29,8 +32,6 @@ from referee.version import VERSION
 
 log = logging.getLogger("referee.runtime")
 
-IDLE = 1800.0
-"""Seconds without any call after which the actor ends itself. It is made again when it is needed."""
 LONG_POLL = 20.0
 """Seconds the desk holds a client's question open while there is nothing to tell."""
 GATHER = 0.005
@@ -51,18 +52,8 @@ class FarDesk(Protocol):
     async def exchange(self, client: str, confirmed: int, reports: list[tuple[Any, ...]], wait: float) -> Answer:
         """As Desk.exchange."""
 
-    async def look(self, uid: str) -> Gathered:
-        """As Desk.look."""
-
-
-class _Wait:
-    """Those of this process who wait for one group."""
-
-    __slots__ = ("count", "future")
-
-    def __init__(self, future: asyncio.Future[Gathered]) -> None:
-        self.future = future
-        self.count = 0
+    async def leave(self, uid: str, client: str, call: int) -> Gathered:
+        """As Desk.leave."""
 
 
 class GroupClient:
@@ -82,19 +73,27 @@ class GroupClient:
         self._attaching: asyncio.Lock | None = None
         self._desk_name = ""
         self._confirmed = 0
-        self._reports: dict[tuple[str, str], Report] = {}
-        self._fresh: dict[tuple[str, str], Report] = {}
-        self._waiting: dict[str, _Wait] = {}
+        self._calls = itertools.count(1)
+        self._reports: dict[int, Report] = {}
+        self._fresh: dict[int, Report] = {}
+        self._waiting: dict[int, asyncio.Future[Gathered]] = {}
         self._polling = self._sending = False
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def meet(self, uid: str, member: str, value: Any, expected: int, wait: float = 600.0) -> Gathered:
         """Tell a member's value (plain data) and wait until `expected` members have told theirs, or the time is over.
 
-        After `wait` seconds what is there is returned, with `complete` False: this member's own value at least.
+        After `wait` seconds what is there is returned, with `complete` False: this member's own value at least. A group
+        is given out once: the same `uid` afterwards is another group.
         """
-        work = self._meet(Report(uid, member, value, expected), wait)
-        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._running()))
+        loop = self._running()
+        work = self._meet(Report(uid, member, value, expected, next(self._calls)), wait)
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, loop))
+
+    def tell(self, uid: str, member: str, value: Any, expected: int) -> None:
+        """As `meet`, for a member that needs nothing of its siblings. Returns at once."""
+        loop = self._running()
+        loop.call_soon_threadsafe(self._report, Report(uid, member, value, expected, next(self._calls), waits=False))
 
     def close(self) -> None:
         """Stop. Whoever waits gets what this process knows itself."""
@@ -114,27 +113,24 @@ class GroupClient:
             return self._loop
 
     async def _meet(self, report: Report, wait: float) -> Gathered:
-        waiting = self._waiting.get(report.uid)
-        if waiting is None:
-            waiting = self._waiting[report.uid] = _Wait(asyncio.get_running_loop().create_future())
-        key = (report.uid, report.member)
-        self._reports[key] = self._fresh[key] = report
+        future = self._waiting[report.call] = asyncio.get_running_loop().create_future()
+        self._report(report)
+        try:
+            return await asyncio.wait_for(asyncio.shield(future), wait)
+        except TimeoutError:
+            found = await self._partial(report)
+            return future.result() if future.done() else found
+        finally:
+            del self._waiting[report.call]
+
+    def _report(self, report: Report) -> None:
+        self._reports[report.call] = self._fresh[report.call] = report
         while len(self._reports) > REMEMBER:
             del self._reports[next(iter(self._reports))]
         self._send_soon()
         if not self._polling:
             self._polling = True
             self._start(self._poll())
-        waiting.count += 1
-        try:
-            return await asyncio.wait_for(asyncio.shield(waiting.future), wait)
-        except TimeoutError:
-            found = await self._partial(report)
-            return waiting.future.result() if waiting.future.done() else found
-        finally:
-            waiting.count -= 1
-            if not waiting.count and self._waiting.get(report.uid) is waiting:
-                del self._waiting[report.uid]
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -176,9 +172,10 @@ class GroupClient:
             fields = [tuple(report) for report in reports]
             answer = await asyncio.wait_for(desk.exchange(self._name, self._confirmed, fields, wait), wait + CALL)
         except Exception as error:  # whatever it is, another desk may answer; the bounded wait is the caller's
-            log.warning("the place where groups meet does not answer (%s); looking for it again", type(error).__name__)
+            log.warning("the group coordinator does not respond (%s); reconnecting", type(error).__name__)
             self._desk = None
-            self._tell_again()
+            # It may be the same one that answers again, and that has dropped the groups it has given out.
+            self._tell_again({call: report for call, report in self._reports.items() if call in self._waiting})
             return False
         self._take(Answer(*answer))
         return True
@@ -186,18 +183,18 @@ class GroupClient:
     def _take(self, answer: Answer) -> None:
         if answer.desk != self._desk_name:
             if self._desk_name:
-                self._tell_again()
+                self._tell_again(self._reports)  # also what was answered: a sibling may not have heard its answer
             self._confirmed = 0
             self._desk_name = answer.desk
         self._confirmed = max(self._confirmed, answer.number)
-        for uid, fields in answer.complete:
-            waiting = self._waiting.pop(uid, None)
-            if waiting is not None and not waiting.future.done():
-                waiting.future.set_result(Gathered(*fields))
+        for calls, fields in answer.given:
+            for call in calls:
+                future = self._waiting.get(call)
+                if future is not None and not future.done():
+                    future.set_result(Gathered(*fields))
 
-    def _tell_again(self) -> None:
-        """Another desk knows nothing of what we have told the last one."""
-        self._fresh = {**self._reports, **self._fresh}
+    def _tell_again(self, reports: dict[int, Report]) -> None:
+        self._fresh = {**reports, **self._fresh}
         self._send_soon()
 
     async def _attached(self) -> FarDesk:
@@ -210,12 +207,12 @@ class GroupClient:
 
     async def _partial(self, report: Report) -> Gathered:
         """What is there now; at worst what this process has told itself."""
-        own = {r.member: r.value for r in self._reports.values() if r.uid == report.uid}
-        own[report.member] = report.value
+        own = self._own(report)
         values, expected = dict(own), report.expected
         with contextlib.suppress(Exception):
             desk = await asyncio.wait_for(self._attached(), AGAIN)
-            found = Gathered(*await asyncio.wait_for(desk.look(report.uid), CALL / 10))
+            leaving = desk.leave(report.uid, self._name, report.call)
+            found = Gathered(*await asyncio.wait_for(leaving, CALL / 10))
             values, expected = {**found.values, **own}, max(expected, found.expected)
         complete = len(values) >= expected
         if not complete:
@@ -227,11 +224,17 @@ class GroupClient:
             )
         return Gathered(values, expected, complete)
 
+    def _own(self, report: Report) -> dict[str, Any]:
+        """Values of this group that were reported here and not answered."""
+        there = [self._reports[call] for call in self._waiting if call in self._reports]
+        return {r.member: r.value for r in (*there, report) if r.uid == report.uid}
+
     async def _end(self) -> None:
-        for uid, waiting in list(self._waiting.items()):
-            own = {r.member: r.value for r in self._reports.values() if r.uid == uid}
-            if not waiting.future.done():
-                waiting.future.set_result(Gathered(own, len(own) + 1, False))
+        for call, future in list(self._waiting.items()):
+            if not future.done():
+                report = self._reports.get(call)
+                own = {} if report is None else self._own(report)
+                future.set_result(Gathered(own, len(own) + 1, False))
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -247,27 +250,6 @@ def _live(loop: asyncio.AbstractEventLoop) -> None:
         loop.close()
 
 
-class GroupsActor(Desk):
-    """The Desk as a Ray actor. It ends itself when nobody has called for a while."""
-
-    def __init__(self, name: str, keep: float, idle: float) -> None:
-        super().__init__(keep)
-        self._actor = name
-        self._idle = idle
-        self._watch: asyncio.Task[None] | None = None
-
-    async def exchange(self, client: str, confirmed: int, reports: list[tuple[Any, ...]], wait: float) -> Answer:
-        """As Desk.exchange."""
-        if self._watch is None:
-            self._watch = asyncio.get_running_loop().create_task(self._end_when_idle())
-        return await super().exchange(client, confirmed, reports, wait)
-
-    async def _end_when_idle(self) -> None:
-        while self.open_calls or clock.monotonic() - self.last_call < self._idle:
-            await clock.sleep(self._idle / 4)
-        end(self._actor)
-
-
 class _RayDesk:
     """The actor's handle in the shape of a Desk."""
 
@@ -278,30 +260,34 @@ class _RayDesk:
         """As Desk.exchange."""
         return Answer(*await self._handle.exchange.remote(client, confirmed, reports, wait))
 
-    async def look(self, uid: str) -> Gathered:
-        """As Desk.look."""
-        return Gathered(*await self._handle.look.remote(uid))
+    async def leave(self, uid: str, client: str, call: int) -> Gathered:
+        """As Desk.leave."""
+        return Gathered(*await self._handle.leave.remote(uid, client, call))
 
 
 def actor_name() -> str:
-    """The actor's name in our namespace: one for each version, because versions may not understand each other."""
-    return f"referee-groups-{VERSION}"
+    """The actor's name in our namespace: one for each Ray job, and for each version, because versions may not
+    understand each other."""
+    import ray
+
+    return f"referee-groups-{VERSION}-{ray.get_runtime_context().get_job_id()}"
 
 
-def _attach_ray(keep: float, idle: float) -> FarDesk:
+def _attach_ray(keep: float) -> FarDesk:
     join()
     name = actor_name()
-    handle = find_or_make(GroupsActor, name, lambda: (name, keep, idle), max_concurrency=MANY)
+    handle = find_or_make(Desk, name, lambda: (keep,), detached=False, max_concurrency=MANY)
+    _handles[name] = handle  # it lives as long as the handle of the process that made it
     return _RayDesk(handle)
 
 
-def open_groups(keep: float = KEEP, idle: float = IDLE) -> GroupClient:
-    """The place where groups meet: one for the whole cluster where this process is on one, else in this process."""
+def open_groups(keep: float = KEEP) -> GroupClient:
+    """The place where groups meet: one for all processes of a Ray job where this process is in one, else its own."""
     with _opening:
         on_ray = joined()
         if on_ray not in _open:
             if on_ray:
-                _open[on_ray] = GroupClient(functools.partial(_attach_ray, keep, idle))
+                _open[on_ray] = GroupClient(functools.partial(_attach_ray, keep))
             else:
                 desk = Desk(keep)
                 _open[on_ray] = GroupClient(lambda: desk)
@@ -309,11 +295,12 @@ def open_groups(keep: float = KEEP, idle: float = IDLE) -> GroupClient:
 
 
 def shutdown() -> bool:
-    """End the cluster's actor at once, for all who use it. False if there is none."""
+    """End this job's actor at once, for all who use it. False if there is none."""
     if find(actor_name()) is None:
         return False
     return end(actor_name())
 
 
+_handles: dict[str, Any] = {}
 _open: dict[bool, GroupClient] = {}
 _opening = threading.Lock()

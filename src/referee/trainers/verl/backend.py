@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
+import weakref
 from collections import Counter
 from collections.abc import Sequence
 
 from referee import clock
 from referee.config import Config, load
-from referee.errors import ConfigError, RefereeError, TooManyUnscored
-from referee.records import Reward, Sample, Settled, Verdict
+from referee.errors import ConfigError, RefereeError, TicketCancelled, TooManyUnscored
+from referee.records import Reason, Reward, Sample, Settled, Unscored, Verdict
 from referee.shaping import shape_group
 from referee.ticket import Ticket
 from referee.trainers.shared import MISTAKES, Judged
-from referee.trainers.verl.config import LengthPenaltyConfig, Mode
+from referee.trainers.verl.config import LengthPenaltyConfig, Mode, in_own_keys
 
 log = logging.getLogger("referee.trainers")
+documented = logging.getLogger("verl.workers.reward_manager")
+"""Where the documents tell their users to look, and for which lines."""
 
 PROGRESS = 10.0
-"""Seconds between two lines about how far a batch is, while somebody waits for it."""
+"""Seconds between two lines about how far a batch is, while it is waited for."""
+POLL = 1.0
+"""Seconds of one wait for a batch; shorter than those after which the ticket itself would tell its progress."""
 OFF = Settled(verdict=Verdict(score=0.0, value=0.0, how="gate", reason="the judge is off"), origin="none")
 
 
@@ -31,7 +37,11 @@ class Backend:
         self._lock = threading.Lock()
         self._judged: Judged | None = None
         self._mode: Mode = config.mode
-        self._plain = load({"shaping": config.shaping(), "missing": {"policy": "group_mean"}})
+        self._tickets: weakref.WeakSet[Ticket] = weakref.WeakSet()
+        self._said_off = False
+        with in_own_keys():
+            self._plain = load({"shaping": config.shaping(), "missing": {"policy": "group_mean"}})
+        self._policy = self._plain.missing.policy
 
     @property
     def mode(self) -> Mode:
@@ -42,20 +52,30 @@ class Backend:
         """Open the judge. Safe to call twice; does nothing without a judge."""
         if self.config.judges:
             self._open()
-        else:
+        elif not self._said_off:
+            self._said_off = True
             log.warning("no judge: no key is given, or it is off; the reward is rule and length penalty alone")
 
     def close(self) -> None:
         """Let the judge go; it is closed when nobody in this process holds it. Safe to call twice."""
         with self._lock:
             judged, self._judged = self._judged, None
+            unfinished = [len(ticket) - ticket.settled() for ticket in self._tickets if not ticket.done()]
         if judged is None:
             return
         with _lock:
             _users[judged] -= 1
             last = _users[judged] <= 0
-        if last:
-            judged.close()
+        if not last:
+            return
+        if unfinished:
+            log.warning(
+                "the judge is shut down while %d responses of %d submitted batches have no verdict: they get none. "
+                "Call collect() before shutdown_workers()",
+                sum(unfinished),
+                len(unfinished),
+            )
+        judged.close()
 
     def submit(self, samples: Sequence[Sample]) -> Ticket:
         """Start judging and return at once; in the synchronous mode, when it is done."""
@@ -64,7 +84,8 @@ class Backend:
         while True:
             judged = self._open()
             try:
-                ticket = judged.referee.submit(samples, self._deadline(judged.config, len(samples)))
+                with in_own_keys():
+                    ticket = self._submit(judged, samples)
             except MISTAKES:
                 raise
             except (RefereeError, OSError, RuntimeError) as error:
@@ -72,25 +93,72 @@ class Backend:
                     raise
                 self._fall_back(error)
                 continue
+            with self._lock:
+                self._tickets.add(ticket)
             return ticket
+
+    def _submit(self, judged: Judged, samples: Sequence[Sample]) -> Ticket:
+        if self._mode != "inline":
+            ticket = judged.referee.submit(samples)
+            documented.info("Using TRUE ASYNC I/O for batch with %d responses (zero GPU wait)", len(samples))
+            return ticket
+        documented.info(
+            "Using synchronous method for batch with %d responses (set use_async_io=True for async)", len(samples)
+        )
+        # One call after another needs more than a batch's usual time; it still has an end.
+        limits, over = judged.config.limits, threading.Event()
+        deadline = max(limits.deadline, limits.attempt_timeout * len(samples))
+
+        def follow(ticket: Ticket) -> None:
+            def say() -> None:
+                while not over.wait(PROGRESS):
+                    _say_progress(ticket)
+
+            with contextlib.suppress(RuntimeError):  # no thread to be had: that may be why this mode runs at all
+                threading.Thread(target=say, name="referee-progress", daemon=True).start()
+
+        try:
+            return judged.referee.submit(samples, deadline, started=follow)
+        finally:
+            over.set()
 
     def collect(self, ticket: Ticket) -> list[Reward]:
         """Wait for the rewards, saying now and then how far they are. An outage leaves samples unscored."""
-        config = self._judged.config if self._judged is not None else self._plain
-        started = clock.monotonic()
+        said = clock.monotonic()
         while True:
             try:
-                return ticket.result(PROGRESS)
+                with in_own_keys():
+                    return self._unless_stopped(ticket.result(min(POLL, PROGRESS)))
             except TimeoutError:
-                waited = clock.monotonic() - started
-                log.info("judging: %d of %d rewards after %.0f s", ticket.landed(), len(ticket), waited)
+                if clock.monotonic() - said >= PROGRESS:
+                    said = clock.monotonic()
+                    _say_progress(ticket)
             except RefereeError as error:
                 rewards = [reward for reward in getattr(error, "rewards", None) or () if reward is not None]
                 usable = len(rewards) == len(ticket) and any(reward.scored for reward in rewards)
-                if not usable or config.missing.policy == "raise" or isinstance(error, (TooManyUnscored, *MISTAKES)):
+                if not usable or self._policy == "raise" or isinstance(error, (TooManyUnscored, *MISTAKES)):
                     raise
                 log.error("%s What was judged before is used; the rest is filled", error)
                 return rewards
+
+    def _unless_stopped(self, rewards: list[Reward]) -> list[Reward]:
+        """The rewards, with a warning if some are missing because judging was stopped; an error if all are."""
+        stopped = sum(isinstance(r.verdict, Unscored) and r.verdict.reason is Reason.CANCELLED for r in rewards)
+        if not stopped:
+            return rewards
+        if not any(r.scored and r.settled.origin in ("call", "cache", "shared") for r in rewards):
+            raise TicketCancelled(
+                f"judging was stopped before any of these {len(rewards)} responses had a verdict: shutdown_workers() "
+                "or cancel() was called between submit() and collect(). There are no rewards; submit the batch again."
+            )
+        log.warning(
+            "judging was stopped, by shutdown_workers() or cancel(), when %d of %d responses had no verdict: they get "
+            "what [missing] policy = %r gives",
+            stopped,
+            len(rewards),
+            self._policy,
+        )
+        return rewards
 
     def _open(self) -> Judged:
         with self._lock:
@@ -98,17 +166,19 @@ class Backend:
                 judged = self._made()
                 with _lock:
                     _users[judged] += 1
-                self._judged = judged
+                self._judged, self._policy = judged, judged.config.missing.policy
             return self._judged
 
     def _made(self) -> Judged:
         try:
-            return Judged(self.config.settings(self._mode))
+            with in_own_keys():
+                return Judged(self.config.settings(self._mode))
         except ConfigError as error:
             if self._mode == "inline":
                 raise
             # The same settings, run plainly: if that fails too, the mode was not the trouble.
-            judged = Judged(self.config.settings("inline"))
+            with in_own_keys():
+                judged = Judged(self.config.settings("inline"))
             self._mode = "inline"
             _warn(self.config.mode, error)
             return judged
@@ -117,12 +187,6 @@ class Backend:
         self.close()
         self._mode = "inline"
         _warn(self.config.mode, error)
-
-    def _deadline(self, config: Config, count: int) -> float | None:
-        """One call after another needs more than a batch's usual time; it still has an end."""
-        if self._mode != "inline":
-            return None
-        return max(config.limits.deadline, config.limits.attempt_timeout * count)
 
 
 def _warn(mode: Mode, error: Exception) -> None:
@@ -133,6 +197,10 @@ def _warn(mode: Mode, error: Exception) -> None:
         type(error).__name__,
         error,
     )
+
+
+def _say_progress(ticket: Ticket) -> None:
+    documented.info("Waiting for OpenAI results... %.1f%% complete", 100 * ticket.settled() / len(ticket))
 
 
 def _settled(samples: Sequence[Sample], config: Config) -> Ticket:

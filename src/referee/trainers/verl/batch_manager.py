@@ -13,22 +13,34 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from msgspec import Struct
+
 from referee.errors import InputError
 from referee.records import Reward
+from referee.shaping import median
 from referee.ticket import Ticket
 from referee.trainers.verl.backend import Backend
-from referee.trainers.verl.columns import KEYS, RESERVED, columns_of, numeric
+from referee.trainers.verl.columns import KEYS, columns_of, rule_columns
 from referee.trainers.verl.config import LengthPenaltyConfig
 from referee.trainers.verl.data import (
     Row,
     RuleFunction,
     default_rule,
     existing_scores,
+    fingerprints,
     lengths_of,
     place,
     rows_of,
     rule_scores,
 )
+
+
+class _Submitted(Struct, frozen=True):
+    """What a ticket was submitted for."""
+
+    rows: list[tuple[str, int]]
+    columns: dict[str, list[Any]]
+    """The rule's own."""
 
 
 class LengthPenaltyRewardManager:
@@ -68,18 +80,20 @@ class LengthPenaltyRewardManager:
     def submit(self, data: Any) -> Ticket:
         """Apply the rule, start judging the whole batch, and return at once."""
         self.start_workers()
-        rows = rows_of(data, self.tokenizer, self.reward_fn_key)
+        rows = rows_of(data, self.tokenizer, self.reward_fn_key, window=int(data.batch["responses"].shape[-1]))
         results = rule_scores(self.compute_score or default_rule(), rows)
         self._examine(rows, [score for score, _ in results])
         samples = [
             row.sample(score, str(index)) for index, (row, (score, _)) in enumerate(zip(rows, results, strict=True))
         ]
         ticket = self._backend.submit(samples)
-        ticket.rule_columns = _own_columns([extra for _, extra in results])  # type: ignore[attr-defined]
+        ticket.submitted = _Submitted(  # type: ignore[attr-defined]
+            fingerprints(data, [row.length for row in rows]), rule_columns([extra for _, extra in results])
+        )
         return ticket
 
     def collect(self, ticket: Ticket, data: Any, return_dict: bool = False) -> Any:
-        """The rewards of a batch that was submitted, waiting for them if need be."""
+        """The rewards of a batch that was submitted, waiting for them if need be. Its rows must be as they were."""
         existing = existing_scores(data, return_dict)
         if existing is not None:
             return existing
@@ -89,15 +103,17 @@ class LengthPenaltyRewardManager:
                 "the batch it was submitted for.",
                 field="data",
             )
+        lengths = lengths_of(data, getattr(self.tokenizer, "pad_token_id", None))
+        submitted = _submitted(ticket, fingerprints(data, lengths))
         rewards = self._backend.collect(ticket)
         values = _values(rewards)
-        lengths = lengths_of(data, getattr(self.tokenizer, "pad_token_id", None))
         tensor = place(values, lengths, data.batch["responses"])
         if not return_dict:
             return tensor
         rows = [columns_of(reward, value) for reward, value in zip(rewards, values, strict=True)]
-        info: dict[str, list[float]] = {key: [row[key] for row in rows] for key in KEYS}
-        return {"reward_tensor": tensor, "reward_extra_info": {**info, **getattr(ticket, "rule_columns", {})}}
+        info: dict[str, list[Any]] = {key: [row[key] for row in rows] for key in KEYS}
+        info["median_length"] = _medians(rewards)
+        return {"reward_tensor": tensor, "reward_extra_info": {**info, **submitted.columns}}
 
     def __repr__(self) -> str:
         return f"LengthPenaltyRewardManager({self.length_penalty_config!r}, judging {self._backend.mode})"
@@ -135,8 +151,30 @@ def _values(rewards: Sequence[Reward]) -> list[float]:
     ]
 
 
-def _own_columns(extras: Sequence[dict[str, Any]]) -> dict[str, list[float]]:
-    """What the rule said beside its score, by name, a number for every row. Columns without numbers are left out."""
-    names = sorted({name for extra in extras for name in extra} - RESERVED)
-    columns = {name: [numeric(extra, [name])[name] for extra in extras] for name in names}
-    return {name: values for name, values in columns.items() if any(value == value for value in values)}
+def _medians(rewards: Sequence[Reward]) -> list[float]:
+    """The median length of each row's group, also where no penalty is computed from it."""
+    groups: dict[str | int, list[int]] = {}
+    for reward in rewards:
+        groups.setdefault(reward.group or reward.index, []).append(reward.length)
+    found = {name: median(lengths) for name, lengths in groups.items()}
+    return [found[reward.group or reward.index] for reward in rewards]
+
+
+def _submitted(ticket: Ticket, rows: Sequence[tuple[str, int]]) -> _Submitted:
+    """What the ticket was submitted for; an error that names the first row that is not in this batch's place."""
+    submitted = getattr(ticket, "submitted", None)
+    if not isinstance(submitted, _Submitted):
+        raise InputError(
+            "this ticket is not of LengthPenaltyRewardManager.submit: collect the one it returned.", field="ticket"
+        )
+    for index, (there, here) in enumerate(zip(submitted.rows, rows, strict=True)):
+        if there == here:
+            continue
+        if sorted(submitted.rows) == sorted(rows):
+            problem = "the batch holds the same rows in another order. Submit it after reordering, or collect before"
+        elif there[0] != here[0]:
+            problem = f"it was submitted for a batch whose row {index} has uid {there[0]!r}; here that is {here[0]!r}"
+        else:
+            problem = f"it was submitted for a batch with another response in row {index} (uid {here[0]!r})"
+        raise InputError(f"this ticket's rewards are not this batch's: {problem}.", field="ticket")
+    return submitted

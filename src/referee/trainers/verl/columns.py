@@ -1,8 +1,9 @@
-"""The numbers beside a reward that verl logs: one fixed set of keys, numeric on every row, never `reward` nor `acc`."""
+"""The columns beside a reward that verl logs: one fixed set of ours, numeric on every row, and the rule's own."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from referee.records import Reason, Reward, Unscored
 
@@ -24,8 +25,9 @@ KEYS = (
 judge gave no score (judge_scored = 0) openai_quality_reward is what the missing policy put in its place; without a
 judge both are 0 everywhere."""
 
-RESERVED = frozenset({"reward", "acc", "score", *KEYS})
-"""Names a rule's own columns cannot have: verl gives the first two a meaning of their own."""
+RESERVED = frozenset({"reward", "score", *KEYS})
+"""Names a rule's own columns cannot have: verl adds a `reward` of its own in validation, and a rule's `score` is
+`original_score`. `acc`, which verl takes for the core metric of validation, is the rule's to give."""
 
 ERRORS: dict[Reason, int] = {reason: number for number, reason in enumerate(Reason, 1)}
 """judge_error: 0 for none, else the place of the reason in `referee.Reason`."""
@@ -54,6 +56,17 @@ def columns_of(reward: Reward, value: float) -> dict[str, float]:
 def numeric(extra: dict[str, object], names: Iterable[str]) -> dict[str, float]:
     """A rule's own columns by these names; not a number where the rule gave none."""
     return {name: _number(extra.get(name)) for name in names}
+
+
+def rule_columns(extras: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
+    """What the rule said beside its score, by name, a value for every row: as the rule gave it, and where a row has
+    none, not a number, or an empty text in a column of texts."""
+    names = dict.fromkeys(name for extra in extras for name in extra if name not in RESERVED)
+    columns: dict[str, list[Any]] = {}
+    for name in names:
+        texts = any(isinstance(extra.get(name), str) for extra in extras)
+        columns[name] = [extra.get(name, "" if texts else float("nan")) for extra in extras]
+    return columns
 
 
 def _number(value: object) -> float:

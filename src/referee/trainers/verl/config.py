@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
-from referee.config import Secret
+from referee.config import EndpointConfig, Secret, key_may_travel
 from referee.config.check import LOOPBACK
-from referee.errors import ConfigError, MissingKeyError
+from referee.errors import ConfigError, MissingKeyError, RefereeError
 
 ENDPOINT = "https://qianfan.baidubce.com/v2/chat/completions"
 MODEL = "deepseek-v3"
@@ -141,7 +142,7 @@ class LengthPenaltyConfig:
                 "reply": "text",
                 "view": "full",
                 "ask_above": 0.0,
-                "gates": {"echo": "off", "no_alphanumerics": "off"},
+                "gates": {"echo": "off", "no_alphanumerics": "off", "truncated": "off"},
             },
             "endpoint": endpoint,
             "limits": {"max_concurrency": self.max_concurrent_requests},
@@ -151,7 +152,9 @@ class LengthPenaltyConfig:
         }
         if mode == "processes":
             settings["workers"] = int(self.num_async_workers)
-        return merged(settings, self.referee)
+        found = merged(settings, self.referee)
+        self._check_key_may_travel(found["endpoint"])
+        return found
 
     def shaping(self) -> dict[str, Any]:
         """The [shaping] section."""
@@ -166,17 +169,33 @@ class LengthPenaltyConfig:
         """The key to send; empty if a server on this machine is asked without one."""
         variable = self.api_key_env or (KEY_VARIABLE if self._key_left_behind else "")
         key = (self.api_key or (os.environ.get(variable, "") if variable else "")).strip()
-        if key or (urlsplit(self.api_endpoint).hostname in LOOPBACK and not variable):
+        endpoint = self.referee.get("endpoint")
+        keyless = isinstance(endpoint, Mapping) and endpoint.get("key_env") == ""
+        if key or ((keyless or urlsplit(self.api_endpoint).hostname in LOOPBACK) and not variable):
             return key
         why = f"the environment variable {variable} is not set" if variable else "api_key is not given"
         if self._key_left_behind:
             why += " here, and a key given in Python does not travel in pickles"
         raise MissingKeyError(
             f"length_penalty_config: no API key for {urlsplit(self.api_endpoint).netloc}: {why}. Set api_key_env to "
-            "the name of a variable that holds it, or enable_openai_reward to false for the length penalty alone. "
-            "Nothing was sent.",
+            "the name of a variable that holds it, or enable_openai_reward to false for the length penalty alone, or "
+            'referee={"endpoint": {"key_env": ""}} if that judge needs no key. Nothing was sent.',
             setting="api_key",
         )
+
+    def _check_key_may_travel(self, endpoint: Any) -> None:
+        if not isinstance(endpoint, Mapping) or "api_key" not in endpoint or not isinstance(endpoint["url"], str):
+            return
+        known = {name: endpoint[name] for name in ("url", "proxy", "key_over_http") if name in endpoint}
+        parts = urlsplit(known["url"])
+        if parts.scheme == "http" and not key_may_travel(EndpointConfig(**known)):
+            raise ConfigError(
+                f"length_penalty_config.api_endpoint: the key would travel unencrypted to {parts.hostname}. "
+                'Use https; or referee={"endpoint": {"key_over_http": True}} if the network in between is yours; or, '
+                'if that judge needs no key, leave api_key out and set referee={"endpoint": {"key_env": ""}}. Nothing '
+                "was sent.",
+                setting="api_endpoint",
+            )
 
     def _check(self, name: str, holds: bool, wanted: str) -> None:
         if not holds:
@@ -199,6 +218,33 @@ class LengthPenaltyConfig:
         copied = object.__new__(LengthPenaltyConfig)
         copied.__dict__.update(self.__dict__)  # within a process the key stays
         return copied
+
+
+_OWN_KEYS = {
+    "endpoint.key_env or endpoint.key_file": "api_key or api_key_env",
+    "endpoint.key_env": "api_key",
+    "endpoint.url": "api_endpoint",
+    "endpoint.model": "model_name",
+    "endpoint[0].url": "api_endpoint",
+    "endpoint[0].model": "model_name",
+    "limits.max_concurrency": "max_concurrent_requests",
+    "shaping.coefficient": "reward_coefficient",
+    "shaping.length.": "",
+}
+"""referee's names of settings in messages, and the keys they were written as."""
+
+
+@contextlib.contextmanager
+def in_own_keys() -> Iterator[None]:
+    """Errors raised inside name the keys of LengthPenaltyConfig."""
+    try:
+        yield
+    except RefereeError as error:
+        text = str(error)
+        for name, key in _OWN_KEYS.items():
+            text = text.replace(name, key)
+        error.args = (text, *error.args[1:])
+        raise
 
 
 def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import sys
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -34,6 +35,8 @@ class Row(Struct, frozen=True):
     session: str = ""
     """Which of its siblings it is, where verl says so."""
     step: int | None = None
+    truncated: bool = False
+    """Generation stopped at the token limit."""
 
     def sample(self, rule: float, id: str = "") -> Sample:
         """The row for the judge."""
@@ -46,6 +49,7 @@ class Row(Struct, frozen=True):
             rule_score=rule,
             length=self.length,
             step=self.step,
+            truncated=self.truncated,
         )
 
     def arguments(self) -> dict[str, Any]:
@@ -58,8 +62,9 @@ class Row(Struct, frozen=True):
         }
 
 
-def rows_of(data: Any, tokenizer: Any, key: str = "data_source") -> list[Row]:
-    """The rows of a DataProto, in its order. `key`: the column that names the data source."""
+def rows_of(data: Any, tokenizer: Any, key: str = "data_source", window: int | None = None) -> list[Row]:
+    """The rows of a DataProto, in its order. `key`: the column that names the data source. `window`: the most tokens a
+    response may have; None if that is not known, and with it whether a response was truncated."""
     responses = data.batch["responses"]
     lengths = lengths_of(data, getattr(tokenizer, "pad_token_id", None))
     texts = [
@@ -83,6 +88,7 @@ def rows_of(data: Any, tokenizer: Any, key: str = "data_source") -> list[Row]:
                 length=length,
                 session="" if row.get("session_id") is None else str(row["session_id"]),
                 step=None if step is None else int(step),
+                truncated=window is not None and length >= window and _is_cut(responses[index], length, tokenizer),
             )
         )
     return rows
@@ -105,6 +111,16 @@ def lengths_of(data: Any, pad: int | None = None) -> list[int]:
     if pad is None:
         return [width] * len(responses)
     return [_without_padding(ids, pad) for ids in responses.tolist()]
+
+
+def fingerprints(data: Any, lengths: Sequence[int]) -> list[tuple[str, int]]:
+    """What tells rows and their order apart: the uid, and a checksum of the valid response tokens."""
+    tokens = data.batch["responses"].cpu().long().numpy()
+    uids = data.non_tensor_batch.get("uid")
+    names = [""] * len(lengths) if uids is None else [str(uid) for uid in uids]
+    return [
+        (name, zlib.crc32(row[:length].tobytes())) for name, row, length in zip(names, tokens, lengths, strict=True)
+    ]
 
 
 def place(values: Sequence[float], lengths: Sequence[int], responses: Any) -> Any:
@@ -195,6 +211,19 @@ def _run(work: Callable[[], Any]) -> Any:
 
     with ThreadPoolExecutor(1) as pool:
         return pool.submit(lambda: asyncio.run(work())).result()
+
+
+def _is_cut(ids: Any, length: int, tokenizer: Any) -> bool:
+    """True of a response that fills its window and does not end in a token that ends responses.
+
+    Models may end a turn with another token than the tokenizer's eos; those are special tokens too. verl itself counts
+    every full window as clipped (`response_length/clip_ratio`), also one whose last token is the end.
+    """
+    eos = getattr(tokenizer, "eos_token_id", None)
+    if eos is None or not length:
+        return False
+    ends = {*(eos if isinstance(eos, list | tuple) else [eos]), *(getattr(tokenizer, "all_special_ids", None) or ())}
+    return int(ids[length - 1]) not in ends
 
 
 def _prompts(data: Any, tokenizer: Any) -> list[str]:

@@ -8,6 +8,7 @@ torch is imported before a rollout comes.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import statistics
 import uuid
@@ -18,11 +19,12 @@ from msgspec.structs import replace
 
 from referee.config import LengthConfig, MissingConfig
 from referee.errors import UnscoredError
-from referee.records import Reward, Sample, Settled, Unscored, Verdict
+from referee.records import Reason, Reward, Sample, Settled, Unscored, Verdict
 from referee.runtime.ray_groups import GroupClient, open_groups
 from referee.shaping import shape_group
 from referee.trainers.shared import Judged, Pending
 from referee.trainers.verl.columns import columns_of, numeric
+from referee.trainers.verl.config import in_own_keys
 from referee.trainers.verl.data import (
     Row,
     RuleFunction,
@@ -78,7 +80,11 @@ class RefereeRewardManager:
 
     async def run_single(self, data: Any) -> dict[str, Any]:
         """The reward of one rollout: {"reward_score", "reward_extra_info"}. Of several outputs the last one counts."""
-        row = rows_of(data[-1:], self.tokenizer)[0]
+        with in_own_keys() if self.settings.own_keys else contextlib.nullcontext():
+            return await self._rewarded(data)
+
+    async def _rewarded(self, data: Any) -> dict[str, Any]:
+        row = rows_of(data[-1:], self.tokenizer, window=self.settings.response_length)[0]
         member = row.session or uuid.uuid4().hex
         lengths = self._start(self._lengths(row, member)) if self.settings.config.shaping.length.enable else None
         rule, extra = await self._rule(row)
@@ -88,7 +94,10 @@ class RefereeRewardManager:
             if self.settings.asks:
                 pending = await self._judged.asubmit([sample], shaped=False)
             settled = (await pending)[0].settled if pending is not None else NOTHING
-            reward = self._shaped(sample, settled, await lengths if lengths is not None else [row.length])
+            siblings = await lengths if lengths is not None else [row.length]
+            if not siblings:
+                settled = replace(settled, verdict=self._late(row))
+            reward = self._shaped(sample, settled, siblings)
         except BaseException:
             if lengths is not None:
                 lengths.cancel()  # its report is out; siblings do not miss it
@@ -143,11 +152,13 @@ class RefereeRewardManager:
 
     async def _mean(self, row: Row, member: str, reward: Reward) -> float:
         """The reward; without one, the mean of the siblings' rewards. Those that have theirs wait for nobody."""
-        meeting = self._meet(row, member, "reward", (reward.value, reward.rule - reward.penalty))
+        told = (reward.value, reward.rule - reward.penalty)
         if reward.value is not None:
-            self._start(meeting)
+            name, expected = self._group(row, "reward")
+            if expected > 1:
+                self._coordinator().tell(name, member, told, expected)
             return reward.value
-        found = await meeting
+        found = await self._meet(row, member, "reward", told) or [told]
         values = [value for value, _ in found if value is not None]
         if values:
             return statistics.fmean(values)
@@ -159,16 +170,39 @@ class RefereeRewardManager:
         return [int(length) for length in await self._meet(row, member, "length", row.length)]
 
     async def _meet(self, row: Row, member: str, what: str, value: Any) -> list[Any]:
-        """What all siblings report; this one's own alone where it has no group."""
+        """What all siblings report; this one's own alone where it has no group; nothing if it comes after its group's
+        values were given out."""
+        name, expected = self._group(row, what)
+        if expected <= 1:
+            return [value]
+        found = await self._coordinator().meet(name, member, value, expected, self.settings.group_wait)
+        return [] if found.late else list(found.values.values())
+
+    def _group(self, row: Row, what: str) -> tuple[str, int]:
+        """The name under which siblings meet, and how many there are. uids alone may repeat from step to step."""
         settings = self.settings
         expected = settings.validation_siblings if is_validation(row.extra_info) else settings.siblings
-        if expected <= 1 or not row.uid:
-            return [value]
+        name = f"{what}/{settings.config.digest()}/{'' if row.step is None else row.step}/{row.uid}"
+        return name, expected if row.uid else 1
+
+    def _coordinator(self) -> GroupClient:
         if self._groups is None:
             self._groups = open_groups()
-        name = f"{what}/{settings.config.digest()}/{'' if row.step is None else row.step}/{row.uid}"
-        found = await self._groups.meet(name, member, value, expected, settings.group_wait)
-        return list(found.values.values())
+        return self._groups
+
+    def _late(self, row: Row) -> Unscored:
+        """Why there is no reward: the median its siblings were compared with did not count it. Shaped alone, its
+        penalty would be 0, and the rollout that comes last is often the longest."""
+        wait = self.settings.group_wait
+        log.warning(
+            "a rollout of prompt %s came after its siblings, which waited %g s for it, were given their rewards: its "
+            "length penalty is unknown, so it counts as not scored. Raise +reward.referee.group_wait if rollouts take "
+            "longer",
+            row.uid,
+            wait,
+        )
+        why = f"its siblings were given their rewards without it, after group_wait = {wait:g} s"
+        return Unscored(reason=Reason.DEADLINE, detail=why)
 
     def _start(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         task = asyncio.get_running_loop().create_task(work)

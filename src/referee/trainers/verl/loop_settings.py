@@ -11,7 +11,7 @@ from msgspec import Struct
 from referee.config import Config, load
 from referee.errors import ConfigError
 from referee.trainers.shared import Judged
-from referee.trainers.verl.config import LengthPenaltyConfig, merged
+from referee.trainers.verl.config import LengthPenaltyConfig, in_own_keys, merged
 
 GROUP_WAIT = 600.0
 """Seconds a reward waits for its siblings at most, when it depends on them."""
@@ -29,9 +29,13 @@ class LoopSettings(Struct, frozen=True):
     """As written: with the length penalty and the missing policy."""
     asks: bool
     """False: the length penalty alone."""
+    own_keys: bool
+    """True if the judge is configured by the keys of LengthPenaltyConfig, and errors have to name those."""
     siblings: int
     """Rollouts of one prompt in training."""
     validation_siblings: int
+    response_length: int | None
+    """The most tokens a response may have; None if verl's configuration does not say."""
     workers: int
     """Reward worker processes of the job."""
     drops_groups: bool
@@ -62,8 +66,11 @@ def loop_settings(config: Any) -> LoopSettings:
     return LoopSettings(
         config=judge,
         asks=asks,
+        own_keys=ours.get("config") is None,
         siblings=_count(config, "actor_rollout_ref.rollout.n"),
         validation_siblings=_count(config, "actor_rollout_ref.rollout.val_kwargs.n"),
+        response_length=_whole(config, "actor_rollout_ref.rollout.response_length")
+        or _whole(config, "data.max_response_length"),
         workers=_count(reward, "num_workers"),
         drops_groups=bool(_at(config, "trainer.use_v1")),
         group_wait=float(wait),
@@ -91,10 +98,11 @@ def _judge(ours: Mapping[str, Any], reward: Any) -> tuple[Config, bool]:
             setting="reward.referee.length_penalty",
         )
     keys = LengthPenaltyConfig.of(penalty)
-    if not keys.judges:
-        return load({"shaping": keys.shaping()}), False
-    settings = merged(keys.settings("thread"), {"missing": {"policy": "abstain"}})
-    return Judged(merged(settings, {**keys.referee, "runtime": "thread"})).config, True
+    with in_own_keys():
+        if not keys.judges:
+            return load({"shaping": keys.shaping()}), False
+        settings = merged(keys.settings("thread"), {"missing": {"policy": "abstain"}})
+        return Judged(merged(settings, {**keys.referee, "runtime": "thread"})).config, True
 
 
 def _refuse_rate_limits(reward: Any) -> None:
@@ -114,8 +122,12 @@ def is_validation(extra_info: Mapping[str, Any]) -> bool:
 
 
 def _count(config: Any, path: str) -> int:
+    return _whole(config, path) or 1
+
+
+def _whole(config: Any, path: str) -> int | None:
     value = _at(config, path)
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 1 else 1
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 1 else None
 
 
 def _at(node: Any, path: str) -> Any:

@@ -14,7 +14,7 @@ from referee.judging import make_judge
 from referee.records import JudgeRequest, Reward, Sample
 from referee.ticket import Ticket
 from referee.trainers.verl.backend import Backend
-from referee.trainers.verl.config import ENDPOINT, MODEL, LengthPenaltyConfig
+from referee.trainers.verl.config import ENDPOINT, MODEL, LengthPenaltyConfig, in_own_keys
 from referee.wire import DIALECT
 
 TIMEOUT = 300.0
@@ -63,7 +63,8 @@ class AsyncOpenAIManager:
 
     def collect(self, ticket: Ticket, timeout: float = TIMEOUT) -> list[float | None]:
         """The scores in the order of submission. TicketTimeout if they take longer; ask again then."""
-        return self._scores(ticket.result(timeout))
+        with in_own_keys():
+            return self._scores(ticket.result(timeout))
 
     async def acollect(
         self,
@@ -75,21 +76,22 @@ class AsyncOpenAIManager:
         until = clock.monotonic() + timeout
         stream = ticket.__aiter__()
         done = 0
-        while True:
-            try:
-                await asyncio.wait_for(stream.__anext__(), max(0.0, until - clock.monotonic()))
-            except StopAsyncIteration:
-                return self._scores(ticket.result(0.0))
-            except TimeoutError:
-                if ticket.done():
+        with in_own_keys():
+            while True:
+                try:
+                    await asyncio.wait_for(stream.__anext__(), max(0.0, until - clock.monotonic()))
+                except StopAsyncIteration:
                     return self._scores(ticket.result(0.0))
-                raise TicketTimeout(
-                    f"{ticket.landed()} of {len(ticket)} scores are there after {timeout:g} s; the rest is still being "
-                    "judged. Ask again, raise the timeout, or cancel the ticket."
-                ) from None
-            done += 1
-            if progress_callback is not None:
-                progress_callback(done, len(ticket))
+                except TimeoutError:
+                    if ticket.done():
+                        return self._scores(ticket.result(0.0))
+                    raise TicketTimeout(
+                        f"{ticket.landed()} of {len(ticket)} scores are there after {timeout:g} s; the rest is still "
+                        "being judged. Ask again, raise the timeout, or cancel the ticket."
+                    ) from None
+                done += 1
+                if progress_callback is not None:
+                    progress_callback(done, len(ticket))
 
     async def submit_and_get_batch_results(
         self, responses_to_evaluate: Sequence[Item], check_interval: float = 0.01
