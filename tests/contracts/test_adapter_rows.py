@@ -223,6 +223,9 @@ def test_swift_uses_its_trainers_groups_and_marks(write_config: Write) -> None:
     columns["is_truncated"] = [False] * 5 + [True]
     found = swift.RefereeORM(args=SimpleNamespace(num_generations=2))(texts, **columns)
     assert found == [1.0] * 5 + [0.0]
+    asked = [[{"role": "user", "content": word}] for word in ("q", "q", "r", "r", "r", "r")]
+    found = swift.RefereeORM(args=SimpleNamespace(num_generations=3))(texts, **{**columns, "messages": asked})
+    assert found == [1.0] * 5 + [0.0], "blocks that cannot be groups: prompts decide"
 
 
 def test_answers_cut_at_the_limit_are_known_to_hooks_that_can_see_it(write_config: Write) -> None:

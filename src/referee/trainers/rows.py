@@ -86,7 +86,7 @@ def to_samples(
     """A trainer's batch as samples; columns are lists, one entry a row.
 
     `size`: the trainer takes this many consecutive rows for a group, and `offset` rows of the whole batch stand before
-    these, on other ranks. Without it, or where such rows have different prompts, rows with one prompt are a group.
+    these, on other ranks. Without it, rows with the same prompt are a group.
     """
     columns = {name: rows for name, rows in (columns or {}).items() if name in REFERENCES and _is_column(rows, prompts)}
     texts, answers = [text_of(prompt) for prompt in prompts], [text_of(completion) for completion in completions]
@@ -123,12 +123,10 @@ def group_name(*parts: Any) -> str:
 
 def _numbers(texts: Sequence[str], size: int | None, offset: int) -> list[int]:
     """The number of each row's group in the batch."""
-    first = {text: number for number, text in reversed(list(enumerate(texts)))}
     if size:
-        blocks = [(offset + row) // size for row in range(len(texts))]
-        if len({*zip(blocks, texts, strict=True)}) == len({*blocks}):
-            return blocks
-    return [first[text] for text in texts]
+        return [(offset + row) // size for row in range(len(texts))]
+    known = {text: number for number, text in enumerate(dict.fromkeys(texts))}
+    return [known[text] for text in texts]
 
 
 def _is_column(rows: Any, prompts: Sequence[Any]) -> bool:

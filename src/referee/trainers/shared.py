@@ -241,12 +241,15 @@ class _Opened:
         self.referee = Referee(config)
         self.lost = 0
         """Samples left unscored by batches that ended in an error, since the last batch that did not."""
-        self._served = self._said = self._told = False
+        self._served = self._said = False
+        self._told: set[bool] = set()
+        """Whether an outage (False) that lasts, or an unknown answer (True), was logged."""
 
     def fine(self, rewards: list[Reward]) -> list[Reward]:
         """A batch came back as it should."""
         if rewards:
             self.lost = 0
+            self._told.discard(False)
             self._note(rewards)
         return rewards
 
@@ -267,13 +270,13 @@ class _Opened:
             raise error
         if isinstance(error, (TooManyUnscored, *MISTAKES)) or self.config.missing.policy == "raise":
             raise error
-        ours = isinstance(error, UnscoredError)  # no outage: it may come with any sample, between judged ones
+        unknown = isinstance(error, UnscoredError)  # no outage: it may come with any sample, between judged ones
         if len(rewards) != len(samples):
-            reason = Reason.CONFIG if ours else Reason.CONNECTION
+            reason = Reason.CONFIG if unknown else Reason.CONNECTION
             rewards = unscored(samples, self.config, f"{type(error).__name__}: {error}", reason)
         missing = sum(not reward.scored for reward in rewards)
-        if not (self._told if ours else self.lost):
-            self._told = self._told or ours
+        if unknown not in self._told:
+            self._told.add(unknown)
             log.error(
                 "%d of %d samples are not scored (%s: %s). They get what [missing] policy = %r gives; the run goes on",
                 missing,
@@ -285,6 +288,7 @@ class _Opened:
         self.lost += missing
         if self.config.missing.abort_above < 1 and self.lost > self.config.missing.abort_above * WINDOW:
             self.lost = 0
+            self._told.clear()
             raise error
         return rewards
 

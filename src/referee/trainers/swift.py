@@ -41,9 +41,17 @@ class RefereeORM:
             None if ids is None else [_flat(row) for row in ids],
             columns,
             getattr(columns.get("trainer_state"), "global_step", None),
-            size=getattr(self.args, "num_generations", None),
+            size=self._group_size(prompts),
             truncated=None if cut is None else [bool(row) for row in cut],
         )
+
+    def _group_size(self, prompts: Sequence[str]) -> int | None:
+        """Rows of a group, if the batch can be made of such groups: an evaluation may have others."""
+        size = getattr(self.args, "num_generations", None)
+        if not isinstance(size, int) or size < 1 or len(prompts) % size:
+            return None
+        blocks = [prompts[start : start + size] for start in range(0, len(prompts), size)]
+        return size if all(len({*block}) == 1 for block in blocks) else None
 
 
 class AsyncRefereeORM(RefereeORM):
