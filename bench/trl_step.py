@@ -104,7 +104,9 @@ def steps(way: str, busy: bool, url: str, count: int) -> tuple[float, float]:
 
     took: list[float] = []
     stood: list[float] = []
-    config = {"endpoint": {"url": url, "model": "simulated", "key_env": ""}, "cache": {"path": ""}}
+    # The random model hardly ever ends an answer by itself, and all of them are to be judged.
+    judged = {"judge": {"gates": {"truncated": "off"}}, "cache": {"path": ""}}
+    config = {"endpoint": {"url": url, "model": "simulated", "key_env": ""}, **judged}
     funcs = {"none": lambda: nothing, "hand": lambda: hand_written(url)}
     func = funcs.get(way, lambda: reward_func(config))()
     with tempfile.TemporaryDirectory() as folder:

@@ -70,6 +70,42 @@ def test_to_samples_groups_by_prompt_and_keeps_order() -> None:
     assert {sample.step for sample in made} == {9}
 
 
+def groups(*batch: Any, **more: Any) -> list[str]:
+    return [sample.group for sample in to_samples(*batch, **more)]
+
+
+def test_rows_of_one_size_are_groups_whatever_their_prompts_say() -> None:
+    """Two groups with the same prompt stay two, and an environment may have changed the prompts inside of one."""
+    texts = ["q"] * 4 + ["r"] * 2
+    first, second, third = (groups(texts, list("abcdef"), size=2)[row] for row in (0, 2, 4))
+    assert groups(texts, list("abcdef"), size=2) == [first, first, second, second, third, third]
+    assert len({first, second, third}) == 3
+    assert len({*groups(["q", "q too"], ["a", "b"], size=2)}) == 1
+    assert len({*groups(texts, list("abcdef"))}) == 2
+
+
+def test_a_rank_that_starts_inside_a_group_keeps_the_trainers_borders() -> None:
+    """Rows 3 to 5 of a batch with groups of two: the first belongs to the group before."""
+    one, two, three = groups(["q", "q", "q"], list("abc"), size=2, offset=3)
+    assert one != two == three
+
+
+def test_group_names_are_of_one_batch_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another step, rank, prompt or answer, or another order: other names. The same batch again: the same names."""
+    batch = (["q", "q", "r"], ["a", "b", "c"], None, None)
+    names = groups(*batch, 3)
+    assert groups(*batch, 3) == names
+    others = [
+        groups(*batch, 4),
+        groups(["q", "q", "s"], ["a", "b", "c"], None, None, 3),
+        groups(["q", "q", "r"], ["a", "b", "d"], None, None, 3),
+        groups(["r", "q", "q"], ["c", "a", "b"], None, None, 3),
+    ]
+    monkeypatch.setenv("RANK", "1")
+    others.append(groups(*batch, 3))
+    assert len({name for row in [names, *others] for name in row}) == 2 * 6
+
+
 def test_columns_of_another_length_are_not_columns() -> None:
     """A setting that happens to be named like a column is left alone."""
     (made,) = to_samples(["x"], ["1"], None, {"label": "positive", "answer": ["a", "b"]})

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import inspect
 import logging
 import pickle
 import subprocess
 import sys
+import weakref
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -126,6 +128,127 @@ def test_metrics_go_where_trl_takes_them(write_config: Write) -> None:
     metrics.clear()
     call(quiet, answers(4), log_metric=metrics.__setitem__)
     assert not metrics
+
+
+class Owner:
+    """What a reward function can find out about its trainer: TRL passes bound methods of it."""
+
+    def __init__(self, rows: int = 4, **more: Any) -> None:
+        self.num_generations = rows
+        self.max_completion_length = 3
+        self._tokenizer = SimpleNamespace(eos_token_id=0, pad_token_id=1)
+        self.eos_token_ids = [0, 9]
+        self.logged: dict[str, Any] = {}
+        self.__dict__.update(more)
+
+    def _log_metric(self, name: str, value: Any) -> None:
+        assert name not in self.logged, f"{name}: logged twice"
+        self.logged[name] = value
+
+    @property
+    def columns(self) -> dict[str, Any]:
+        return {"log_metric": self._log_metric, "log_extra": self._log_metric}
+
+
+def test_two_groups_with_one_prompt_have_two_medians(write_config: Write) -> None:
+    """A prompt that is drawn twice in a batch: each group is measured by its own answers, and named by itself."""
+    path = write_config(ABSTAIN)
+    path.write_text(path.read_text() + "[shaping.length]\nenable = true\npeak_ratio = 0.1\nouter_ratio = 0.2\n")
+    func, texts = reward_func(path), answers(*[10] * 8)
+    ids = [[5] * length for length in (10, 10, 10, 10, 50, 50, 50, 50)]
+    batch = {"prompts": ["q"] * 8, "completions": texts, "completion_ids": ids}
+    owner = Owner(max_completion_length=99)
+    assert func(**batch, **owner.columns) == [1.0] * 8
+    pending = func.referee.pending(*batch.values(), owner.columns)  # type: ignore[attr-defined]
+    names = [sample.group for sample in pending.samples]
+    assert len({*names[:4]}) == len({*names[4:]}) == 1
+    assert names[0] != names[4]
+    assert [reward.group for reward in pending.result()] == names
+
+
+def test_groups_spread_over_ranks_are_refused(write_config: Write, caplog: pytest.LogCaptureFixture) -> None:
+    """A part of a group has another median: an error before anything is judged; a warning in evaluation."""
+    path = write_config({"policy": "group_mean"})
+    func = reward_func(path)
+    two = {"accelerator": SimpleNamespace(num_processes=2, process_index=1)}
+    with pytest.raises(ConfigError, match="per_device_train_batch_size"):
+        call(func, answers(4, 5, 6), **Owner(**two).columns)
+    evaluating = Owner(**two, model=SimpleNamespace(training=False))
+    for _ in range(2):
+        assert call(func, answers(4, 5, 6), **evaluating.columns) == fair(4, 5, 6)
+        evaluating.logged.clear()
+    assert sum("per_device_eval_batch_size" in record.getMessage() for record in caplog.records) == 1
+    assert call(reward_func(write_config(ABSTAIN)), answers(4, 5, 6), **Owner(**two).columns) == fair(4, 5, 6)
+
+
+@pytest.mark.parametrize("action", ["lowest", "off"])
+def test_answers_cut_at_the_limit_meet_their_gate(write_config: Write, action: str) -> None:
+    """No end token and as long as allowed: cut. An end token, or a stop string before the limit: whole."""
+    path = write_config(ABSTAIN)
+    path.write_text(path.read_text() + f'[judge.gates]\ntruncated = "{action}"\n')
+    ids = [[5, 5, 5], [5, 5, 0], [5, 5, 9], [5, 5], []]
+    batch = {"prompts": ["q"] * 5, "completions": answers(7, 7, 7, 7, 7), "completion_ids": ids}
+    found = reward_func(path)(**batch, **Owner(5).columns)
+    assert found == [0.0 if action == "lowest" else fair(7)[0], *fair(7, 7, 7, 7)]
+
+
+def test_a_gate_that_cannot_work_is_said_once(write_config: Write, caplog: pytest.LogCaptureFixture) -> None:
+    """Where nobody says which tokens end an answer, nothing is guessed."""
+    func = reward_func(write_config(ABSTAIN), name="without_a_trainer")
+    for _ in range(2):
+        assert call(func, answers(7, 8)) == fair(7, 8)
+    assert sum("judge.gates.truncated" in record.getMessage() for record in caplog.records) == 1
+    caplog.clear()
+    call(reward_func(write_config(ABSTAIN), name="with_a_trainer"), answers(7), **Owner(1).columns)
+    assert not caplog.records
+
+
+def test_a_judge_that_compares_wants_a_column(write_config: Write) -> None:
+    """No column for the known answer: one error at the first call that names what to add, and nothing is judged."""
+    path = write_config({**ABSTAIN, "abort_above": 1.0})
+    path.write_text(path.read_text().replace("[judge]", '[judge]\nkind = "reference"'))
+    func = reward_func(path)
+    for _ in range(2):
+        with pytest.raises(ConfigError, match=r"column.*ground_truth.*target"):
+            call(func, answers(4), difficulty=["hard"])
+    assert call(func, answers(4), solution=[None]) == [None], "a row without one is a row without a score"
+    assert call(func, answers(4)) == [None], "an evaluation set without the column does not end the training"
+
+
+def test_a_template_that_shows_a_reference_wants_a_column(write_config: Write, tmp_path: Path) -> None:
+    """The same for a prompt of the user's own."""
+    (tmp_path / "prompt.txt").write_text("{{prompt}}\n{{response}}\nKnown: {{ reference }}\n{{low}} to {{high}}")
+    path = write_config(ABSTAIN)
+    path.write_text(path.read_text().replace("[judge]", '[judge]\nprompt_file = "prompt.txt"'))
+    with pytest.raises(ConfigError, match="prompt_file"):
+        call(reward_func(path), answers(4))
+
+
+def test_two_functions_of_one_trainer_log_apart(write_config: Write) -> None:
+    """Each under its own name; a score has no tail of digits."""
+    path, owner = write_config(ABSTAIN), Owner(1)
+    for name in ("taste", "truth"):
+        call(reward_func(path, name=name), answers(4), **owner.columns)
+    assert {"taste/wait_s", "truth/wait_s", "taste_judge", "truth_judge_said"} <= {*owner.logged}
+    assert not [name for name in owner.logged if name.startswith(("referee/", "judge"))]
+    yes = write_config(ABSTAIN)
+    yes.write_text(yes.read_text().replace("[judge]", '[judge]\nkind = "yes_no"'))
+    owner = Owner(1)
+    call(reward_func(yes), answers(4), **owner.columns)
+    (score,) = owner.logged["judge"]
+    assert score == round(score, 4)
+
+
+def test_a_trainer_is_not_kept_alive(write_config: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The function lives as long as the process; a model must not."""
+    monkeypatch.setattr(trl, "trl_version", lambda: (1, 16))
+    trainer = Trainer(reward_func(write_config(ABSTAIN)))
+    with attach(trainer):
+        pass
+    gone = weakref.ref(trainer)
+    del trainer
+    gc.collect()
+    assert gone() is None
 
 
 class Trainer:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import math
 import os
 import sys
 from pathlib import Path
@@ -61,22 +62,37 @@ def vllm(text: str) -> Any:
     return SimpleNamespace(generate=generate)
 
 
+def executor_of(kind: str) -> Any:
+    """OpenRLHF's executor for our file: with its reward function, or with its agent."""
+    agent = need("openrlhf.utils.agent")
+    file = openrlhf_hook.__file__
+    if kind == "function":
+        return agent.SingleTurnAgentExecutor(file)
+    spec = importlib.util.spec_from_file_location("agent_module", file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    assert issubclass(module.AgentExecutor, agent.AgentExecutorBase)
+    return module.AgentExecutor()
+
+
+@pytest.mark.parametrize("kind", ["function", "agent"])
+@pytest.mark.parametrize("text", [answers(9)[0], answers(9)[0] * 20], ids=["short", "long"])
+def test_openrlhf_cuts_a_prompt(write_config: Write, kind: str, text: str) -> None:
+    """A prompt longer than its share: the function does not judge what it cannot find, the agent judges the answer."""
+    write_config(NUMBER)
+    sampling = SimpleNamespace(max_tokens=64, logprobs=None)
+    prompt = "A long story. " * 8 + PROMPT
+    found = asyncio.run(executor_of(kind).execute(prompt, "label", sampling, 128, Letters(), vllm(text)))
+    assert float(found["reward"]) == pytest.approx(VALUE if kind == "function" else fair(9)[0])
+
+
 @pytest.mark.parametrize("kind", ["function", "agent"])
 def test_openrlhf_executors(write_config: Write, kind: str) -> None:
     """Its two executors load our file by path and take the reward from it."""
-    agent = need("openrlhf.utils.agent")
     write_config(NUMBER)
-    file = openrlhf_hook.__file__
-    if kind == "function":
-        executor = agent.SingleTurnAgentExecutor(file)
-    else:
-        spec = importlib.util.spec_from_file_location("agent_module", file)
-        assert spec is not None
-        assert spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-        assert issubclass(module.AgentExecutor, agent.AgentExecutorBase)
-        executor = module.AgentExecutor()
+    executor = executor_of(kind)
 
     async def run(text: str) -> Any:
         sampling = SimpleNamespace(max_tokens=64, logprobs=None)
@@ -276,6 +292,24 @@ def test_tinker_group_rollout(write_config: Write) -> None:
     assert group.get_total_rewards() == pytest.approx([*fair(4, 10), sum(fair(4, 10)) / 2])
 
 
+def test_slime_segments_of_one_rollout(write_config: Write) -> None:
+    """What a generate function returns for one rollout goes through its hub as a list; each sample stands by itself."""
+    hub, types = need("slime.rollout.rm_hub"), need("slime.utils.types")
+    write_config(ABSTAIN)
+    args = SimpleNamespace(
+        custom_rm_path="referee.trainers.slime.custom_rm",
+        custom_reward_post_process_path=slime_hook.POST_PROCESS,
+        group_rm=False,
+    )
+    segments = [
+        types.Sample(prompt=PROMPT, response=text, response_length=3, index=7, group_index=2, rollout_id=7, label="4")
+        for text in [*answers(4, 10), UNSCORED]
+    ]
+    first, second, missing = asyncio.run(hub.batched_async_rm(args, segments))
+    assert [first, second] == pytest.approx(fair(4, 10))
+    assert math.isnan(missing)
+
+
 @pytest.mark.parametrize("grouped", [False, True], ids=["single", "group"])
 def test_slime_reward_hub(write_config: Write, grouped: bool) -> None:
     """Its hub loads us by path and gives us its own samples; the unscored one is out of the loss and of the mean."""
@@ -285,6 +319,7 @@ def test_slime_reward_hub(write_config: Write, grouped: bool) -> None:
         custom_rm_path="referee.trainers.slime.custom_rm",
         custom_reward_post_process_path=slime_hook.POST_PROCESS,
         reward_key=None,
+        group_rm=grouped,
         advantage_estimator="grpo",
         rewards_normalization=True,
         grpo_std_normalization=False,
@@ -346,4 +381,6 @@ def test_nemo_gym_server(write_config: Write) -> None:
     assert good["expected_answer"] == "4"
     assert good["reward"] == pytest.approx(fair(4)[0])
     assert "_ng_failure_class" not in good
+    assert "instance_config" not in good
     assert missing["_ng_failure_class"] == "judge_failed"
+    assert missing["instance_config"] == {"mask_sample": True}, "where NeMo-RL looks for rows to leave out of the loss"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 import math
 import pickle
 from collections.abc import Callable, Iterator
@@ -32,7 +33,9 @@ def judge(tmp_path: Path) -> Iterator[Start]:
     def start(faults: dict[str, float] | None = None, **sections: Any) -> dict[str, Any]:
         servers.append(start_server_process(ProviderSpec(faults=faults or {}), seed=1))  # type: ignore[arg-type]
         endpoint = {"url": servers[-1].url, "model": "simulated", "key_env": ""}
-        return {"endpoint": endpoint, "cache": {"path": ""}, **sections}
+        # The random model hardly ever ends an answer by itself.
+        asked = {"gates": {"truncated": "off"}, **sections.pop("judge", {})}
+        return {"endpoint": endpoint, "cache": {"path": ""}, "judge": asked, **sections}
 
     yield start
     close_all()
@@ -222,6 +225,69 @@ def test_beside_another_reward_function(tmp_path: Path, judge: Start) -> None:
     prompts, completions, rewards, _ = logged(trainer)
     assert rewards == pytest.approx(expected(config, prompts, completions))
     assert set(logged(trainer, "constant")[2]) == {0.5}
+
+
+@pytest.mark.parametrize("attached", [False, True], ids=["plain", "attached"])
+@pytest.mark.parametrize("kind", ["GRPO", "RLOO"])
+def test_answers_cut_at_the_limit_are_the_ones_trl_counts(
+    tmp_path: Path, judge: Start, kind: str, attached: bool
+) -> None:
+    """As many meet the gate as TRL reports clipped; the others are judged."""
+    if not attached and (adapter.trl_version() or (0, 0)) < (1, 0):
+        pytest.skip("this TRL shows a reward function nothing of its trainer")
+    config = judge(judge={"gates": {"truncated": "unscored"}}, missing={"abort_above": 1.0})
+    trainer = make_trainer(tmp_path, [adapter.reward_func(config)], kind, steps=6, max_completion_length=4)
+    if attached:
+        adapter.attach(trainer)
+    trainer.train()
+    _, _, rewards, _ = logged(trainer)
+    clipped = [row["completions/clipped_ratio"] for row in trainer.state.log_history if "step_time" in row]
+    assert 0 < sum(clipped) < len(clipped)
+    assert sum(map(math.isnan, rewards)) == pytest.approx(sum(clipped) * 8)
+
+
+@pytest.mark.parametrize("attached", [False, True], ids=["plain", "attached"])
+def test_a_prompt_drawn_twice_is_two_groups(tmp_path: Path, judge: Start, attached: bool) -> None:
+    """Four answers are a group, as TRL counts them, also where the next four have the same prompt."""
+    if not attached and (adapter.trl_version() or (0, 0)) < (1, 0):
+        pytest.skip("this TRL shows a reward function nothing of its trainer")
+    config = judge(ledger={"dir": str(tmp_path / "ledger")}, missing={"policy": "group_mean"})
+    trainer = make_trainer(tmp_path, [adapter.reward_func(config)], steps=3)
+    trainer.train_dataset = trainer.train_dataset.map(lambda row: {"prompt": "2+2="})
+    if attached:
+        adapter.attach(trainer)
+    trainer.train()
+    close_all()
+    lines = [line for file in (tmp_path / "ledger").rglob("*.jsonl") for line in file.read_text().splitlines()]
+    groups: dict[str, set[tuple[int, str]]] = {}
+    for line in map(json.loads, lines):
+        if line.get("group"):
+            groups.setdefault(line["group"], set()).add((line["step"], line["id"]))
+    assert len(groups) == 3 * 2
+    assert all(len(rows) == 4 and len({step for step, _ in rows}) == 1 for rows in groups.values())
+
+
+def test_two_judges_in_one_trainer(tmp_path: Path, judge: Start) -> None:
+    """Metrics and columns of each stand under its own name."""
+    if (adapter.trl_version() or (0, 0)) < (1, 0):
+        pytest.skip("this TRL takes no metrics from a reward function")
+    config = judge()
+    funcs = [adapter.reward_func(config, name=name) for name in ("taste", "truth")]
+    trainer = make_trainer(tmp_path, funcs, steps=2)
+    trainer.train()
+    last = [row for row in trainer.state.log_history if "rewards/taste/mean" in row][-1]
+    assert {"taste/unscored_share", "truth/unscored_share"} <= {*last}
+    columns = {name: len(values) for name, values in trainer._logs["extra"].items()}
+    assert columns == dict.fromkeys(["taste_judge", "taste_judge_said", "truth_judge", "truth_judge_said"], 16)
+
+
+def test_a_missing_column_stops_training_at_once(tmp_path: Path, judge: Start) -> None:
+    """A judge that compares and a dataset without known answers: one error in the first step."""
+    trainer = make_trainer(tmp_path, [adapter.reward_func(judge(judge={"kind": "reference"}))], steps=2)
+    trainer.train_dataset = trainer.train_dataset.remove_columns("ground_truth")
+    with pytest.raises(ConfigError, match="ground_truth"):
+        trainer.train()
+    assert trainer.state.global_step == 0
 
 
 def test_pickles_as_trl_asks(judge: Start) -> None:

@@ -109,6 +109,20 @@ def run(kind: type, func: Any, together: int) -> Any:
     return made
 
 
+def test_our_loop_tells_which_answers_were_cut(worker: Any, config: dict[str, Any]) -> None:
+    """A reward function of AsyncGRPO is not shown the end tokens; ScoringLoop has them."""
+    ours = quietly("referee.trainers.trl_async")
+    func = reward_func({**config, "judge": {"gates": {"truncated": "unscored"}}}, is_async=True)
+    loop = object.__new__(ours.ScoringLoop)
+    loop.reward_funcs, loop.eos_token_ids, loop.max_tokens = [func], [0], 3
+    loop.tokenizer = SimpleNamespace(eos_token_id=0, pad_token_id=4)
+    loop.tell_rewards()
+    texts = [f"[[quality=5]] {n}" for n in range(2)]
+    found = asyncio.run(func(prompts=["q"] * 2, completions=texts, completion_ids=[[1, 2, 3], [1, 2, 0]]))
+    assert found[0] is None
+    assert found[1] is not None
+
+
 def test_several_groups_are_scored_at_once(worker: Any, config: dict[str, Any]) -> None:
     """As shipped one after the other; with ours together, every sample once and with its own reward."""
     ours = quietly("referee.trainers.trl_async")

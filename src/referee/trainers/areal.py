@@ -12,7 +12,7 @@ import importlib
 from typing import Any
 
 from referee.errors import UnscoredError
-from referee.trainers.rows import reference_of, text_of, to_sample
+from referee.trainers.rows import REFERENCES, has_reference, reference_of, text_of, to_sample
 from referee.trainers.shared import Judged, Source, from_environment, why
 
 
@@ -20,10 +20,14 @@ class Rejected(Exception):
     """This trajectory has no reward."""
 
 
-async def judge_episode(judged: Judged, prompt: Any, answer: str, ids: Any = None, row: Any = None) -> float:
+async def judge_episode(
+    judged: Judged, prompt: Any, answer: str, ids: Any = None, row: Any = None, *, truncated: bool = False
+) -> float:
     """The reward of one answer; raises Rejected where there is none. For workflows of your own."""
     judged.needs("AReaL's workflow", none=True, groups=False)
-    (reward,) = await judged.ascore([to_sample(prompt, answer, ids=ids, reference=reference_of(row or {}))])
+    judged.expects_reference(has_reference(row or {}), f"the row one of {', '.join(REFERENCES)}")
+    reference = reference_of(row or {})
+    (reward,) = await judged.ascore([to_sample(prompt, answer, ids=ids, reference=reference, truncated=truncated)])
     if reward.value is None:
         raise Rejected(why(reward))
     return reward.value
@@ -52,7 +56,8 @@ def __getattr__(name: str) -> Any:
         async def _compute_rewards(self, resp: Any, prompt_str: str, task_data: dict[str, Any]) -> float:
             answer = self.tokenizer.decode(resp.output_tokens, skip_special_tokens=True)
             prompt = text_of(task_data["messages"]) if "messages" in task_data else prompt_str
-            return await judge_episode(self.judged, prompt, answer, resp.output_tokens, task_data)
+            cut = getattr(resp, "stop_reason", "") == "length"
+            return await judge_episode(self.judged, prompt, answer, resp.output_tokens, task_data, truncated=cut)
 
         async def arun_episode(self, engine: Any, data: dict[str, Any]) -> Any:
             try:

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from referee.records import Reward, Sample, Verdict
-from referee.trainers.rows import reference_of, text_of, to_sample
+from referee.trainers.rows import REFERENCES, group_name, has_reference, reference_of, text_of, to_sample
 from referee.trainers.shared import Judged, Source
 
 
@@ -19,7 +19,13 @@ def after_each(config: Source) -> Callable[[Any], Awaitable[Any]]:
 
     async def judge(group: Any) -> Any:
         trajectories = list(group.trajectories)
-        rewards = await judged.ascore([_sample(one) for one in trajectories])
+        judged.expects_reference(
+            not trajectories or any(has_reference(one.metadata) for one in trajectories),
+            f"the trajectories' metadata one of {', '.join(REFERENCES)}",
+        )
+        texts = [_texts(one) for one in trajectories]
+        name = group_name(texts)
+        rewards = await judged.ascore([_sample(*row, name) for row in zip(trajectories, texts, strict=True)])
         pairs = zip(trajectories, rewards, strict=True)
         kept = [_rewarded(one, reward) for one, reward in pairs if reward.value is not None]
         if len(kept) < min(2, len(trajectories)):
@@ -29,19 +35,24 @@ def after_each(config: Source) -> Callable[[Any], Awaitable[Any]]:
     return judge
 
 
-def _sample(trajectory: Any) -> Sample:
-    """What came before the model's first own message is the prompt, the rest is the answer."""
+def _texts(trajectory: Any) -> tuple[str, str]:
+    """Prompt and answer: what came before the model's first own message, and the rest."""
     entries = list(trajectory.messages_and_choices)
     messages = trajectory.messages()
     first = next((place for place, entry in enumerate(entries) if hasattr(entry, "message")), None)
     if first is None:  # no trainable message: the last one is the answer
         first = max(len(messages) - 1, 0)
+    return text_of(messages[:first]), text_of(messages[first:])
+
+
+def _sample(trajectory: Any, texts: tuple[str, str], group: str) -> Sample:
+    last = trajectory.messages_and_choices[-1] if trajectory.messages_and_choices else None
     return to_sample(
-        text_of(messages[:first]),
-        messages[first:],
-        group="group",
+        *texts,
+        group=group,
         reference=reference_of(trajectory.metadata),
         rule_score=float(trajectory.reward),
+        truncated=getattr(last, "finish_reason", "") == "length",
     )
 
 

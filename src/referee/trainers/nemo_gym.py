@@ -1,7 +1,7 @@
 """NeMo-Gym: a resources server whose `verify` asks the judge, and a helper for servers of your own.
 
-Not scored: JudgeError, NeMo-Gym's own signal. Its evaluation leaves such rows out; in training its failsafe still
-hands on reward 0.0, so there set `[missing] policy = "value"` or keep `abort_above` low.
+Not scored: JudgeError, NeMo-Gym's own signal, and `mask_sample` for NeMo-RL. Evaluation leaves such rows out, training
+takes them out of the loss; the 0.0 that NeMo-Gym's failsafe hands on still counts in the baseline of the siblings.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import importlib
 from typing import Any
 
 from referee.errors import UnscoredError
-from referee.trainers.rows import reference_of, text_of, to_sample
+from referee.trainers.rows import text_of, to_sample
 from referee.trainers.shared import Judged, from_environment, why
 
 ANSWERS = ("expected_answer", "answer", "ground_truth", "reference", "solution", "label")
@@ -21,7 +21,11 @@ async def judge_body(body: Any, judged: Judged | None = None) -> float:
     judged = (judged or from_environment()).needs("NeMo-Gym", none=True, groups=False)
     asked = body.responses_create_params
     prompt = asked.get("input") if isinstance(asked, dict) else asked.input
-    (reward,) = await judged.ascore([to_sample(_plain(prompt), answer_of(body.response), reference=_reference(body))])
+    reference = _reference(body)
+    judged.expects_reference(reference is not None, f"the row one of {', '.join(ANSWERS)}")
+    cut = _get(_get(body.response, "incomplete_details"), "reason") == "max_output_tokens"
+    sample = to_sample(_plain(prompt), answer_of(body.response), reference=reference, truncated=cut)
+    (reward,) = await judged.ascore([sample])
     if reward.value is None:
         raise _judge_error()(f"not scored ({why(reward)})")
     return reward.value
@@ -52,7 +56,14 @@ def __getattr__(name: str) -> Any:
         """verify = the judge that REFEREE_CONFIG names."""
 
         async def verify(self, body: Any) -> Any:
-            return VerifyResponse(**body.model_dump(), reward=await judge_body(body))
+            try:
+                reward = await judge_body(body)
+            except _judge_error():
+                # NeMo-Gym's failsafe hands the row on with reward 0.0; NeMo-RL takes a row with this out of the loss.
+                known = getattr(body, "instance_config", None)
+                body.instance_config = {**(known if isinstance(known, dict) else {}), "mask_sample": True}
+                raise
+            return VerifyResponse(**body.model_dump(), reward=reward)
 
     JudgedResourcesServer.verify.__annotations__.update({"body": VerifyRequest, "return": VerifyResponse})
     JudgedResourcesServer.__module__, JudgedResourcesServer.__qualname__ = __name__, name
@@ -76,7 +87,7 @@ def _reference(body: Any) -> str | None:
         found = extra[name] if extra[name] is not None else _get(metadata, name)
         if found is not None:
             return text_of(found)
-    return reference_of({})
+    return None
 
 
 def _plain(prompt: Any) -> Any:

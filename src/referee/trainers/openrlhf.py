@@ -3,6 +3,8 @@
     REFEREE_CONFIG=referee.toml … --train.agent_func_path $(python -m referee.trainers.openrlhf)
 
 OpenRLHF shows one answer at a time and has no signal for "no reward", so `[missing] policy` must be "value" or "raise".
+The reward function is given prompt and answer as one text; where the prompt does not stand at its start (OpenRLHF cuts
+prompts that are too long), the answer is not known and not judged. The agent is given the answer by itself.
 """
 
 from __future__ import annotations
@@ -24,15 +26,20 @@ log = logging.getLogger("referee.trainers")
 
 _SPECIAL = re.compile(r"(?:\s*(?:<\|[^<>|]{1,40}\|>|</s>|<eos>|<end_of_turn>))+\s*$")
 """Tokens that end an answer: OpenRLHF decodes them into the text."""
+_FIRST = re.compile(r"<\|[^<>|]{1,40}\|>|<s>|<bos>|\[BOS\]|\[CLS\]")
+"""A token that a tokenizer may have put before the prompt."""
+UNKNOWN = (
+    "OpenRLHF's text does not start with its prompt, so where the answer begins is not known. OpenRLHF cuts prompts "
+    "longer than --data.max_len less --rollout.max_new_tokens: raise the first, drop such prompts, or use the agent "
+    "(--train.agent_func_path), which is given the answer by itself"
+)
 
 
 def reward_func(queries: Sequence[str], prompts: Sequence[str], labels: Sequence[Any], **_: Any) -> dict[str, Any]:
     """OpenRLHF's reward function: judge and wait. Called from threads, with one answer each time."""
     judged = _judged()
-    rows = zip(queries, prompts, labels, strict=True)
-    samples = [_sample(prompt, _answer(query, prompt), label) for query, prompt, label in rows]
     try:
-        return _result(judged.score(samples))
+        return _result(_rewards(judged, queries, prompts, labels))
     except RefereeError as error:
         log.error("OpenRLHF will not show this error, only a missing reward: %s", error)
         raise
@@ -48,7 +55,8 @@ class JudgedAgent:
     async def step(self, states: dict[str, Any], **_: Any) -> dict[str, Any]:
         """The judge's reward for the answer; the episode ends."""
         answer = _SPECIAL.sub("", states["action_text"])
-        rewards = await _judged().ascore([_sample(states["observation_text"], answer, states.get("label"))])
+        judged = _judged()
+        rewards = await judged.ascore([_sample(judged, states["observation_text"], answer, states.get("label"))])
         return {
             **_result(rewards),
             "environment_feedback": "",
@@ -79,14 +87,48 @@ def _judged() -> Judged:
     return from_environment().needs("OpenRLHF", none=False, groups=False)
 
 
-def _sample(prompt: str, answer: str, label: Any) -> Sample:
-    return to_sample(prompt, answer, reference=None if label in (None, "") else label)
+def _sample(judged: Judged, prompt: str, answer: str, label: Any) -> Sample:
+    given = label is not None and label != ""
+    judged.expects_reference(given, "the dataset a column with the known answer, and name it with --data.label_key")
+    return to_sample(prompt, answer, reference=label if given else None)
 
 
-def _answer(query: str, prompt: str) -> str:
-    """The answer inside the whole text. The tokenizer may have put a token before the prompt."""
-    start = query.find(prompt)
-    return _SPECIAL.sub("", query[max(start, 0) + len(prompt) :])
+def _rewards(judged: Judged, queries: Sequence[str], prompts: Sequence[str], labels: Sequence[Any]) -> list[Reward]:
+    answers = [answer_in(query, prompt) for query, prompt in zip(queries, prompts, strict=True)]
+    rows = zip(prompts, answers, labels, strict=True)
+    samples = [(_sample(judged, prompt, answer or "", label), answer is not None) for prompt, answer, label in rows]
+    lost = [sample for sample, known in samples if not known]
+    missing = iter(judged.unknown(lost, UNKNOWN) if lost else ())
+    given = iter(judged.score([sample for sample, known in samples if known]))
+    return [next(given if known else missing) for _, known in samples]
+
+
+def answer_in(query: str, prompt: str) -> str | None:
+    """The answer in a text that starts with its prompt, white space and a first token apart; None in any other.
+
+    A prompt that stands elsewhere in the text may be a quotation of it, and a cut by its length would be a guess.
+    """
+    start = 0
+    while (end := _end(query, prompt, start)) is None:
+        first = _FIRST.match(query, start)
+        if first is None:
+            return None
+        start = first.end()
+    return _SPECIAL.sub("", query[end:])
+
+
+def _end(query: str, prompt: str, start: int) -> int | None:
+    """Where the prompt ends that begins at `start`. Decoding may change white space, and nothing else."""
+    if query.startswith(prompt, start):
+        return start + len(prompt)
+    wanted, place = "".join(prompt.split()), start
+    for letter in wanted:
+        while place < len(query) and query[place].isspace():
+            place += 1
+        if query[place : place + 1] != letter:
+            return None
+        place += 1
+    return place + len(query[place:]) - len(query[place:].lstrip())
 
 
 def _result(rewards: list[Reward]) -> dict[str, Any]:

@@ -1,7 +1,9 @@
-"""Trainers' rows to samples: prompts and completions as text or chat messages, references, lengths. No framework."""
+"""Trainers' rows to samples: prompts and completions as text or messages, groups, references. No framework."""
 
 from __future__ import annotations
 
+import hashlib
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -73,26 +75,58 @@ def to_sample(
 def to_samples(
     prompts: Sequence[Any],
     completions: Sequence[Any],
-    ids: Sequence[Sequence[int]] | None = None,
+    ids: Sequence[Sequence[int] | None] | None = None,
     columns: Mapping[str, Any] | None = None,
     step: int | None = None,
+    *,
+    size: int | None = None,
+    offset: int = 0,
+    truncated: Sequence[bool] | None = None,
 ) -> list[Sample]:
-    """A trainer's batch as samples. Rows with the same prompt are a group; columns are lists, one entry a row."""
+    """A trainer's batch as samples; columns are lists, one entry a row.
+
+    `size`: the trainer takes this many consecutive rows for a group, and `offset` rows of the whole batch stand before
+    these, on other ranks. Without it, rows with the same prompt are a group.
+    """
     columns = {name: rows for name, rows in (columns or {}).items() if name in REFERENCES and _is_column(rows, prompts)}
-    texts = [text_of(prompt) for prompt in prompts]
-    names = {text: str(number) for number, text in enumerate(dict.fromkeys(texts))}
+    texts, answers = [text_of(prompt) for prompt in prompts], [text_of(completion) for completion in completions]
+    name = group_name(step, texts, answers)
     return [
         to_sample(
             text,
-            completion,
+            answer,
             ids=None if ids is None else ids[row],
-            group=names[text],
-            reference=reference_of({name: rows[row] for name, rows in columns.items()}),
+            group=f"{name}.{number}",
+            reference=reference_of({column: rows[row] for column, rows in columns.items()}),
             id=row,
             step=step,
+            truncated=truncated is not None and truncated[row],
         )
-        for row, (text, completion) in enumerate(zip(texts, completions, strict=True))
+        for row, (text, answer, number) in enumerate(zip(texts, answers, _numbers(texts, size, offset), strict=True))
     ]
+
+
+def has_reference(columns: Mapping[str, Any]) -> bool:
+    """Whether there is a column for the known answer, whatever it holds."""
+    return any(name in columns for name in REFERENCES)
+
+
+def group_name(*parts: Any) -> str:
+    """A name that other groups of the run do not have: of what was asked and answered, the step and the rank.
+
+    Positions in a batch would be the same in every batch and on every rank. A step that is trained again after a
+    resume gets its names again, so that the report knows its samples.
+    """
+    known = repr((os.environ.get("RANK", ""), *parts))
+    return hashlib.blake2b(known.encode(), digest_size=8).hexdigest()
+
+
+def _numbers(texts: Sequence[str], size: int | None, offset: int) -> list[int]:
+    """The number of each row's group in the batch."""
+    if size:
+        return [(offset + row) // size for row in range(len(texts))]
+    known = {text: number for number, text in enumerate(dict.fromkeys(texts))}
+    return [known[text] for text in texts]
 
 
 def _is_column(rows: Any, prompts: Sequence[Any]) -> bool:

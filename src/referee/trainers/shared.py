@@ -13,6 +13,7 @@ import asyncio
 import hashlib
 import logging
 import os
+import re
 import threading
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -21,6 +22,7 @@ from typing import Any
 import msgspec
 
 from referee.batch import listed
+from referee.build import read_template
 from referee.config import Config, Secret, load
 from referee.errors import (
     ConfigError,
@@ -136,6 +138,27 @@ class Judged:
             )
         return self
 
+    def expects_reference(self, found: bool, where: str) -> None:
+        """Refuse a judge that compares with a known answer where the trainer gives none, before anything is judged.
+
+        `found`: there is one, or a place for it; `where`: what to add, to what. Once one was found, a row without it
+        is that row's matter, and stays unscored.
+        """
+        if self._identity in _compared:
+            return
+        template = "" if found else read_template(self.config) or ""
+        if not found and (self.config.judge.kind == "reference" or re.search(r"{{\s*reference\s*}}", template)):
+            raise ConfigError(
+                "the judge compares with a known answer (judge.kind, or {{reference}} in judge.prompt_file), and there "
+                f"is none: no answer could be scored. Give {where}; or choose a judge that needs no reference.",
+                setting="judge.kind",
+            )
+        _compared.add(self._identity)
+
+    def unknown(self, samples: Sequence[Sample], why: str) -> list[Reward]:
+        """What samples get whose answer the hook cannot make out: not judged, and what the policy says."""
+        return _open(self._identity, self.config).despite(UnscoredError(why), samples)
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Judged) and other._identity == self._identity
 
@@ -219,11 +242,14 @@ class _Opened:
         self.lost = 0
         """Samples left unscored by batches that ended in an error, since the last batch that did not."""
         self._served = self._said = False
+        self._told: set[bool] = set()
+        """Whether an outage (False) that lasts, or an unknown answer (True), was logged."""
 
     def fine(self, rewards: list[Reward]) -> list[Reward]:
         """A batch came back as it should."""
         if rewards:
             self.lost = 0
+            self._told.discard(False)
             self._note(rewards)
         return rewards
 
@@ -244,10 +270,13 @@ class _Opened:
             raise error
         if isinstance(error, (TooManyUnscored, *MISTAKES)) or self.config.missing.policy == "raise":
             raise error
+        unknown = isinstance(error, UnscoredError)  # no outage: it may come with any sample, between judged ones
         if len(rewards) != len(samples):
-            rewards = unscored(samples, self.config, f"{type(error).__name__}: {error}")
+            reason = Reason.CONFIG if unknown else Reason.CONNECTION
+            rewards = unscored(samples, self.config, f"{type(error).__name__}: {error}", reason)
         missing = sum(not reward.scored for reward in rewards)
-        if not self.lost:
+        if unknown not in self._told:
+            self._told.add(unknown)
             log.error(
                 "%d of %d samples are not scored (%s: %s). They get what [missing] policy = %r gives; the run goes on",
                 missing,
@@ -259,13 +288,16 @@ class _Opened:
         self.lost += missing
         if self.config.missing.abort_above < 1 and self.lost > self.config.missing.abort_above * WINDOW:
             self.lost = 0
+            self._told.clear()
             raise error
         return rewards
 
 
-def unscored(samples: Sequence[Sample], config: Config, detail: str) -> list[Reward]:
+def unscored(
+    samples: Sequence[Sample], config: Config, detail: str, reason: Reason = Reason.CONNECTION
+) -> list[Reward]:
     """Rewards for samples whose judging broke down as a whole, shaped and filled as the policy says."""
-    end = Settled(verdict=Unscored(reason=Reason.CONNECTION, detail=detail))
+    end = Settled(verdict=Unscored(reason=reason, detail=detail))
     groups: dict[str | int, list[tuple[int, Sample, Settled]]] = {}
     for index, sample in enumerate(samples):
         groups.setdefault(sample.group or index, []).append((index, sample, end))
@@ -311,6 +343,8 @@ def from_environment() -> Judged:
 
 
 _read: dict[str, Judged] = {}
+_compared: set[str] = set()
+"""Configurations whose judge needs no known answer, or was given one in this process."""
 _opened: dict[str, _Opened] = {}
 _lock = threading.Lock()
 
@@ -328,6 +362,7 @@ def close_all() -> None:
         everything = list(_opened.values())
         _opened.clear()
         _read.clear()
+        _compared.clear()
     for opened in everything:
         opened.referee.close()
 

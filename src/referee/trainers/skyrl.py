@@ -21,6 +21,7 @@ def judge_answer(
 ) -> tuple[float, dict[str, Any]]:
     """The reward and metadata for one answer, from any thread. For `step` of an environment of your own."""
     judged = (judged or from_environment()).needs("SkyRL", none=False, groups=False)
+    judged.expects_reference(reference is not None, "the known answer as reward_spec.ground_truth of the row")
     (reward,) = judged.score([to_sample(prompt, action, reference=reference)])
     return number(reward, "SkyRL"), _metadata(reward)
 

@@ -3,6 +3,8 @@
 Not scored: the answer is taken out of the loss (`remove_sample`) and kept out of its group's baseline. With
 --group-rm that needs nothing more: the answer's number is its siblings' mean. Without it, add
 `--custom-reward-post-process-path referee.trainers.slime.post_process`.
+
+A generate function may return several samples for one rollout: segments, not siblings. Each is judged by itself.
 """
 
 from __future__ import annotations
@@ -27,9 +29,23 @@ POST_PROCESS = "referee.trainers.slime.post_process"
 
 async def custom_rm(args: Any, sample: Any, **_: Any) -> Any:
     """slime's reward: a number for one sample, a list for a list of them. `remove_sample` marks what has no score."""
-    if isinstance(sample, Sequence):
-        return await _group(from_environment(), list(sample))
     judged = from_environment()
+    if not isinstance(sample, Sequence):
+        return (await _separate(args, judged, [sample]))[0]
+    if not getattr(args, "group_rm", True):  # then a list is what the generate function returned for one rollout
+        return await _separate(args, judged, list(sample))
+    if any(isinstance(one, Sequence) for one in sample):
+        raise ConfigError(
+            "the generate function returned several samples for one rollout, and with --group-rm slime cannot take "
+            "rewards for them. Leave --group-rm out: each is then judged by itself, without a length penalty. Add "
+            f"--custom-reward-post-process-path {POST_PROCESS} for answers that are not scored.",
+            setting="group_rm",
+        )
+    return await _group(judged, list(sample))
+
+
+async def _separate(args: Any, judged: Judged, samples: list[Any]) -> list[float]:
+    """Each sample by itself, whatever the others got."""
     if judged.config.missing.policy == "abstain" and getattr(args, "custom_reward_post_process_path", None) is None:
         raise ConfigError(
             "slime takes unscored answers out of the loss, but not out of the group's baseline. Add --group-rm, or "
@@ -37,15 +53,16 @@ async def custom_rm(args: Any, sample: Any, **_: Any) -> Any:
             setting="missing.policy",
         )
     judged.needs("slime's single custom_rm", none=True, groups=False)
-    (reward,) = await judged.ascore([_sample(sample)])
-    if reward.value is None:
-        _mark(sample, reward)
-        return math.nan  # never trained on: post_process replaces it, and shows at once if it is missing
-    return reward.value
+    rewards = await judged.ascore([_sample(judged, sample) for sample in samples])
+    for sample, reward in zip(samples, rewards, strict=True):
+        if reward.value is None:
+            _mark(sample, reward)
+    # NaN is never trained on: post_process replaces it, and it shows at once where that is missing.
+    return [math.nan if reward.value is None else reward.value for reward in rewards]
 
 
 async def _group(judged: Judged, samples: list[Any]) -> list[float]:
-    rewards = await judged.ascore([_sample(sample) for sample in samples])
+    rewards = await judged.ascore([_sample(judged, sample) for sample in samples])
     for sample, reward in zip(samples, rewards, strict=True):
         if reward.value is None:
             _mark(sample, reward)
@@ -75,10 +92,13 @@ def post_process(args: Any, samples: Sequence[Any]) -> tuple[list[float], list[f
 
 def keep_scored(args: Any, samples: Sequence[Any], **_: Any) -> bool:
     """For --dynamic-sampling-filter-path: keep a group in which at least two answers are scored."""
-    return sum(MARK not in (sample.metadata or {}) for sample in samples) >= min(2, len(samples))
+    rollouts = [item if isinstance(item, Sequence) else [item] for item in samples]
+    scored = sum(any(MARK not in (segment.metadata or {}) for segment in rollout) for rollout in rollouts)
+    return scored >= min(2, len(samples))
 
 
-def _sample(sample: Any) -> Sample:
+def _sample(judged: Judged, sample: Any) -> Sample:
+    judged.expects_reference(sample.label is not None, "a column with the known answer, and name it with --label-key")
     return to_sample(
         sample.prompt,
         sample.response,

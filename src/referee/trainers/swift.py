@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from referee.records import Sample
-from referee.trainers.rows import last_user, text_of, to_samples
+from referee.trainers.rows import REFERENCES, has_reference, last_user, text_of, to_samples
 from referee.trainers.shared import Judged, from_environment, values
 
 
@@ -26,7 +26,32 @@ class RefereeORM:
 
     def __call__(self, completions: Sequence[Any], **columns: Any) -> list[float | None]:
         """One reward for each completion, in order. None only where a whole group has no score."""
-        return values(self.judged.score(_samples(completions, columns)))
+        return values(self.judged.score(self._samples(completions, columns)))
+
+    def _samples(self, completions: Sequence[Any], columns: Mapping[str, Any]) -> list[Sample]:
+        """ms-swift gives the conversation with the completion as its last message."""
+        names = f"{', '.join(REFERENCES[:-1])} or {REFERENCES[-1]}"
+        self.judged.expects_reference(has_reference(columns), f"the dataset a column named {names}")
+        talks = columns.get("messages") or [[] for _ in completions]
+        prompts = [text_of(_before(talk)) if talk else "" for talk in talks]
+        ids, cut = columns.get("response_token_ids"), columns.get("is_truncated")
+        return to_samples(
+            prompts,
+            completions,
+            None if ids is None else [_flat(row) for row in ids],
+            columns,
+            getattr(columns.get("trainer_state"), "global_step", None),
+            size=self._group_size(prompts),
+            truncated=None if cut is None else [bool(row) for row in cut],
+        )
+
+    def _group_size(self, prompts: Sequence[str]) -> int | None:
+        """Rows of a group, if the batch can be made of such groups: an evaluation may have others."""
+        size = getattr(self.args, "num_generations", None)
+        if not isinstance(size, int) or size < 1 or len(prompts) % size:
+            return None
+        blocks = [prompts[start : start + size] for start in range(0, len(prompts), size)]
+        return size if all(len({*block}) == 1 for block in blocks) else None
 
 
 class AsyncRefereeORM(RefereeORM):
@@ -34,7 +59,7 @@ class AsyncRefereeORM(RefereeORM):
 
     async def __call__(self, completions: Sequence[Any], **columns: Any) -> list[float | None]:  # type: ignore[override]
         """One reward for each completion, in order. None only where a whole group has no score."""
-        return values(await self.judged.ascore(_samples(completions, columns)))
+        return values(await self.judged.ascore(self._samples(completions, columns)))
 
 
 def register() -> None:
@@ -44,14 +69,11 @@ def register() -> None:
     known["referee_async"] = AsyncRefereeORM
 
 
-def _samples(completions: Sequence[Any], columns: Mapping[str, Any]) -> list[Sample]:
-    """ms-swift gives the conversation with the completion as its last message."""
-    talks = columns.get("messages") or [[] for _ in completions]
-    prompts = [text_of(_before(talk)) if talk else "" for talk in talks]
-    state = columns.get("trainer_state")
-    ids = columns.get("response_token_ids")
-    samples = to_samples(prompts, completions, ids, columns, getattr(state, "global_step", None))
-    return samples
+def _flat(ids: Any) -> list[int] | None:
+    """An answer's tokens; ms-swift keeps them turn by turn."""
+    if not ids:
+        return None
+    return [token for turn in ids for token in (turn if isinstance(turn, Sequence) else [turn])]
 
 
 def _before(talk: Sequence[Any]) -> Any:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from referee.records import Reward, Verdict
-from referee.trainers.rows import text_of, to_sample
+from referee.trainers.rows import group_name, text_of, to_sample
 from referee.trainers.shared import Judged, Source, number
 
 Metrics = dict[str, float | int]
@@ -28,6 +28,7 @@ class Grader:
     ) -> float:
         """The reward of one answer, for `Env.step`; raises UnscoredError where there is none."""
         self.judged.needs("tinker-cookbook's step", none=True, groups=False)
+        self.judged.expects_reference(reference is not None, "`grade` the known answer as reference=")
         (reward,) = await self.judged.ascore([to_sample(prompt, answer, ids=tokens, reference=reference)])
         return number(reward, "a step")
 
@@ -40,8 +41,10 @@ class Grader:
         tokens: Sequence[Sequence[int]] | None = None,
     ) -> list[tuple[float, Metrics]]:
         """Rewards and metrics for the answers to one prompt, in order, as compute_group_rewards returns them."""
+        self.judged.expects_reference(reference is not None, "the known answer as reference=")
+        name = group_name(text_of(prompt), [text_of(answer) for answer in answers])
         samples = [
-            to_sample(prompt, answer, ids=tokens[n] if tokens else None, group="group", reference=reference)
+            to_sample(prompt, answer, ids=tokens[n] if tokens else None, group=name, reference=reference)
             for n, answer in enumerate(answers)
         ]
         rewards = await self.judged.ascore(samples)

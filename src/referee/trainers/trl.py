@@ -9,9 +9,11 @@ None, so a penalty beside the judge would turn "not scored" into "scored 0".
 from __future__ import annotations
 
 import base64
+import functools
 import importlib.metadata
 import logging
 import re
+import weakref
 import zlib
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -22,9 +24,11 @@ import msgspec
 from referee.config import load
 from referee.errors import ConfigError
 from referee.records import Reward, Sample, Unscored, Verdict
-from referee.trainers.rows import to_samples
+from referee.shaping import needs_group
+from referee.trainers.rows import REFERENCES, has_reference
 from referee.trainers.shared import Judged, Pending, Source, values
 from referee.trainers.trl_attach import Attached, attach
+from referee.trainers.trl_batch import end_tokens, group_size, is_training, samples_of, trainer_of
 
 __all__ = ["Attached", "RewardFunction", "attach", "reward_func"]
 
@@ -37,15 +41,17 @@ MASKS_NONE = (1, 6)
 EARLY = 4
 """Batches submitted ahead of their reward call that are kept; older ones were abandoned by their trainer."""
 PREFIX = "judge_"
+NAME = "referee"
 
 
 def reward_func(
-    config: Source, *, name: str = "referee", is_async: bool = False, log_details: bool = True
+    config: Source, *, name: str = NAME, is_async: bool = False, log_details: bool = True
 ) -> RewardFunction:
     """A plain function, named and picklable, for `reward_funcs`.
 
-    `name` shows in TRL's metrics (rewards/<name>/mean). `is_async` gives an `async def`, which TRL runs together with
-    other asynchronous functions; AsyncGRPO wants it. `log_details` sends metrics and columns where TRL takes them.
+    `name` shows in TRL's metrics (rewards/<name>/mean, <name>/wait_s): two functions of one trainer need two names.
+    `is_async` gives an `async def`, which TRL runs together with other asynchronous functions; AsyncGRPO wants it.
+    `log_details` sends metrics and columns where TRL takes them.
     """
     return _function(TrlReward(Judged(config), name, is_async, log_details))
 
@@ -60,21 +66,23 @@ class TrlReward:
         self.name = name
         self.is_async = is_async
         self.log_details = log_details
+        self._trainer: Callable[[], Any] = lambda: None
         self._early: deque[Pending] = deque()
-        self._checked = False
-        self._wasted = False
+        self._said: set[str] = set()
+
+    def know(self, trainer: Any) -> None:
+        """The trainer whose batches come next. Not kept alive: functions outlive trainers and their models."""
+        self._trainer = weakref.ref(trainer)
 
     def begin(self, prompts: Sequence[Any], completions: Sequence[Any], ids: Any, columns: Mapping[str, Any]) -> None:
         """Start judging a batch whose reward will be asked for later, with the same arguments."""
         while len(self._early) >= EARLY:
             self._early.popleft().cancel()
-            if not self._wasted:
-                self._wasted = True
-                log.warning(
-                    "batches begun by attach are not the ones TRL asks rewards for. Rewards are right, but answers may "
-                    "be judged, and paid for, twice: leave attach out for this trainer"
-                )
-        self._early.append(self.judged.submit(_samples(prompts, completions, ids, columns)))
+            self._warn(
+                "batches begun by attach are not the ones TRL asks rewards for. Rewards are right, but answers may be "
+                "judged, and paid for, twice: leave attach out for this trainer"
+            )
+        self._early.append(self.judged.submit(self._samples(prompts, completions, ids, columns)))
 
     @property
     def begun(self) -> int:
@@ -88,8 +96,7 @@ class TrlReward:
 
     def pending(self, prompts: Sequence[Any], completions: Sequence[Any], ids: Any, columns: Any) -> Pending:
         """The batch begun earlier if it is exactly this one, else a new one."""
-        self._check()
-        samples = tuple(_samples(prompts, completions, ids, columns))
+        samples = tuple(self._samples(prompts, completions, ids, columns))
         for early in self._early:
             if early.samples == samples:
                 self._early.remove(early)
@@ -99,21 +106,57 @@ class TrlReward:
     def finish(self, rewards: list[Reward], pending: Pending, columns: Mapping[str, Any]) -> list[float | None]:
         """TRL's list, and its metrics."""
         if self.log_details and rewards:
-            _report(rewards, pending.waited_s, columns)
+            _report(self.name, rewards, pending.waited_s, columns)
         return values(rewards)
 
-    def _check(self) -> None:
-        """Once: say if this TRL release would turn None into 0."""
-        if self._checked:
-            return
-        self._checked = True
+    def _samples(
+        self, prompts: Sequence[Any], completions: Sequence[Any], ids: Any, columns: Mapping[str, Any]
+    ) -> list[Sample]:
+        """The batch as samples, after a check that the settings can be kept with it."""
+        trainer = trainer_of(columns, self._trainer())
+        self.judged.expects_reference(
+            has_reference(columns),
+            f"the dataset a column with the known answer, named {', '.join(REFERENCES[:-1])} or {REFERENCES[-1]}",
+        )
+        self._check_release()
+        self._check_groups(len(prompts), trainer)
+        if self.judged.config.judge.gates.truncated != "off" and not end_tokens(trainer):
+            self._warn(
+                "judge.gates.truncated does nothing here: TRL does not tell a reward function which tokens end an "
+                "answer. Answers cut at the token limit are judged as they are. Use TRL 1.0 or newer, attach(trainer), "
+                "or for AsyncGRPO score_groups_at_once(trainer)"
+            )
+        return samples_of(prompts, completions, ids, columns, trainer)
+
+    def _check_release(self) -> None:
+        """Say if this TRL release would turn None into 0."""
         version = trl_version()
         if version is not None and version < MASKS_NONE and self.judged.config.missing.policy == "abstain":
-            log.warning(
+            self._warn(
                 "TRL %s turns a missing reward (None) into 0.0, as if the judge had given the lowest score. Update TRL "
                 'to 1.6 or newer, or set [missing] policy = "group_mean" (advantage 0 for the unscored answer)',
                 ".".join(map(str, version)),
             )
+
+    def _check_groups(self, rows: int, trainer: Any) -> None:
+        """Refuse what depends on siblings where a part of them is on another rank."""
+        size, ranks = group_size(trainer), getattr(getattr(trainer, "accelerator", None), "num_processes", 1)
+        if not size or rows % size == 0 or ranks == 1 or not needs_group(self.judged.config):
+            return
+        problem = (
+            f"{rows} rows of a rank are not a multiple of the {size} answers to a prompt, so groups are spread over "
+            'ranks and this one sees a part of them: [shaping.length] and policy = "group_mean" would be measured '
+            "against that part. Make per_device_{}_batch_size{} a multiple of num_generations{}, or turn both off."
+        )
+        if is_training(trainer):
+            raise ConfigError(problem.format("train", " * steps_per_generation", ""), setting="shaping.length.enable")
+        self._warn(problem.format("eval", "", "_eval"))
+
+    def _warn(self, message: str, *values: Any) -> None:
+        """A warning, once."""
+        if message not in self._said:
+            self._said.add(message)
+            log.warning(message, *values)
 
     def encoded(self) -> str:
         """Everything needed to make the function again, as an identifier; keys are never part of it."""
@@ -163,6 +206,7 @@ def __getattr__(name: str) -> Any:
     return _made[name]
 
 
+@functools.cache
 def trl_version() -> tuple[int, int] | None:
     """Major and minor number of the installed TRL, None if there is none (or it has no number)."""
     try:
@@ -172,24 +216,21 @@ def trl_version() -> tuple[int, int] | None:
     return (int(found[1]), int(found[2])) if found else None
 
 
-def _samples(prompts: Sequence[Any], completions: Sequence[Any], ids: Any, columns: Mapping[str, Any]) -> list[Sample]:
-    state = columns.get("trainer_state")
-    return to_samples(prompts, completions, ids, columns, getattr(state, "global_step", None))
-
-
-def _report(rewards: list[Reward], waited: float, columns: Mapping[str, Any]) -> None:
+def _report(name: str, rewards: list[Reward], waited: float, columns: Mapping[str, Any]) -> None:
     """Always the same names: all ranks of a distributed run must log alike."""
     log_metric, log_extra = columns.get("log_metric"), columns.get("log_extra")
     if callable(log_metric):
         count = len(rewards)
-        log_metric("referee/unscored_share", sum(not reward.scored for reward in rewards) / count)
-        log_metric("referee/cached_share", sum(r.settled.origin in ("cache", "shared") for r in rewards) / count)
-        log_metric("referee/penalty_mean", sum(reward.penalty for reward in rewards) / count)
-        log_metric("referee/cost_usd", sum(reward.settled.cost for reward in rewards))
-        log_metric("referee/wait_s", waited)
+        log_metric(f"{name}/unscored_share", sum(not reward.scored for reward in rewards) / count)
+        log_metric(f"{name}/cached_share", sum(r.settled.origin in ("cache", "shared") for r in rewards) / count)
+        log_metric(f"{name}/penalty_mean", sum(reward.penalty for reward in rewards) / count)
+        log_metric(f"{name}/cost_usd", sum(reward.settled.cost for reward in rewards))
+        log_metric(f"{name}/wait_s", waited)
     if callable(log_extra):
-        log_extra("judge", [r.verdict.score if isinstance(r.verdict, Verdict) else None for r in rewards])
-        log_extra("judge_said", [_said(reward.verdict) for reward in rewards])
+        judge = "judge" if name == NAME else f"{name}_judge"
+        scores = [r.verdict.score if isinstance(r.verdict, Verdict) else None for r in rewards]
+        log_extra(judge, [None if score is None else round(score, 4) for score in scores])
+        log_extra(f"{judge}_said", [_said(reward.verdict) for reward in rewards])
 
 
 def _said(verdict: Verdict | Unscored) -> str:

@@ -25,6 +25,13 @@ class ScoringLoop(_AsyncRolloutLoop):  # type: ignore[misc]
     def __init__(self, *, groups_at_once: int = GROUPS, **settings: Any) -> None:
         super().__init__(**settings)
         self.groups_at_once = groups_at_once
+        self.tell_rewards()
+
+    def tell_rewards(self) -> None:
+        """Our functions find the end tokens here; TRL does not pass them on."""
+        for reward in (getattr(func, "referee", None) for func in self.reward_funcs):
+            if reward is not None:
+                reward.know(self)
 
     async def _score_loop(self, stop_event: asyncio.Event) -> None:
         one = super()._score_loop

@@ -31,6 +31,8 @@ class Attached:
         self._before = {name: trainer.__dict__.get(name) for name in ("_generate", "_generate_and_score_completions")}
         trainer._generate = self._generate_and_begin
         trainer._generate_and_score_completions = self._remember_and_score
+        for reward in rewards:
+            reward.know(trainer)
 
     def detach(self) -> None:
         """Undo it. Safe to call twice."""

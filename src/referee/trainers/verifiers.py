@@ -12,13 +12,14 @@ import importlib
 from typing import Any
 
 from referee.records import Reward, Verdict
-from referee.trainers.rows import reference_of, to_sample
+from referee.trainers.rows import REFERENCES, reference_of, to_sample
 from referee.trainers.shared import Judged, from_environment, number
 
 
 async def judge_answer(question: Any, answer: str, reference: Any = None, judged: Judged | None = None) -> Reward:
     """The reward of one answer, with what the judge said; raises UnscoredError where there is none."""
     judged = (judged or from_environment()).needs("verifiers", none=True, groups=False)
+    judged.expects_reference(reference is not None, f"the task one of {', '.join(REFERENCES)}")
     (reward,) = await judged.ascore([to_sample(question, answer, reference=reference)])
     number(reward, "verifiers")
     return reward
