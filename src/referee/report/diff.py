@@ -9,6 +9,7 @@ from typing import Any
 from msgspec import Struct
 
 from referee.ledger import Line, RunLine, VerdictLine
+from referee.ledger.groups import Groups
 from referee.ledger.lines import digest
 from referee.report.again import Samples
 from referee.report.agreement import Order, kappa, order, pearson, spearman, weighted_kappa
@@ -28,6 +29,8 @@ class Row(Struct, frozen=True, kw_only=True, gc=False):
     text: str = ""
     """Digests of prompt and response; empty where the ledger has neither."""
     group: str = ""
+    siblings: int = 0
+    """The number of its group on its side; 0: in none."""
     step: int | None = None
     score: float | None = None
     value: float | None = None
@@ -116,29 +119,31 @@ class Diff(Struct, frozen=True, kw_only=True):
 
 def side(lines: Iterable[Line]) -> Side:
     """Read one ledger. A sample that a later start judged again is one row, as it ended last."""
-    found, samples = Side(rows=[], models={}), Samples()
+    found, samples, groups = Side(rows=[], models={}), Samples(), Groups(most=None)
     for line in lines:
         if isinstance(line, RunLine):
             found.config = line.config
             samples.start(line)
+            groups.start(line)
         elif isinstance(line, VerdictLine):
             ended, before = samples.end(line)
             if before is not None:
-                found.rows[before.row] = _row(line)
+                found.rows[before.row] = _row(line, groups.number(line))
             elif ended is not None:
-                found.rows.append(_row(line))
+                found.rows.append(_row(line, groups.number(line)))
             if line.model:
                 found.models[line.model] = found.models.get(line.model, 0) + 1
     return found
 
 
-def _row(line: VerdictLine) -> Row:
+def _row(line: VerdictLine, siblings: int) -> Row:
     prompt = line.prompt_digest or (digest(line.prompt) if line.prompt or line.response else "")
     response = line.response_digest or (digest(line.response) if line.prompt or line.response else "")
     return Row(
         id=line.id,
         text=f"{prompt}{response}",
         group=line.group,
+        siblings=siblings,
         step=line.step,
         score=line.score,
         value=line.value,
@@ -273,11 +278,11 @@ def _classes(both: list[Pair], scale: str) -> tuple[list[tuple[Hashable, Hashabl
 
 
 def _groups(both: list[Pair]) -> list[list[tuple[float, float]]]:
-    """Values of siblings. The same group name in another step is another group."""
-    groups: dict[tuple[int | None, str, str], list[tuple[float, float]]] = defaultdict(list)
+    """Values of samples that are siblings on both sides."""
+    groups: dict[tuple[int, int], list[tuple[float, float]]] = defaultdict(list)
     for x, y in both:
-        if x.group and y.group:
-            groups[x.step, x.group, y.group].append((x.value or 0.0, y.value or 0.0))
+        if x.siblings and y.siblings:
+            groups[x.siblings, y.siblings].append((x.value or 0.0, y.value or 0.0))
     return list(groups.values())
 
 

@@ -160,7 +160,7 @@ async function groupView(row) {
   const spread = scores.length ? `scores from ${number(Math.min(...scores), 2)} to ${number(Math.max(...scores), 2)}` : "no scores";
   const bar = make("div", "actions", action("Back to the sample", () => openSample(row, opened.at), "back"), action("List only this group", () => {
     byId("detail").close();
-    onlyGroup(name);
+    onlyGroup(name, step);
   }, "only"), closeButton());
   const parts = [
     make("header", "dialog-top", make("h2", "", `Group ${short(name, 200)}${step === null ? "" : `, step ${step}`}`), bar),

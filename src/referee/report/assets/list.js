@@ -167,8 +167,9 @@ function sortBy(key) {
   apply();
 }
 
-function onlyGroup(name) {
-  byId("group").value = name;
+function onlyGroup(name, step) {
+  byId("group").value = `"${name}"`;
+  if (step !== null) byId("step-from").value = byId("step-to").value = step;
   apply();
   byId("samples").scrollIntoView();
 }
