@@ -46,6 +46,10 @@ class Side(Struct, kw_only=True):
     rows: list[Row] = []
     config: Mapping[str, Any] = {}
     models: dict[str, int] = {}
+    scale: Hashable = None
+    """What its scores mean: the ends of the judge's scale, or another judge's kind. None: nothing but their values."""
+    ordered: bool = False
+    """Its rows stand in the order of the rollouts."""
 
 
 class Example(Struct, frozen=True, kw_only=True):
@@ -81,7 +85,7 @@ class Diff(Struct, frozen=True, kw_only=True):
     rows_b: int
     matched: int
     matched_by: dict[str, int]
-    """How: id and text, text, id (text not known on a side), id only (the texts differ)."""
+    """How: id and text, text, id (text not known on a side), id only (the texts differ), position."""
     only_a: int
     only_b: int
     repeated: int
@@ -133,6 +137,9 @@ def side(lines: Iterable[Line]) -> Side:
                 found.rows.append(_row(line, groups.number(line)))
             if line.model:
                 found.models[line.model] = found.models.get(line.model, 0) + 1
+    judge = dict(found.config.get("judge") or {})
+    kind = judge.get("kind", "score")
+    found.scale = (judge.get("low", 1), judge.get("high", 10)) if kind in ("score", "integer") else kind
     return found
 
 
@@ -197,15 +204,34 @@ RULES: list[tuple[str, Callable[[Row], Hashable | None]]] = [
 """What makes two rows the same sample, the surest first."""
 
 
+def in_order(a: Side, b: Side) -> list[Pair]:
+    """Pairs by position, where a side has neither ids nor texts and both have as many rows in the rollouts' order.
+
+    `referee score` names rollouts without an id by their line, so its record can be put in order.
+    """
+    found = []
+    for given in (a, b):
+        numbers = [int(row.id) for row in given.rows if row.id.isdecimal() and row.id.isascii()]
+        counted = sorted(numbers) == list(range(1, len(given.rows) + 1))
+        if not (given.ordered or counted):
+            return []
+        found.append(sorted(given.rows, key=lambda row: int(row.id)) if counted else given.rows)
+    nameless = [all(not row.id and not row.text for row in rows) for rows in found]
+    return list(zip(*found, strict=True)) if any(nameless) and len(found[0]) == len(found[1]) else []
+
+
 def diff(a: Side, b: Side, examples: int = 5, same_text: bool = False) -> Diff:
     """Compare. `same_text` leaves out pairs that share an id while their texts differ."""
     pairs, by, repeated = match(a.rows, b.rows)
+    if not pairs:
+        pairs = in_order(a, b)
+        by = {"position": len(pairs)} if pairs else {}
     if same_text:
         pairs = [(x, y) for x, y in pairs if not x.text or not y.text or x.text == y.text]
         by.pop("id only", None)
     both = [(x, y) for x, y in pairs if x.value is not None and y.value is not None]
     values_a, values_b = [x.value or 0.0 for x, _ in both], [y.value or 0.0 for _, y in both]
-    scale = "score" if _one_scale(a, b) else "value"
+    scale = "score" if a.scale is not None and a.scale == b.scale else "value"
     exact, near = _close(both, scale)
     classes, class_name = _classes(both, scale)
     count = len(both)
@@ -242,16 +268,6 @@ def diff(a: Side, b: Side, examples: int = 5, same_text: bool = False) -> Diff:
         models_b=b.models,
         settings=_settings(a.config, b.config),
     )
-
-
-def _one_scale(a: Side, b: Side) -> bool:
-    """Whether a score of one judge means the same number of the other."""
-    scales = []
-    for config in (a.config, b.config):
-        judge = dict(config.get("judge") or {})
-        kind = judge.get("kind", "score")
-        scales.append((judge.get("low", 1), judge.get("high", 10)) if kind in ("score", "integer") else kind)
-    return scales[0] == scales[1]
 
 
 def _close(both: list[Pair], scale: str) -> tuple[float | None, float | None]:
