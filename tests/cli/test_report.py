@@ -66,7 +66,7 @@ def test_a_run_begun_anew_looks_like_its_last_start(tmp_path: Path, referee: Run
 
 
 def test_summary_record_and_rewards_agree(tmp_path: Path, referee: Run, provider: Start) -> None:
-    """A short run with throttling: requests in the summary and in the record, scores in the record and in the rewards."""
+    """A short run with throttling: requests in summary and record agree, and scores in record and rewards."""
     server = provider(faults={"throttle_float": 0.3}, retry_after_s=0.01)
     write_rollouts(tmp_path / "in.jsonl", 40)
     write_config(tmp_path / "referee.toml", server.url)

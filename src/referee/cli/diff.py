@@ -29,7 +29,7 @@ def command(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Plain data instead of tables.")] = False,
 ) -> None:
-    """Compare two judges, or a judge with people, sample by sample: agreement, order in groups, the widest gaps."""
+    """Compare two judges, or a judge with people, on the same samples."""
     found = diff(*sides(a, b), examples, same_text)
     if as_json:
         typer.echo(msgspec.json.format(msgspec.json.encode(found), indent=2).decode())

@@ -27,7 +27,7 @@ def command(
     ] = TEXTS_MB,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing.")] = False,
 ) -> None:
-    """Write one self-contained page: charts of scores, rewards, speed and cost, and every sample behind them."""
+    """Write one self-contained page of a run: findings, charts, and every sample."""
     said = make_report(run, output, title, texts_mb)
     if not quiet:
         typer.echo(said, err=True)
