@@ -99,6 +99,9 @@ def test_rewards_have_a_report(tmp_path: Path) -> None:
         ([(7.0, 6 / 9), (8.0, 7 / 9), (9.0, 8 / 9)], Scale(10, 1.0, 10.0)),
         ([(50.0, 0.5), (51.0, 0.51)], Scale(0, 0.0, 100.0)),
         ([(5.0, 0.5)], Scale()),
+        ([(5.0, 0.2), (5.0, 0.8)], Scale()),
+        ([(9.0, 0.2), (5.0, 0.8)], Scale()),
+        ([(-1e308, 0.2), (1e308, 0.8)], Scale()),
     ],
 )
 def test_the_scale_is_that_of_the_rows(tmp_path: Path, scores: list[tuple[float, float]], scale: Scale) -> None:

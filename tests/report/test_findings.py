@@ -44,6 +44,14 @@ def test_what_a_gate_settled_is_not_in_the_length_chart() -> None:
     assert lengths.samples == len(lengths.points) == 39
 
 
+def test_a_sample_that_lost_its_score_leaves_the_chart() -> None:
+    """A later start judged it again and found none: its point is gone from the picture too."""
+    again = [RunLine(wall=START + 1000, config=CONFIG), *pair(None, 0, None, group="", wall=START + 1001)]
+    lengths = build([RUN, *answers(10), *again]).lengths
+    assert lengths.samples == len(lengths.points) == 9
+    assert [point.row for point in lengths.points] == list(range(1, 10))
+
+
 def test_a_trend_is_said_with_what_it_rests_on() -> None:
     """Length decides the score: over all samples, and among siblings where there are groups."""
     trend = [(n, n % 8 + 2) for n in range(40)]

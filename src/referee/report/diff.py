@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any
@@ -19,6 +20,7 @@ KEPT_TEXT = 2000
 CLASSES = 24
 """Different scores up to which they count as classes."""
 SAME = 1e-9
+DIGITS = re.compile(r"[0-9]{1,12}")
 BINS = 10
 
 
@@ -211,7 +213,7 @@ def in_order(a: Side, b: Side) -> list[Pair]:
     """
     found = []
     for given in (a, b):
-        numbers = [int(row.id) for row in given.rows if row.id.isdecimal() and row.id.isascii()]
+        numbers = [int(row.id) for row in given.rows if DIGITS.fullmatch(row.id)]
         counted = sorted(numbers) == list(range(1, len(given.rows) + 1))
         if not (given.ordered or counted):
             return []

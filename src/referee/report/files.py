@@ -5,6 +5,7 @@ Rewards are read as the ledger lines they stand for, without what their rows do 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
@@ -106,7 +107,7 @@ class Rewards:
 
 def lines_of(path: Path) -> Reading | Rewards:
     """The lines of a ledger, or those that a file of rewards stands for; an error where it is neither."""
-    if path.is_dir() or not path.exists() or holds_a_ledger(path):
+    if not path.is_file() or holds_a_ledger(path):  # a pipe can be read only once: it is taken for a ledger
         return read(path)
     if _holds(path, Given.is_reward):
         return Rewards(path)
@@ -235,6 +236,8 @@ def _scale(rows: Iterable[Given]) -> Scale:
     unit = (most[1] - least[1]) / (most[0] - least[0])
     low = round(least[1] - least[0] * unit, 6)
     high = round(low + unit, 6)
+    if not (unit > 0 and math.isfinite(low) and math.isfinite(high)):
+        return Scale()
     levels = int(high - low) + 1 if whole and low.is_integer() and high.is_integer() else 0
     return Scale(levels if 2 <= levels <= MOST_LEVELS else 0, low, high)
 

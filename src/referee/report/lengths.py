@@ -30,22 +30,26 @@ class Scatter:
     def add(self, point: Point) -> None:
         """One sample. Which ones are kept depends only on their order, so the same ledger gives the same picture."""
         self.fit.add(point.length, point.value)
-        place = self._places.get(point.row)
-        if place is None:
-            place = len(self._points)
-            if place < self._most:
-                self._points.append(point)
-            else:
-                place = self._chance.randrange(max(self.fit.n, self._most))
-                if place >= self._most:
-                    return
-                del self._places[self._points[place].row]
+        place = len(self._points)
+        if place < self._most:
+            self._points.append(point)
+        else:
+            place = self._chance.randrange(max(self.fit.n, self._most))
+            if place >= self._most:
+                return
+            del self._places[self._points[place].row]
         self._points[place] = point
         self._places[point.row] = place
 
     def remove(self, point: Point) -> None:
-        """A sample counts no more. Its place in the picture is its next end's."""
+        """A sample counts no more."""
         self.fit.remove(point.length, point.value)
+        place = self._places.pop(point.row, None)
+        if place is not None:
+            last = self._points.pop()
+            if last.row != point.row:
+                self._points[place] = last
+                self._places[last.row] = place
 
     def lengths(self, within: Within) -> Lengths:
         """The answer so far."""
