@@ -111,14 +111,20 @@ class Recorder:
             self._sampler = clock.at(loop, loop.time() + SAMPLE_EVERY, self._sample_limits)
 
     def close(self) -> None:
-        """Write out what is left."""
+        """Write out what is left, and the totals of work that ended since the last look at the limits."""
         if self._sampler is not None:
             self._sampler.cancel()
+            self._write_limits()
         self._flush()
         self._ledger.close()
 
     def _sample_limits(self) -> None:
         self._sampler = None
+        self._write_limits()
+        if self._engine.flying:
+            self.watch_limits()
+
+    def _write_limits(self) -> None:
         for endpoint in self._engine.endpoints:
             self.write(
                 LimitsLine(
@@ -131,8 +137,6 @@ class Recorder:
                     requests=endpoint.sent,
                 )
             )
-        if self._engine.flying:
-            self.watch_limits()
 
     def _flush(self) -> None:
         lines, self._waiting = self._waiting, []

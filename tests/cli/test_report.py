@@ -63,3 +63,32 @@ def test_a_run_begun_anew_looks_like_its_last_start(tmp_path: Path, referee: Run
             assert referee("score", "in.jsonl", "-o", "out.jsonl", "--overwrite").returncode == 0
         metrics = json.loads(referee("watch", folder, "--json").stdout)["report"]["metrics"]
         assert (metrics["samples"], metrics["scored"]) == (8, 8)
+
+
+def test_summary_record_and_rewards_agree(tmp_path: Path, referee: Run, provider: Start) -> None:
+    """A short run with throttling: requests in summary and record agree, and scores in record and rewards."""
+    server = provider(faults={"throttle_float": 0.3}, retry_after_s=0.01)
+    write_rollouts(tmp_path / "in.jsonl", 40)
+    write_config(tmp_path / "referee.toml", server.url)
+    done = referee("score", "in.jsonl", "-o", "out.jsonl")
+    assert done.returncode == 0, done.stderr
+    found = re.search(r"(\d+) requests, .* (\d+) throttled", done.stderr)
+    assert found is not None
+    metrics = json.loads(referee("watch", "out.run", "--json").stdout)["report"]["metrics"]
+    assert (metrics["requests"], metrics["throttled"]) == (int(found[1]), int(found[2]))
+    assert metrics["throttled"] > 0
+
+    compared = json.loads(referee("diff", "out.jsonl", "out.run", "--json").stdout)
+    assert (compared["matched_by"], compared["exact"]) == ({"id": 40}, 1.0)
+    labels = [json.dumps({"score": row["score"]}) for row in rows(tmp_path / "out.jsonl")]
+    (tmp_path / "people.jsonl").write_text("\n".join(labels))
+    compared = json.loads(referee("diff", "out.jsonl", "people.jsonl", "--json").stdout)
+    assert (compared["matched_by"], compared["exact"]) == ({"position": 40}, 1.0)
+
+    pytest.importorskip("plotly")
+    assert re.search(r"\b40 samples.*out\.run", referee("report", "out.jsonl", "-o", "page.html").stderr)
+    for command in (["report", "in.jsonl", "-o", "other.html"], ["diff", "out.run", "in.jsonl"]):
+        refused = referee(*command)
+        assert (refused.returncode, refused.stdout) == (2, "")
+        assert len(refused.stderr.strip().splitlines()) == 1
+    assert not (tmp_path / "other.html").exists()

@@ -7,6 +7,7 @@ import contextlib
 import gc
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,8 +15,11 @@ import pytest
 from referee.build import build_scorer
 from referee.config import load
 from referee.errors import EndpointClosed, InputError, TicketCancelled, TicketTimeout, WrongContext
+from referee.ledger import read
+from referee.ledger.metrics import metrics
 from referee.records import Sample
 from referee.referee import Referee
+from referee.report import build
 from referee.sim import Provider, ProviderSpec, SimTransport, start_server_process
 from referee.ticket import Ticket
 
@@ -217,6 +221,18 @@ class RuntimeContract:
         with pytest.raises(Exception, match="policy is") as caught:
             referee.score(samples(4))
         assert len(caught.value.rewards) == 4  # type: ignore[attr-defined]
+
+    def test_the_record_ends_with_the_totals(self, make: Make, tmp_path: Path) -> None:
+        """What a short run's record says of requests and throttling is what the Referee itself said at its end."""
+        spec = ProviderSpec(faults={"throttle_float": 0.3}, retry_after_s=0.001, refuse_latency=0.0)
+        referee = make(spec, ledger={"dir": str(tmp_path)}, limits={"concurrency": 4})
+        referee.score(samples(40))
+        told = referee.metrics()
+        referee.close()
+        assert told["requests"] >= told["attempts"] >= 40
+        assert told["throttled"] > 0
+        for found in (metrics(read(tmp_path)), build(read(tmp_path)).metrics):
+            assert (found["requests"], found["throttled"]) == (told["requests"], told["throttled"])
 
     def test_a_deadline_that_is_no_time_is_refused(self, make: Make) -> None:
         """A string or a NaN is named before anything is spent."""

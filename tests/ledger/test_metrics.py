@@ -150,10 +150,13 @@ def test_flat_groups_are_those_that_teach_nothing(values: list[tuple[str, float]
     assert metrics([call(value, group=group) for group, value in values])["flat_group_share"] == share
 
 
-def test_groups_of_two_batches_are_two_groups() -> None:
-    """The same prompt in another batch is compared apart."""
-    lines = [call(value, group="g", batch=batch) for batch, value in (("a", 0.1), ("b", 0.9), ("a", 0.1), ("b", 0.9))]
-    assert metrics(lines)["flat_group_share"] == 1.0
+def test_a_group_is_one_whichever_batches_its_members_came_in() -> None:
+    """Siblings that were submitted apart are compared; the same name in another step or for another prompt is not."""
+    values = ((0.1, "a"), (0.9, "b"), (0.1, "c"), (0.9, "d"))
+    assert metrics([call(value, group="g", batch=batch) for value, batch in values])["flat_group_share"] == 0.0
+    for other in ({"step": 2}, {"prompt": "another"}, {"prompt_digest": "another"}):
+        lines = [call(value, group="g", **(other if value > 0.5 else {})) for value, _ in values]
+        assert metrics(lines)["flat_group_share"] == 1.0
 
 
 def test_memory_for_groups_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,7 +166,7 @@ def test_memory_for_groups_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(1000):
         tally.add(call(0.5, group=str(number)))
         tally.add(call(0.5 + number % 2, group=str(number)))
-    assert len(tally._groups) <= 10
+    assert len(tally._spreads) <= 10
     assert tally.metrics()["flat_group_share"] == 0.5
 
 

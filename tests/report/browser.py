@@ -97,3 +97,7 @@ class Visit:
         assert self.complaints == []
         assert [url for url in self.requests if not url.startswith("file:")] == []
         assert len(self.requests) == 1
+
+
+Open = Callable[..., Visit]
+"""Opens the page of some lines under a name."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from referee.ledger import BatchLine, LimitsLine, Line, RewardLine, RunLine, TextLine, VerdictLine
 from referee.report.data import Gathering
+from referee.report.files import Rewards
 from referee.report.page import write_page
 from referee.report.rows import Rows
 
@@ -101,6 +103,18 @@ def texts(step: int, index: int) -> dict[str, Any]:
     }
 
 
+def shuffled(config: dict[str, Any] | None = None) -> list[Line]:
+    """A file of twenty groups of eight in any order, judged in five batches within a second. It names no steps."""
+    order = list(range(160))
+    random.Random(3).shuffle(order)
+    lines: list[Line] = [RunLine(wall=START, config={**CONFIG, "ledger": {"dir": "rewards.run"}, **(config or {})})]
+    for place, number in enumerate(order):
+        group = f"g{number // 8}"
+        more = {"group": group, "id": f"s{number}", "prompt": f"of {group}", "batch": f"b{place // 32}"}
+        lines += pair(None, place, number % 8 + 2, length=100 + number * 7919 % 100, wall=START + 0.1, **more)
+    return lines
+
+
 def many(count: int) -> Iterator[Line]:
     """A run of `count` samples with short texts: groups of eight, 64 groups to a step."""
     yield RUN
@@ -187,9 +201,11 @@ def _hostile_config() -> dict[str, Any]:
     return {"judge": {"kind": bad, "low": bad}, "endpoint": [{"model": bad, "name": HOSTILE[0]}, bad], "missing": bad}
 
 
-def make_page(path: Path, lines: Iterator[Line] | list[Line], title: str = "test", texts_mb: float = 64.0) -> int:
+def make_page(
+    path: Path, lines: Iterator[Line] | list[Line] | Rewards, title: str = "test", texts_mb: float = 64.0
+) -> int:
     """The page of these lines; its size in bytes."""
-    gathering, rows = Gathering(), Rows(texts_mb)
+    gathering, rows = Gathering(lines.scale if isinstance(lines, Rewards) else None), Rows(texts_mb)
     for line in lines:
         gathering.add(line)
         rows.add(line)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.report.browser import Visit, launch
+from tests.report.browser import Open, Visit
 from tests.report.ledgers import HOSTILE, hostile, make_page, many, small
 from tests.report.test_again import FILE, resumed
 
@@ -17,39 +16,8 @@ from referee.ledger import Line, VerdictLine
 pytest.importorskip("plotly")
 pytestmark = [pytest.mark.slow, pytest.mark.browser, pytest.mark.timeout(600)]
 
-Open = Callable[..., Visit]
 MOST_ELEMENTS = 80
 """Rows in view, and a few around them."""
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    """One browser for all tests here."""
-    yield from launch()
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where pages are written once."""
-    return tmp_path_factory.mktemp("pages")
-
-
-@pytest.fixture
-def visit(browser: Any, folder: Path) -> Iterator[Open]:
-    """Opens the page of some lines; afterwards it must have been silent and alone."""
-    visits: list[Visit] = []
-
-    def open_(name: str, lines: Callable[[], Any], **options: Any) -> Visit:
-        path = folder / f"{name}.html"
-        if not path.exists():
-            make_page(path, lines())
-        visits.append(Visit(browser, path.as_uri(), **options))
-        visits[-1].loaded()
-        return visits[-1]
-
-    yield open_
-    for one in visits:
-        one.close()
 
 
 def verdicts(count: int) -> list[VerdictLine]:
@@ -238,7 +206,7 @@ def test_a_group_is_compared(visit: Open) -> None:
     page.click("#detail .compare")
     seen.there("#detail .siblings")
     seen.act(lambda: page.click("#detail .only"))
-    assert seen.count() == 12
+    assert seen.count() == 4
 
 
 def test_a_point_of_the_scatter_opens_its_sample(visit: Open) -> None:

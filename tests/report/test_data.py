@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
+import zlib
+from array import array
 from pathlib import Path
 
 import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.report.ledgers import CONFIG, RUN, START, hostile, many, pair, small
+from tests.report.ledgers import CONFIG, RUN, START, hostile, many, pair, shuffled, small
 
 from referee.ledger import BatchLine, LimitsLine, Line, RunLine, VerdictLine
 from referee.ledger.metrics import metrics
 from referee.report import Gathering, Report, build
 from referee.report.data import scale_of
+from referee.report.rows import Rows
 from referee.report.shape import Scale
 from referee.report.steps import MOST_STEPS, binned
 from referee.report.times import MOST_SLICES
@@ -97,10 +100,8 @@ def test_live_is_the_same_as_at_once() -> None:
 
 
 def test_files_side_by_side_are_told_apart() -> None:
-    """Two processes whose batches have the same names, read in turns: rewards meet their own verdicts."""
-    gathering = Gathering()
-    for line in [RUN, *pair(1, 0, 2, length=10), *pair(1, 1, 3, length=20)]:
-        gathering.add(line, "a")
+    """Two processes whose batches have the same names, read in turns: rewards meet their own verdicts, and siblings
+    that were judged by both are one group."""
     one, other = Gathering(), Gathering()
     for line in small():
         one.add(line, "a")
@@ -109,9 +110,50 @@ def test_files_side_by_side_are_told_apart() -> None:
     single, double = one.report(), other.report()
     assert double.lengths.samples == 2 * single.lengths.samples
     assert double.lengths.slope == pytest.approx(single.lengths.slope)
-    assert [row.groups for row in double.steps] == [2 * row.groups for row in single.steps]
+    assert [row.groups for row in double.steps] == [row.groups for row in single.steps]
+    assert double.lengths.within_samples == 2 * single.lengths.within_samples
     limits = [row.endpoints["e"] for row in double.times if row.endpoints]
     assert [point.limit for point in limits] == [16, 16, 16]
+
+
+def test_siblings_of_a_shuffled_file_are_found() -> None:
+    """Twenty groups of eight in any order, in batches as they come: one group each, in the charts and in the list."""
+    for config in ({}, {"ledger": {"dir": "a folder of one's own"}}):
+        lines = shuffled(config)
+        order = [int(line.id[1:]) for line in lines if isinstance(line, VerdictLine)]
+        report, rows = build(lines), Rows()
+        assert (report.steps[0].groups, report.steps[0].flat_groups) == (20, 0)
+        assert (report.lengths.within_groups, report.lengths.within_samples) == (20, 160)
+        for line in lines:
+            rows.add(line)
+        parts = {part.name: zlib.decompress(part.data) for part in rows.parts()}
+        siblings = array("I", parts["column-siblings"])
+        members: dict[int, set[int]] = {}
+        for number, group_number in zip(order, siblings, strict=True):
+            members.setdefault(group_number, set()).add(number)
+        assert sorted(sorted(found) for found in members.values()) == [list(range(n, n + 8)) for n in range(0, 160, 8)]
+
+
+def test_clients_of_a_cluster_tell_of_the_same_engines() -> None:
+    """Their counts are one count, whether their files are read one after the other or as they grow."""
+    run = RunLine(wall=START, config={**CONFIG, "runtime": "ray"})
+    looks = [LimitsLine(wall=START + n, endpoint="e", limit=8, in_flight=4, requests=10 * n) for n in range(1, 6)]
+    after, growing = Gathering(), Gathering()
+    for source in ("a", "b", "c"):
+        for line in [run, *looks]:
+            after.add(line)
+        growing.add(run, source)
+    for line in looks:
+        for source in ("a", "b", "c"):
+            growing.add(line, source)
+    restarted = [RunLine(wall=START + 100, config=run.config), LimitsLine(wall=START + 101, endpoint="e", requests=7)]
+    for gathering in (after, growing):
+        report = gathering.report()
+        assert report.metrics["requests"] == 50
+        assert [row.endpoints["e"].limit for row in report.times] == [8] * 5
+        for line in restarted:
+            gathering.add(line, "d")
+        assert gathering.report().metrics["requests"] == 57
 
 
 def test_many_steps_share_rows() -> None:

@@ -91,6 +91,7 @@ def test_it_updates_while_the_run_goes_on(tmp_path: Path, open_page: Any) -> Non
         assert "timeout 3" in page.locator("#panel-unscored p").inner_text()
         assert "step 2" in page.locator("#tiles").inner_text()
         assert page.locator("#newest details").count() == 12
+        assert page.locator("#samples .heading").inner_text().split() == ["Step", "Score", "Sample", "Response"]
         assert "s2-3" in page.locator("#newest details").first.inner_text()
         assert not page.locator("#trouble").is_visible()
         assert wrong == []

@@ -22,7 +22,8 @@ from referee.ledger import BatchLine, Ledger, LimitsLine, Line, RewardLine, RunL
 from referee.ledger.metrics import metrics
 from referee.report.data import build
 from referee.report.shape import TimeRow
-from referee.report.watch import NEWEST, Snapshot, Watch, covered, pace
+from referee.report.sums import covered
+from referee.report.watch import NEWEST, Snapshot, Watch, pace
 
 HOSTILE = "[/bold]\x1b]0;owned\x07\x1b[2J\u202e[red]:smile:\x00</script>"
 app = typer.Typer()
@@ -113,8 +114,12 @@ def test_processes_that_write_at_once_add_up(tmp_path: Path) -> None:
     assert shot.report.metrics["requests"] == 18
     assert (shot.now.limit, shot.now.in_flight, shot.now.queued) == (16.0, 6.0, 4.0)
     assert shot.report.metrics["elapsed_s"] == 24.0
-    assert shot.report.metrics["wait_fraction"] == pytest.approx(6 / 24)
+    assert shot.report.metrics["wait_s"] == 6.0
+    assert shot.report.metrics["wait_fraction"] == pytest.approx(3 / 24)  # of the time each of them had
     assert watched(tmp_path, 1025.0).report.metrics == shot.report.metrics
+    page = build(read(tmp_path)).metrics
+    for name in ("samples", "requests", "elapsed_s", "wait_fraction", "flat_group_share"):
+        assert page[name] == shot.report.metrics[name]
 
 
 def test_gauges_of_a_process_that_is_gone_are_not_now(tmp_path: Path) -> None:

@@ -12,8 +12,8 @@ from rich.table import Table
 from rich.text import Text
 
 from referee.cli.terminal import terminal
-from referee.ledger import read
-from referee.report.diff import Diff, Example, diff, side
+from referee.report.diff import Diff, Example, diff
+from referee.report.files import sides
 from referee.report.plain import plain
 
 SETTINGS_SHOWN = 12
@@ -21,22 +21,26 @@ NOTHING = "-"
 
 
 def command(
-    a: Annotated[Path, typer.Argument(help="A ledger: folder or file.")],
-    b: Annotated[Path, typer.Argument(help="Another one, over the same samples.")],
+    a: Annotated[Path, typer.Argument(help="A ledger (folder or file), or rewards of referee score.")],
+    b: Annotated[Path, typer.Argument(help="Another one over the same samples, or labels that people gave.")],
     examples: Annotated[int, typer.Option(min=0, help="How many of the widest differences to show.")] = 5,
     same_text: Annotated[
         bool, typer.Option("--same-text", help="Leave out pairs that share an id while their texts differ.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Plain data instead of tables.")] = False,
 ) -> None:
-    """Compare two ledgers sample by sample: agreement, order within groups, and where they differ most."""
-    found = diff(side(read(a)), side(read(b)), examples, same_text)
+    """Compare two judges, or a judge with people, on the same samples."""
+    found = diff(*sides(a, b), examples, same_text)
     if as_json:
         typer.echo(msgspec.json.format(msgspec.json.encode(found), indent=2).decode())
     else:
         show(found, terminal())
     if not found.matched:
-        typer.echo("no sample of one is in the other: samples are matched by id, or by prompt and response.", err=True)
+        typer.echo(
+            "no sample of one is in the other: samples are matched by id, by prompt and response, or by position where "
+            "one file has neither and both have as many.",
+            err=True,
+        )
         raise typer.Exit(1)
 
 

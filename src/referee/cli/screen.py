@@ -163,9 +163,10 @@ def line(shot: Snapshot) -> str:
     if not shot.files:
         return f"{plain(shot.path)}: no ledger yet"
     step = "" if now.step is None else f"step {now.step}  "
+    samples = f"{m['samples']:.0f} sample{'' if m['samples'] == 1 else 's'}"
     waiting = f"  waiting {m['wait_fraction']:.1%}" if shot.report.trainer else ""
     return (
-        f"{step}{m['samples']:.0f} samples  {now.samples_per_s:.1f}/s  {now.in_flight:.0f}/{now.limit:.0f} in flight  "
+        f"{step}{samples}  {now.samples_per_s:.1f}/s  {now.in_flight:.0f}/{now.limit:.0f} in flight  "
         f"score {m['score_mean']:.3f}  {m['unscored']:.0f} unscored  ${m['cost_usd']:.4f}"
         f"{waiting}"
     )

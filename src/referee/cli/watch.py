@@ -14,6 +14,7 @@ from referee import clock
 from referee.cli.screen import frame, line
 from referee.cli.terminal import terminal
 from referee.errors import InputError
+from referee.report.files import holds_a_ledger
 from referee.report.live import live_files
 from referee.report.live_server import LiveServer
 from referee.report.watch import Watch
@@ -33,6 +34,8 @@ def command(
     port: Annotated[int, typer.Option(min=0, max=65535, help="For --page. 0: any free port.")] = 0,
 ) -> None:
     """Show a run while it goes on: scores, unscored, speed, limits, cost, waiting. Ctrl-C ends it."""
+    if run.is_file() and run.stat().st_size and not holds_a_ledger(run):
+        raise InputError(f"{run}: no ledger. That of `referee score -o OUT.jsonl` is in the folder OUT.run.")
     watch = Watch(run)
     console = terminal()
     if once or as_json:

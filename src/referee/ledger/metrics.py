@@ -8,11 +8,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
+from referee.ledger.groups import Groups
 from referee.ledger.lines import BatchLine, LimitsLine, Line, RewardLine, RunLine, VerdictLine
 from referee.records import Reason
 
 OPEN_GROUPS = 8192
-"""Groups whose spread is still followed. Older ones keep the spread they had."""
+"""Groups whose spread is still followed. Those idle longest keep the spread they had."""
 
 
 class Histogram:
@@ -57,7 +58,8 @@ class Tally:
         self._cost = self._call_cost = self._saved = 0.0
         self._unpriced = 0
         self._latency, self._queue = Histogram(), Histogram()
-        self._groups: dict[tuple[str, str], tuple[int, float, float]] = {}
+        self._groups = Groups(OPEN_GROUPS)
+        self._spreads: dict[int, tuple[int, float, float]] = {}
         self._compared = self._flat = 0
         self._rewards = self._filled = self._no_reward = 0
         self._reward_sum = self._penalty_sum = 0.0
@@ -85,10 +87,10 @@ class Tally:
             self._began = self._began or line.wall
 
     def _new_run(self, line: RunLine) -> None:
-        """Another file, or the same after a restart: totals and batch names begin again."""
+        """Another file, or the same after a restart: totals begin again."""
         self._throttled, self._requests = self._sent()
         self._limits.clear()
-        self._groups.clear()
+        self._groups.start(line)
         self._elapsed += self._latest - self._began
         self._began = self._latest = line.wall
 
@@ -122,7 +124,7 @@ class Tally:
         self._at_low += line.value <= 0.0
         self._at_high += line.value >= 1.0
         if line.group:
-            self._spread((line.batch, line.group), line.value)
+            self._spread(self._groups.number(line), line.value)
 
     def take_back(self, value: float | None, unscored: str, reward: RewardLine | None) -> None:
         """A sample that ended like this has been judged again since, so it counts no more; what it cost was spent."""
@@ -137,17 +139,17 @@ class Tally:
         self._at_low -= value <= 0.0
         self._at_high -= value >= 1.0
 
-    def _spread(self, name: tuple[str, str], value: float) -> None:
-        count, low, high = self._groups.get(name, (0, value, value))
+    def _spread(self, group: int, value: float) -> None:
+        count, low, high = self._spreads.get(group, (0, value, value))
         if count >= 2:
             self._flat -= low == high
         low, high = min(low, value), max(high, value)
-        self._groups[name] = (count + 1, low, high)
+        self._spreads[group] = (count + 1, low, high)
         if count >= 1:
             self._flat += low == high
             self._compared += count == 1
-        elif len(self._groups) > OPEN_GROUPS:
-            del self._groups[next(iter(self._groups))]
+        elif len(self._spreads) > OPEN_GROUPS:
+            del self._spreads[next(iter(self._spreads))]
 
     def _reward(self, line: RewardLine, times: int = 1) -> None:
         self._penalty_sum += times * line.penalty

@@ -6,7 +6,6 @@ Such a sample counts once, as it ended last. What every start spent on it was sp
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import PurePath
 from typing import Any
 
 from referee.ledger.lines import RewardLine, RunLine, VerdictLine
@@ -20,7 +19,7 @@ CANCELLED = "cancelled"
 class Ended:
     """How a sample ended, as far as it has to be taken back when a later start judges it again."""
 
-    __slots__ = ("asked", "group", "point", "reward", "row", "step", "unscored", "value", "wall")
+    __slots__ = ("asked", "gated", "group", "point", "reward", "row", "step", "unscored", "value", "wall")
 
     def __init__(self, line: VerdictLine, row: int) -> None:
         self.row = row
@@ -30,6 +29,7 @@ class Ended:
         self.value = line.value
         self.unscored = line.unscored
         self.asked = asked(line)
+        self.gated = line.origin == "gate"
         self.reward: RewardLine | None = None
         self.group: Any = None
         self.point: Any = None
@@ -83,12 +83,6 @@ def unscored_share(metrics: Mapping[str, float]) -> float:
     """Of the samples that the caller did not give up, how many have no score."""
     failed = metrics["unscored"] - metrics[f"unscored/{CANCELLED}"]
     return failed / (metrics["scored"] + failed) if failed else 0.0
-
-
-def of_a_file(config: Mapping[str, Any]) -> bool:
-    """Whether a run with this configuration judges a file: `referee score` keeps the record of OUT.jsonl in OUT.run."""
-    ledger = config.get("ledger")
-    return isinstance(ledger, dict) and PurePath(str(ledger.get("dir", ""))).suffix == ".run"
 
 
 def asked(line: VerdictLine) -> bool:

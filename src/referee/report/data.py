@@ -6,48 +6,59 @@ again counts once. Memory is bounded by the number of steps, not of samples.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import Any
 
 from msgspec.structs import replace
 
+from referee.ledger.groups import OPEN_GROUPS, Groups, of_a_file
 from referee.ledger.lines import BatchLine, LimitsLine, Line, RewardLine, RunLine, VerdictLine
 from referee.ledger.metrics import Tally
-from referee.report.again import Ended, Samples, of_a_file
+from referee.report.again import Ended, Samples
 from referee.report.findings import findings
-from referee.report.lengths import Scatter, Within
-from referee.report.shape import Cost, Point, Report, RunInfo, Scale, StepRow
+from referee.report.lengths import Scatter, Siblings, Within
+from referee.report.shape import Cost, Point, Report, RunInfo, Scale, StepRow, TimeRow
 from referee.report.steps import Step, StepSums, Waits, copied, step_rows
-from referee.report.sums import Fit
+from referee.report.sums import covered
 from referee.report.times import Times
 
 OPEN = 65_536
-"""Samples that may wait for their reward line, and groups that may still grow. Older ones are let go."""
+"""Samples that may wait for their reward line. Older ones are let go."""
 LARGEST = 2**53
 """Whole numbers up to here survive JSON in a browser. A step or a length beyond it is a mistake, and left out."""
+CLUSTER = "ray"
+"""The runtime whose processes share engines."""
 MOST_LEVELS = 21
 """A scale with more levels is drawn as if it were continuous."""
 
 
-class _Group:
-    """The verdicts of one group."""
+class _Group(Siblings):
+    """The verdicts of one group. It counts once the judge has given two: a gate does not tell answers apart."""
 
-    __slots__ = ("fit", "high", "low", "scored", "step")
+    __slots__ = ("high", "judged", "low", "step")
 
     def __init__(self, step: Step) -> None:
+        super().__init__()
         self.step = step
-        self.scored = 0
-        self.low = self.high = 0.0
-        self.fit = Fit()
+        self.judged = 0
+        self.low, self.high = math.inf, -math.inf
+
+    def counts(self, sums: StepSums, times: int) -> None:
+        """Put it into its step's sums, or (-1) take it out."""
+        if self.judged >= 2:
+            sums.groups += times
+            sums.flat += times * (self.low == self.high)
 
 
 class Gathering:
     """Counts lines as they come. `source` tells files apart that are read side by side; one after the other need none.
 
-    `report()` may be asked at any time.
+    `report()` may be asked at any time. `scale`: of rows that come without a run line, from a file that was judged.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, scale: Scale | None = None) -> None:
+        self._given = scale
         self._tally = Tally()
         self._runs: list[RunInfo] = []
         self._scales: list[Scale] = []
@@ -56,11 +67,14 @@ class Gathering:
         self._times = Times()
         self._waits = Waits()
         self._scatter, self._within = Scatter(), Within()
-        self._groups: dict[tuple[str, str, Step, str], _Group] = {}
+        self._numbers = Groups()
+        self._groups: dict[int, _Group] = {}
         self._open: dict[tuple[str, str, int], Ended | None] = {}
         self._samples = Samples()
-        self._files: set[str] = set()
-        """Sources whose run judges a file: there a group's name is the same group everywhere."""
+        self._spans: dict[str, tuple[float, float]] = {}
+        """First and last record of each start."""
+        self._clusters: set[str] = set()
+        """Sources whose run judges on a Ray cluster."""
 
     def add(self, line: Line, source: str = "") -> None:
         """Count one line."""
@@ -74,17 +88,26 @@ class Gathering:
         elif isinstance(line, BatchLine):
             self._waits.add(line, self._run(source))
         elif isinstance(line, LimitsLine):
-            self._times.limits(line, self._run(source))
+            # Clients of a cluster all tell of the same engines.
+            self._times.limits(line, CLUSTER if source in self._clusters else self._run(source))
         elif isinstance(line, RunLine):
             self._starts[source] = self._starts.get(source, 0) + 1
             self._samples.start(line, source)
+            self._numbers.start(line, source)
             self._runs.append(run_info(line))
-            (self._files.add if self._runs[-1].file else self._files.discard)(source)
+            (self._clusters.add if on_a_cluster(line) else self._clusters.discard)(source)
             self._scales.append(scale_of(line.config))
+        if line.wall:
+            run = self._run(source)
+            first, last = self._spans.get(run, (line.wall, line.wall))
+            self._spans[run] = (min(first, line.wall), max(last, line.wall))
 
     def report(self) -> Report:
         """Everything so far."""
         metrics = self._tally.metrics()
+        times = self._times.rows()
+        if len(self._spans) > 1:
+            metrics.update(self._together(times, metrics["wait_s"]))
         scale = self._scale()
         calls = metrics["calls"]
         steps = copied(self._steps.items())
@@ -95,15 +118,26 @@ class Gathering:
             runs=list(self._runs),
             scale=scale,
             steps=rows,
-            times=self._times.rows(),
+            times=times,
             slice_s=self._times.width,
             lengths=self._scatter.lengths(self._within),
             cost=cost_of(rows, metrics, any(run.priced for run in self._runs)),
             again=self._samples.repeated,
-            trainer=not self._runs or not all(run.file for run in self._runs),
+            trainer=self._given is None and (not self._runs or not all(run.file for run in self._runs)),
         )
         report.findings = findings(report)
         return report
+
+    def _together(self, times: list[TimeRow], waited: float) -> dict[str, float]:
+        """Several starts: those side by side share their time, and each waits for itself."""
+        points = [point for row in times for point in row.endpoints.values()]
+        alone = sum(last - first for first, last in self._spans.values())
+        return {
+            "elapsed_s": covered(self._spans.values()),
+            "wait_fraction": min(1.0, waited / alone) if alone > 0 else 0.0,
+            "requests": float(sum(point.requests for point in points)),
+            "throttled": float(sum(point.throttled for point in points)),
+        }
 
     def _run(self, source: str) -> str:
         return f"{source}#{self._starts.get(source, 0)}"
@@ -111,7 +145,8 @@ class Gathering:
     def _verdict(self, line: VerdictLine, source: str) -> None:
         ended, before = self._samples.end(line, source)
         self._step(line.step).verdict(line)
-        self._times.verdict(line)
+        if line.wall:
+            self._times.verdict(line)
         if before is not None:
             self._take_back(before)
         if ended is None:
@@ -133,19 +168,19 @@ class Gathering:
         if ended is None:
             return
         ended.reward = line
-        if ended.value is None or not 0 < line.length <= LARGEST:
-            return
+        if ended.value is None or ended.gated or not 0 < line.length <= LARGEST:
+            return  # a gate's verdict is not the judge's opinion of a length
         ended.point = Point(line.length, ended.value, line.step, ended.row)
         self._scatter.add(ended.point)
         sums.fit.add(line.length, ended.value)
         if ended.group is not None:
-            self._within.add(ended.group.fit, line.length, ended.value)
+            self._within.add(ended.group, line.length, ended.value)
 
     def _take_back(self, ended: Ended) -> None:
         """This end of a sample counts no more: a later start has judged it again."""
         self._tally.take_back(ended.value, ended.unscored, ended.reward)
-        self._step(ended.step).take_back(ended.value, ended.unscored)
-        if ended.value is None:
+        self._step(ended.step).take_back(ended.value, ended.unscored, ended.gated)
+        if ended.value is None and ended.wall:
             self._times.take_back(ended.wall, ended.unscored)
         if ended.reward is not None:
             self._step(ended.reward.step).reward_of(ended.reward, -1)
@@ -154,41 +189,28 @@ class Gathering:
             self._scatter.remove(point)
             self._step(point.step).fit.remove(point.length, point.value)
             if group is not None:
-                self._within.remove(group.fit, point.length, point.value)
+                self._within.remove(group, point.length, point.value)
         if group is not None:
-            group.scored -= 1
-            if group.scored == 1:
-                sums = self._step(group.step)
-                sums.groups -= 1
-                sums.flat -= group.low == group.high
+            sums = self._step(group.step)
+            group.counts(sums, -1)
+            group.judged -= not ended.gated
+            group.counts(sums, 1)
 
     def _grouped(self, line: VerdictLine, source: str) -> _Group | None:
         """Follow the spread of the sample's group, where it names one."""
-        if not line.group or line.value is None:
+        number = self._numbers.number(line, source)
+        if not number or line.value is None:
             return None
-        name = self._group_name(line, source)
-        group = self._groups.get(name)
+        group = self._groups.get(number)
         if group is None:
             group = _Group(line.step)
-            _limited(self._groups, name, group)
-        sums, value = self._step(group.step), line.value
-        flat = group.scored >= 2 and group.low == group.high
-        group.low = min(group.low, value) if group.scored else value
-        group.high = max(group.high, value) if group.scored else value
-        group.scored += 1
-        if group.scored == 2:
-            sums.groups += 1
-        if group.scored >= 2:
-            sums.flat += (group.low == group.high) - flat
+            _limited(self._groups, number, group, OPEN_GROUPS)
+        sums = self._step(group.step)
+        group.counts(sums, -1)
+        group.low, group.high = min(group.low, line.value), max(group.high, line.value)
+        group.judged += line.origin != "gate"
+        group.counts(sums, 1)
         return group
-
-    def _group_name(self, line: VerdictLine, source: str) -> tuple[str, str, Step, str]:
-        # Siblings may be submitted one by one, so a step holds a group together; without steps the batch must, or the
-        # file that is judged, however often it was begun.
-        if source in self._files:
-            return "", "", line.step, line.group
-        batch = line.batch if line.step is None else ""
-        return self._run(source) if batch else source, batch, line.step, line.group
 
     def _step(self, step: Step) -> StepSums:
         sums = self._steps.get(step)
@@ -198,7 +220,7 @@ class Gathering:
 
     def _scale(self) -> Scale:
         """The scale all runs share; continuous where they do not."""
-        first = self._scales[0] if self._scales else Scale()
+        first = self._scales[0] if self._scales else self._given or Scale()
         return first if all(scale == first for scale in self._scales) else Scale()
 
 
@@ -265,10 +287,15 @@ def cost_of(steps: list[StepRow], metrics: dict[str, float], priced: bool) -> Co
     )
 
 
-def _limited(held: dict[Any, Any], name: Any, value: Any) -> None:
+def on_a_cluster(line: RunLine) -> bool:
+    """Whether this run's judge calls are made by engines on a Ray cluster, which several processes share."""
+    return line.config.get("runtime") == CLUSTER
+
+
+def _limited(held: dict[Any, Any], name: Any, value: Any, most: int = OPEN) -> None:
     """Hold one more, and let go of the oldest when there are too many."""
     held[name] = value
-    if len(held) > OPEN:
+    if len(held) > most:
         del held[next(iter(held))]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 from msgspec import Struct
 
 from referee.ledger import Line, RunLine, VerdictLine
+from referee.ledger.groups import Groups
 from referee.ledger.lines import digest
 from referee.report.again import Samples
 from referee.report.agreement import Order, kappa, order, pearson, spearman, weighted_kappa
@@ -18,6 +20,7 @@ KEPT_TEXT = 2000
 CLASSES = 24
 """Different scores up to which they count as classes."""
 SAME = 1e-9
+DIGITS = re.compile(r"[0-9]{1,12}")
 BINS = 10
 
 
@@ -28,6 +31,8 @@ class Row(Struct, frozen=True, kw_only=True, gc=False):
     text: str = ""
     """Digests of prompt and response; empty where the ledger has neither."""
     group: str = ""
+    siblings: int = 0
+    """The number of its group on its side; 0: in none."""
     step: int | None = None
     score: float | None = None
     value: float | None = None
@@ -43,6 +48,10 @@ class Side(Struct, kw_only=True):
     rows: list[Row] = []
     config: Mapping[str, Any] = {}
     models: dict[str, int] = {}
+    scale: Hashable = None
+    """What its scores mean: the ends of the judge's scale, or another judge's kind. None: nothing but their values."""
+    ordered: bool = False
+    """Its rows stand in the order of the rollouts."""
 
 
 class Example(Struct, frozen=True, kw_only=True):
@@ -78,7 +87,7 @@ class Diff(Struct, frozen=True, kw_only=True):
     rows_b: int
     matched: int
     matched_by: dict[str, int]
-    """How: id and text, text, id (text not known on a side), id only (the texts differ)."""
+    """How: id and text, text, id (text not known on a side), id only (the texts differ), position."""
     only_a: int
     only_b: int
     repeated: int
@@ -116,29 +125,34 @@ class Diff(Struct, frozen=True, kw_only=True):
 
 def side(lines: Iterable[Line]) -> Side:
     """Read one ledger. A sample that a later start judged again is one row, as it ended last."""
-    found, samples = Side(rows=[], models={}), Samples()
+    found, samples, groups = Side(rows=[], models={}), Samples(), Groups(most=None)
     for line in lines:
         if isinstance(line, RunLine):
             found.config = line.config
             samples.start(line)
+            groups.start(line)
         elif isinstance(line, VerdictLine):
             ended, before = samples.end(line)
             if before is not None:
-                found.rows[before.row] = _row(line)
+                found.rows[before.row] = _row(line, groups.number(line))
             elif ended is not None:
-                found.rows.append(_row(line))
+                found.rows.append(_row(line, groups.number(line)))
             if line.model:
                 found.models[line.model] = found.models.get(line.model, 0) + 1
+    judge = dict(found.config.get("judge") or {})
+    kind = judge.get("kind", "score")
+    found.scale = (judge.get("low", 1), judge.get("high", 10)) if kind in ("score", "integer") else kind
     return found
 
 
-def _row(line: VerdictLine) -> Row:
+def _row(line: VerdictLine, siblings: int) -> Row:
     prompt = line.prompt_digest or (digest(line.prompt) if line.prompt or line.response else "")
     response = line.response_digest or (digest(line.response) if line.prompt or line.response else "")
     return Row(
         id=line.id,
         text=f"{prompt}{response}",
         group=line.group,
+        siblings=siblings,
         step=line.step,
         score=line.score,
         value=line.value,
@@ -192,15 +206,34 @@ RULES: list[tuple[str, Callable[[Row], Hashable | None]]] = [
 """What makes two rows the same sample, the surest first."""
 
 
+def in_order(a: Side, b: Side) -> list[Pair]:
+    """Pairs by position, where a side has neither ids nor texts and both have as many rows in the rollouts' order.
+
+    `referee score` names rollouts without an id by their line, so its record can be put in order.
+    """
+    found = []
+    for given in (a, b):
+        numbers = [int(row.id) for row in given.rows if DIGITS.fullmatch(row.id)]
+        counted = sorted(numbers) == list(range(1, len(given.rows) + 1))
+        if not (given.ordered or counted):
+            return []
+        found.append(sorted(given.rows, key=lambda row: int(row.id)) if counted else given.rows)
+    nameless = [all(not row.id and not row.text for row in rows) for rows in found]
+    return list(zip(*found, strict=True)) if any(nameless) and len(found[0]) == len(found[1]) else []
+
+
 def diff(a: Side, b: Side, examples: int = 5, same_text: bool = False) -> Diff:
     """Compare. `same_text` leaves out pairs that share an id while their texts differ."""
     pairs, by, repeated = match(a.rows, b.rows)
+    if not pairs:
+        pairs = in_order(a, b)
+        by = {"position": len(pairs)} if pairs else {}
     if same_text:
         pairs = [(x, y) for x, y in pairs if not x.text or not y.text or x.text == y.text]
         by.pop("id only", None)
     both = [(x, y) for x, y in pairs if x.value is not None and y.value is not None]
     values_a, values_b = [x.value or 0.0 for x, _ in both], [y.value or 0.0 for _, y in both]
-    scale = "score" if _one_scale(a, b) else "value"
+    scale = "score" if a.scale is not None and a.scale == b.scale else "value"
     exact, near = _close(both, scale)
     classes, class_name = _classes(both, scale)
     count = len(both)
@@ -239,16 +272,6 @@ def diff(a: Side, b: Side, examples: int = 5, same_text: bool = False) -> Diff:
     )
 
 
-def _one_scale(a: Side, b: Side) -> bool:
-    """Whether a score of one judge means the same number of the other."""
-    scales = []
-    for config in (a.config, b.config):
-        judge = dict(config.get("judge") or {})
-        kind = judge.get("kind", "score")
-        scales.append((judge.get("low", 1), judge.get("high", 10)) if kind in ("score", "integer") else kind)
-    return scales[0] == scales[1]
-
-
 def _close(both: list[Pair], scale: str) -> tuple[float | None, float | None]:
     """Shares of the pairs that are equal, and that are at most one apart (one tenth in [0, 1])."""
     if not both:
@@ -273,11 +296,11 @@ def _classes(both: list[Pair], scale: str) -> tuple[list[tuple[Hashable, Hashabl
 
 
 def _groups(both: list[Pair]) -> list[list[tuple[float, float]]]:
-    """Values of siblings. The same group name in another step is another group."""
-    groups: dict[tuple[int | None, str, str], list[tuple[float, float]]] = defaultdict(list)
+    """Values of samples that are siblings on both sides."""
+    groups: dict[tuple[int, int], list[tuple[float, float]]] = defaultdict(list)
     for x, y in both:
-        if x.group and y.group:
-            groups[x.step, x.group, y.group].append((x.value or 0.0, y.value or 0.0))
+        if x.siblings and y.siblings:
+            groups[x.siblings, y.siblings].append((x.value or 0.0, y.value or 0.0))
     return list(groups.values())
 
 

@@ -1,7 +1,12 @@
-"""What a reader of the report should see first, in sentences: rules over report data, and nothing else."""
+"""What a reader of the report should see first, in sentences: rules over report data, and nothing else.
+
+Each says how much it rests on, needs enough of it, and is not made by one odd sample. Shares of scores are of the
+judge's own verdicts: a gate's are no opinion.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from referee.report.again import CANCELLED, unscored_share
@@ -9,10 +14,16 @@ from referee.report.shape import Finding, Report
 
 UNSCORED_WARN, UNSCORED_BAD = 0.02, 0.2
 EXTREME_WARN, EXTREME_BAD = 0.4, 0.7
+ONE_SIDED_WARN, ONE_SIDED_BAD = 0.9, 0.98
+"""The same for a judge that only ever says one of two things, so that every verdict is an extreme."""
 FLAT_WARN, FLAT_BAD = 0.3, 0.6
 LENGTH_WARN, LENGTH_BAD = 0.25, 0.5
-"""Correlation of score with length."""
+"""Rank correlation of score with length."""
+SURE = 3.0
+"""Standard errors that a correlation must be away from nothing."""
 WAIT_WARN, WAIT_BAD = 0.1, 0.3
+FEW_BATCHES = 3
+"""Fewer batches than this say nothing about waiting: there was no other work yet to wait beside."""
 THROTTLED_WARN = 0.05
 FEW = 20
 """Fewer samples than this support no sentence about shares."""
@@ -36,65 +47,72 @@ def _unscored(report: Report) -> Iterator[Finding]:
         reasons = {name.partition("/")[2]: n for name, n in metrics.items() if name.startswith("unscored/") and n}
         reasons.pop(CANCELLED, None)
         top = max(reasons, key=lambda name: reasons[name])
-        level = "bad" if share > UNSCORED_BAD else "warn"
-        yield Finding(level, f"{_percent(share)} of the samples were not scored, mostly {top}.", "unscored")
+        failed = metrics["unscored"] - metrics[f"unscored/{CANCELLED}"]
+        ended = metrics["scored"] + failed
+        level = "bad" if share > UNSCORED_BAD and (ended >= FEW or not metrics["scored"]) else "warn"
+        text = f"{_percent(share)} of the samples ({failed:,.0f} of {ended:,.0f}) were not scored, mostly {top}."
+        yield Finding(level, text, "unscored")
     if metrics[f"unscored/{CANCELLED}"]:
-        count = metrics[f"unscored/{CANCELLED}"]
-        yield Finding("warn", f"{count:,.0f} samples were given up by the caller (cancelled).")
+        given_up = _count(metrics[f"unscored/{CANCELLED}"], "sample was", "samples were")
+        yield Finding("warn", f"{given_up} given up by the caller (cancelled).")
     if metrics["reward_filled"]:
-        yield Finding(
-            "warn",
-            f"{metrics['reward_filled']:.0f} rewards were supplied by the missing policy, not by the judge.",
-            "unscored",
-        )
+        filled = _count(metrics["reward_filled"], "reward was", "rewards were")
+        yield Finding("warn", f"{filled} supplied by the missing policy, not by the judge.", "unscored")
 
 
 def _scores(report: Report) -> Iterator[Finding]:
-    metrics = report.metrics
-    if metrics["scored"] >= FEW:
-        for name, word in (("score_high_share", "highest"), ("score_low_share", "lowest")):
-            share = metrics[name]
-            if share > EXTREME_WARN:
-                level = "bad" if share > EXTREME_BAD else "warn"
-                yield Finding(level, f"{_percent(share)} of the verdicts are the {word} score there is.", "scores")
+    judged = sum(row.judged for row in report.steps)
+    high = sum(round((row.high_share or 0.0) * row.judged) for row in report.steps)
+    low = sum(round((row.low_share or 0.0) * row.judged) for row in report.steps)
+    binary = report.scale.levels in (0, 2) and low + high == judged
+    warn, bad = (ONE_SIDED_WARN, ONE_SIDED_BAD) if binary else (EXTREME_WARN, EXTREME_BAD)
+    for count, word in ((high, "highest"), (low, "lowest")):
+        if judged >= FEW and count > warn * judged:
+            text = f"{_percent(count / judged)} of the judge's {judged:,} verdicts are the {word} score there is."
+            yield Finding("bad" if count > bad * judged else "warn", text, "scores")
     groups = sum(row.groups for row in report.steps)
     flat = sum(row.flat_groups for row in report.steps) / groups if groups else 0.0
     if groups >= FEW and flat > FLAT_WARN:
         level = "bad" if flat > FLAT_BAD else "warn"
-        yield Finding(
-            level, f"In {_percent(flat)} of the groups all verdicts are equal: they teach nothing.", "extremes"
-        )
+        text = f"In {_percent(flat)} of the {groups:,} groups all verdicts are equal: they teach nothing."
+        yield Finding(level, text, "extremes")
 
 
 def _length(report: Report) -> Iterator[Finding]:
     lengths = report.lengths
-    among = lengths.within_correlation is not None
-    strength = lengths.within_correlation if among else lengths.correlation
-    rise = lengths.within_slope if among else lengths.slope
-    if lengths.samples >= FEW and strength is not None and rise is not None and abs(strength) > LENGTH_WARN:
-        level = "bad" if abs(strength) > LENGTH_BAD else "warn"
-        word = "Longer" if rise > 0 else "Shorter"
-        where = " among siblings" if among else ""
-        points = rise * (report.scale.high - report.scale.low)
-        text = f"{word} answers score higher{where}: {points:+.2f} points per 100 tokens (correlation {strength:+.2f})."
-        yield Finding(level, text, "length")
+    if lengths.within_samples >= FEW:
+        strength, samples = lengths.within_correlation, lengths.within_samples
+        free, among, where = samples - lengths.within_groups, " among siblings", f" in {lengths.within_groups:,} groups"
+    else:
+        strength, samples, free, among, where = lengths.correlation, lengths.samples, lengths.samples - 1, "", ""
+    if strength is None or samples < FEW or abs(strength) <= max(LENGTH_WARN, SURE / math.sqrt(free)):
+        return
+    word = "Longer" if strength > 0 else "Shorter"
+    text = f"{word} answers score higher{among}: rank correlation {strength:+.2f} over {samples:,} samples{where}."
+    yield Finding("bad" if abs(strength) > LENGTH_BAD else "warn", text, "length")
 
 
 def _speed(report: Report) -> Iterator[Finding]:
     metrics = report.metrics
     share = metrics["wait_fraction"]
-    if report.trainer and share > WAIT_WARN:
+    if report.trainer and share > WAIT_WARN and metrics["batches"] >= FEW_BATCHES:
         level = "bad" if share > WAIT_BAD else "warn"
-        yield Finding(level, f"The trainer stood still for {_percent(share)} of the time.", "wait")
+        text = f"The trainer stood still for {_percent(share)} of the time, in {metrics['batches']:,.0f} batches."
+        yield Finding(level, text, "wait")
     requests, throttled = metrics["requests"], metrics["throttled"]
     share = min(1.0, throttled / requests) if requests >= FEW else 0.0
     if share > THROTTLED_WARN:
-        yield Finding("warn", f"{_percent(share)} of the requests were throttled by the provider.", "limits")
+        text = f"{_percent(share)} of the {requests:,.0f} requests were throttled by the provider."
+        yield Finding("warn", text, "limits")
 
 
 def _money(report: Report) -> Iterator[Finding]:
-    if report.metrics["calls"] and not report.cost.priced:
+    if report.runs and report.metrics["calls"] and not report.cost.priced:
         yield Finding("warn", "Cost is unknown: no endpoint has price_in and price_out.", "cost")
+
+
+def _count(number: float, one: str, many: str) -> str:
+    return f"{number:,.0f} {one if number == 1 else many}"
 
 
 def _percent(share: float) -> str:

@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from referee.ledger.groups import Groups
 from referee.ledger.lines import Line, RewardLine, RunLine, TextLine, VerdictLine
 from referee.report.again import Samples
 from referee.report.data import sane
@@ -30,7 +31,7 @@ HEAD = 140
 """Characters of a response that the list shows."""
 NOTHING = float("nan")
 NO_BLOCK = 2**32 - 1
-WORDS = ("group", "batch", "origin", "reason", "endpoint", "model", "how", "filled")
+WORDS = ("group", "origin", "reason", "endpoint", "model", "how", "filled")
 """Columns of words: a number per row, and the list of words once."""
 NUMBERS = {
     "value": "f",
@@ -99,7 +100,8 @@ class Rows:
         self._room = int(texts_mb * 1e6)
         self._numbers: dict[str, array[float]] = {name: array(kind) for name, kind in NUMBERS.items()}
         self._words: dict[str, dict[str, int]] = {name: {} for name in WORDS}
-        self._codes: dict[str, array[int]] = {name: array("I") for name in (*WORDS, "block", "slot")}
+        self._codes: dict[str, array[int]] = {name: array("I") for name in (*WORDS, "siblings", "block", "slot")}
+        self._groups = Groups(most=None)
         self._open: dict[tuple[str, str, int], int] = {}
         self._kept_in = array("b")
         """The stream that holds a row's texts; -1 where none does."""
@@ -124,6 +126,7 @@ class Rows:
             self._systems[line.digest] = line.text
         elif isinstance(line, RunLine):
             self._samples.start(line, source)
+            self._groups.start(line, source)
 
     def meta(self) -> Meta:
         """How to read the parts."""
@@ -180,7 +183,6 @@ class Rows:
             numbers[name][row] = _number(value)
         for name, word in (
             ("group", line.group),
-            ("batch", line.batch),
             ("origin", line.origin),
             ("reason", line.unscored),
             ("endpoint", line.endpoint),
@@ -189,6 +191,7 @@ class Rows:
             ("filled", ""),
         ):
             self._codes[name][row] = self._code(name, word)
+        self._codes["siblings"][row] = self._groups.number(line, source)
         self._heads[row] = (line.id, " ".join(line.response[: 4 * HEAD].split())[:HEAD] or line.response_digest)
         self._keep(line, row)
 

@@ -52,11 +52,13 @@ class StepRow(Struct):
     """Verdicts by score, from low to high, as the report's Scale says."""
     score_mean: float | None = None
     score_std: float | None = None
+    judged: int = 0
+    """Verdicts that a judge gave, now or before; the others are a gate's."""
     low_share: float | None = None
     high_share: float | None = None
-    """Of the verdicts, how many are exactly the lowest and the highest."""
+    """Of the judge's verdicts, how many are exactly the lowest and the highest."""
     groups: int = 0
-    """Groups with at least two verdicts."""
+    """Groups with at least two verdicts of the judge."""
     flat_groups: int = 0
     """Of those, where all verdicts are equal."""
     rewards: int = 0
@@ -131,7 +133,7 @@ class Point(Struct, array_like=True):
 
 
 class Lengths(Struct):
-    """Does length buy score?"""
+    """Does length buy score? Samples that the judge scored; what a gate settled says nothing about it."""
 
     samples: int = 0
     points: list[Point] = field(default_factory=list)
@@ -140,9 +142,14 @@ class Lengths(Struct):
     """Score per 100 tokens over all samples, by least squares."""
     intercept: float | None = None
     correlation: float | None = None
+    """Spearman's rank correlation of the points: one odd answer hardly moves it."""
     within_slope: float | None = None
-    within_correlation: float | None = None
     """The same among siblings, each compared with its group's mean: what the policy is taught."""
+    within_correlation: float | None = None
+    """Kendall's tau-b over all pairs of siblings."""
+    within_samples: int = 0
+    within_groups: int = 0
+    """What these two rest on."""
 
 
 class Cost(Struct):

@@ -26,7 +26,9 @@ class StepSums:
         self.origins: dict[str, int] = {}
         self.unscored: dict[str, int] = {}
         self.scores: dict[int, int] = {}
-        self.scored = self.low = self.high = 0
+        self.scored = 0
+        self.judged = self.low = self.high = 0
+        """Verdicts of the judge itself, and those of them at either end of the scale."""
         self.total = self.squares = 0.0
         self.groups = self.flat = 0
         self.rewards = self.filled = self.missing = 0
@@ -57,12 +59,17 @@ class StepSums:
         self.scored += 1
         self.total += line.value
         self.squares += line.value * line.value
-        self.low += line.value <= 0.0
-        self.high += line.value >= 1.0
+        self._at_the_ends(line.value, line.origin == "gate", 1)
         place = round(min(1.0, max(0.0, line.value)) * FINE)
         self.scores[place] = self.scores.get(place, 0) + 1
 
-    def take_back(self, value: float | None, unscored: str) -> None:
+    def _at_the_ends(self, value: float, gated: bool, times: int) -> None:
+        if not gated:
+            self.judged += times
+            self.low += times * (value <= 0.0)
+            self.high += times * (value >= 1.0)
+
+    def take_back(self, value: float | None, unscored: str, gated: bool) -> None:
         """A sample that ended like this counts no more; what it cost was spent."""
         if value is None:
             self.unscored[unscored] -= 1
@@ -72,8 +79,7 @@ class StepSums:
         self.scored -= 1
         self.total -= value
         self.squares -= value * value
-        self.low -= value <= 0.0
-        self.high -= value >= 1.0
+        self._at_the_ends(value, gated, -1)
         self.scores[round(min(1.0, max(0.0, value)) * FINE)] -= 1
 
     def reward_of(self, line: RewardLine, times: int = 1) -> None:
@@ -119,8 +125,9 @@ class StepSums:
             bins=binned(self.scores, scale),
             score_mean=average,
             score_std=spread,
-            low_share=mean(self.low, self.scored),
-            high_share=mean(self.high, self.scored),
+            judged=self.judged,
+            low_share=mean(self.low, self.judged),
+            high_share=mean(self.high, self.judged),
             groups=self.groups,
             flat_groups=self.flat,
             rewards=rewards,

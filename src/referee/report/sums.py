@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+from collections.abc import Iterable
 
 from referee.ledger.metrics import Histogram
 
@@ -10,11 +10,11 @@ from referee.ledger.metrics import Histogram
 class Fit:
     """Least squares through points that come one by one."""
 
-    __slots__ = ("n", "x", "xx", "xy", "y", "yy")
+    __slots__ = ("n", "x", "xx", "xy", "y")
 
     def __init__(self) -> None:
         self.n = 0
-        self.x = self.y = self.xx = self.xy = self.yy = 0.0
+        self.x = self.y = self.xx = self.xy = 0.0
 
     def add(self, x: float, y: float) -> None:
         """One more point."""
@@ -23,7 +23,6 @@ class Fit:
         self.y += y
         self.xx += x * x
         self.xy += x * y
-        self.yy += y * y
 
     def remove(self, x: float, y: float) -> None:
         """A point that was added counts no more."""
@@ -32,35 +31,26 @@ class Fit:
         self.y -= y
         self.xx -= x * x
         self.xy -= x * y
-        self.yy -= y * y
 
     def merge(self, other: Fit) -> None:
         """All points of another."""
         for name in self.__slots__:
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
-    def spreads(self) -> tuple[float, float, float]:
-        """Sums of squares and products about the means: of x, of x and y, of y."""
+    def spreads(self) -> tuple[float, float]:
+        """Sums about the means: of the squares of x, and of the products of x and y."""
         if not self.n:
-            return 0.0, 0.0, 0.0
-        return (
-            max(0.0, self.xx - self.x * self.x / self.n),
-            self.xy - self.x * self.y / self.n,
-            max(0.0, self.yy - self.y * self.y / self.n),
-        )
+            return 0.0, 0.0
+        return max(0.0, self.xx - self.x * self.x / self.n), self.xy - self.x * self.y / self.n
 
     def slope(self) -> float | None:
         """Rise per unit of x; None where x does not vary."""
-        return slope(*self.spreads()[:2], scale=self.xx)
+        return slope(*self.spreads(), scale=self.xx)
 
     def intercept(self) -> float | None:
         """Where the line meets x = 0."""
         rise = self.slope()
         return None if rise is None else (self.y - rise * self.x) / self.n
-
-    def correlation(self) -> float | None:
-        """Pearson's r; None where x or y does not vary."""
-        return correlation(*self.spreads(), scales=(self.xx, self.yy))
 
 
 NOISE = 1e-12
@@ -72,18 +62,20 @@ def slope(xx: float, xy: float, scale: float) -> float | None:
     return xy / xx if xx > NOISE * scale else None
 
 
-def correlation(xx: float, xy: float, yy: float, scales: tuple[float, float]) -> float | None:
-    """Pearson's r from sums about the mean."""
-    if xx <= NOISE * scales[0] or yy <= NOISE * scales[1]:
-        return None
-    return max(-1.0, min(1.0, xy / math.sqrt(xx * yy)))
-
-
 def merge_histogram(into: Histogram, other: Histogram) -> None:
     """Count in `into` all that `other` counted."""
     if other.total:
         into.counts = [mine + theirs for mine, theirs in zip(into.counts, other.counts, strict=True)]
         into.total += other.total
+
+
+def covered(spans: Iterable[tuple[float, float]]) -> float:
+    """Seconds in at least one of the spans."""
+    total, end = 0.0, float("-inf")
+    for first, last in sorted(spans):
+        total += max(0.0, last - max(first, end))
+        end = max(end, last)
+    return total
 
 
 def mean(total: float, count: int) -> float | None:

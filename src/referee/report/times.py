@@ -99,7 +99,8 @@ class Times:
         self.width = 1.0
         self._most = most
         self._slices: dict[int, _Slice] = {}
-        self._totals: dict[Source, tuple[int, int]] = {}
+        self._totals: dict[Source, tuple[int, int, float]] = {}
+        """Throttled answers and requests so far, and when that was."""
 
     def verdict(self, line: VerdictLine) -> None:
         """One sample's end."""
@@ -115,8 +116,11 @@ class Times:
     def limits(self, line: LimitsLine, run: str) -> None:
         """One look at an endpoint. Its totals become what was new since the look before."""
         slice_, source = self._at(line.wall), (run, line.endpoint)
-        throttled, requests = self._totals.get(source, (0, 0))
-        self._totals[source] = (line.throttled, line.requests)
+        throttled, requests, seen = self._totals.get(source, (0, 0, 0.0))
+        if line.requests < requests and line.wall > seen:
+            throttled = requests = 0  # engines of a cluster that began again, and count from nothing
+        # Another process may tell later of an earlier moment: what was new then is counted already.
+        self._totals[source] = (max(throttled, line.throttled), max(requests, line.requests), max(seen, line.wall))
         pressure = slice_.pressure.setdefault(source, _Pressure())
         pressure.looks += 1
         pressure.limit += line.limit

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Iterable
 from pathlib import Path
 
 from msgspec import Struct
 
 from referee.ledger import LimitsLine, Line, RunLine, VerdictLine
-from referee.report.data import Gathering
+from referee.report.data import Gathering, on_a_cluster
 from referee.report.follow import Follower
 from referee.report.shape import Report, TimeRow
 
@@ -95,7 +94,7 @@ class Watch:
         self._gauges: dict[tuple[str, str], LimitsLine] = {}
         self._lines = self._reported = 0
         self._report: Report | None = None
-        self._spans: dict[str, tuple[float, float]] = {}
+        self._clusters: set[str] = set()
         self._latest = self._began = 0.0
         self._step: int | None = None
 
@@ -140,22 +139,20 @@ class Watch:
         """The report so far; made anew only when there are new lines, because a long run has much to add up."""
         if self._report is None or self._reported != self._lines:
             self._report, self._reported = self._gathering.report(), self._lines
-            if self._follower.files > 1:
-                # Several processes wrote at once: their totals are theirs, and add up; their times overlap.
-                self._report.metrics.update(self._totals(self._report))
+            if self._follower.files > 1:  # several processes write at once
+                self._report.metrics.update(self._fresh(self._latest))
         return self._report
 
     def _add(self, source: str, line: Line) -> None:
         self._gathering.add(line, source)
         self._lines += 1
         self._latest = max(self._latest, line.wall)
-        if line.wall:
-            first, last = self._spans.get(source, (line.wall, line.wall))
-            self._spans[source] = (min(first, line.wall), max(last, line.wall))
         if isinstance(line, RunLine):
             self._began = max(self._began, line.wall)
+            (self._clusters.add if on_a_cluster(line) else self._clusters.discard)(source)
         elif isinstance(line, LimitsLine):
-            self._gauges[source, line.endpoint] = line
+            # Clients of a cluster all tell of the same engines.
+            self._gauges["" if source in self._clusters else source, line.endpoint] = line
         elif isinstance(line, VerdictLine):
             self._newest.append(_newest(line, self._lines, self._texts))
             if line.step is not None:
@@ -177,17 +174,6 @@ class Watch:
                 queues[source] = max(queues.get(source, 0), line.queued)
         return {"limit": limit, "in_flight": in_flight, "queued": float(sum(queues.values()))}
 
-    def _totals(self, report: Report) -> dict[str, float]:
-        points = [point for row in report.times for point in row.endpoints.values()]
-        elapsed = covered(self._spans.values())
-        return {
-            "elapsed_s": elapsed,
-            "wait_fraction": min(1.0, report.metrics["wait_s"] / elapsed) if elapsed > 0 else 0.0,
-            "requests": float(sum(point.requests for point in points)),
-            "throttled": float(sum(point.throttled for point in points)),
-            **self._fresh(self._latest),
-        }
-
     def _now(self, report: Report, wall: float) -> Now:
         return Now(
             **self._fresh(wall),
@@ -195,15 +181,6 @@ class Watch:
             step=self._step,
             last_s=max(0.0, wall - self._latest) if self._latest else None,
         )
-
-
-def covered(spans: Iterable[tuple[float, float]]) -> float:
-    """Seconds in at least one of the spans."""
-    total, end = 0.0, float("-inf")
-    for first, last in sorted(spans):
-        total += max(0.0, last - max(first, end))
-        end = max(end, last)
-    return total
 
 
 def pace(times: list[TimeRow], width: float, wall: float) -> float:

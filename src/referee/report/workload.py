@@ -8,7 +8,8 @@ from statistics import median
 from typing import Any
 
 from referee.ledger import BatchLine, LimitsLine, Line, RunLine, VerdictLine
-from referee.report.again import CANCELLED, Samples, asked, of_a_file
+from referee.ledger.groups import of_a_file
+from referee.report.again import CANCELLED, Samples, asked
 from referee.report.plan import Workload
 
 

@@ -156,9 +156,11 @@ def _counted(batch: Batch, index: int, settled: Settled) -> VerdictLine:
     verdict, reply = settled.verdict, settled.reply
     value, unscored = (verdict.value, "") if isinstance(verdict, Verdict) else (None, verdict.reason.value)
     used = reply if settled.origin in ("call", "none") else None
+    sample = batch.samples[index]
     return VerdictLine(
-        batch=batch.id,
-        group=batch.samples[index].group,
+        group=sample.group,
+        step=sample.step,
+        prompt=sample.prompt,
         origin=settled.origin,
         value=value,
         unscored=unscored,

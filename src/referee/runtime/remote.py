@@ -178,9 +178,11 @@ class Remote:
             self._end_all(out, why)
 
     def close(self) -> None:
-        """Write the books out. Nothing may land afterwards."""
+        """Write the books out, with the totals of work that ended since the last look at the limits. Nothing may land
+        afterwards."""
         if self._sampler is not None:
             self._sampler.cancel()
+            self._write_limits()
         self.books.close()
 
     def metrics(self) -> dict[str, float]:
@@ -338,8 +340,11 @@ class Remote:
 
     def _sample_limits(self) -> None:
         self._sampler = None
+        self._write_limits()
+        if self._outs:
+            self._watch_limits()
+
+    def _write_limits(self) -> None:
         gauges = self._gauges()
         if gauges:
             self.books.limits(gauges, sum(shard.last.queued for shard in self._shards))
-        if self._outs:
-            self._watch_limits()

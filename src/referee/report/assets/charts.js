@@ -62,6 +62,8 @@ function layoutOf(chart, theme, narrow) {
 const CONFIG = { displayModeBar: false, responsive: true, displaylogo: false, doubleClick: "reset", showTips: false };
 
 async function drawPanel(panel, element, theme) {
+  element.hidden = panel.chart === null;
+  if (panel.chart === null) return;
   const narrow = element.clientWidth < 420;
   await Plotly.react(element, panel.chart.data, layoutOf(panel.chart, theme, narrow), CONFIG);
 }

@@ -72,7 +72,7 @@ async function sampleView(row) {
   }
   if (texts.why) parts.push(block("Why, in the judge's words", visible(texts.why), "why", true));
   if (texts.detail) parts.push(block("Why there is no score", visible(texts.detail), "detail", true));
-  parts.push(make("h3", "", "The rollout"));
+  if (texts.prompt || texts.response || texts.reference) parts.push(make("h3", "", "The rollout"));
   if (texts.prompt) parts.push(block("Prompt", visible(texts.prompt), "prompt", true));
   if (texts.response) parts.push(block("Response", visible(texts.response), "response", true));
   if (texts.reference) parts.push(block("Reference", visible(texts.reference), "reference", true));
@@ -112,13 +112,13 @@ function factsOf(store, row, texts) {
     ["Came from", store.word("origin", row)],
     ["Endpoint", store.word("endpoint", row)],
     ["Model", store.word("model", row)],
-    ["Attempts", `${at("attempts")}`],
+    ["Attempts", at("attempts") ? `${at("attempts")}` : ""],
     ["Latency", seconds(at("latency"))],
     ["Queued", seconds(at("queued"))],
     ["Tokens", at("tokens_in") ? `${number(at("tokens_in"), 0)} in, ${number(at("tokens_out"), 0)} out` : ""],
     ["Cost", at("cost") ? money(at("cost")) : ""],
     ["Cut off", at("truncated") ? "at its token limit" : ""],
-    ["Settled", moment(at("wall"))],
+    ["Settled", at("wall") ? moment(at("wall")) : ""],
     ["Request", texts?.request_id ?? ""],
     ["Cache key", texts?.key ?? ""],
     ["Digest of the response", texts?.response_digest ?? ""],
@@ -160,11 +160,11 @@ async function groupView(row) {
   const spread = scores.length ? `scores from ${number(Math.min(...scores), 2)} to ${number(Math.max(...scores), 2)}` : "no scores";
   const bar = make("div", "actions", action("Back to the sample", () => openSample(row, opened.at), "back"), action("List only this group", () => {
     byId("detail").close();
-    onlyGroup(name);
+    onlyGroup(name, step);
   }, "only"), closeButton());
   const parts = [
     make("header", "dialog-top", make("h2", "", `Group ${short(name, 200)}${step === null ? "" : `, step ${step}`}`), bar),
-    make("p", "muted", `${all.length} samples, ${spread}, best reward first.${all.length > members.length ? ` The first ${members.length} are shown.` : ""}`),
+    make("p", "muted", `${plural(all.length, "sample")}, ${spread}, best reward first.${all.length > members.length ? ` The first ${members.length} are shown.` : ""}`),
   ];
   if (first) parts.push(block("Prompt", visible(first.prompt), "prompt", true));
   parts.push(make("div", "siblings", ...members.map((member, at) => siblingCard(store, member, texts[at], member === row))));
@@ -184,7 +184,7 @@ function siblingCard(store, row, texts, chosen) {
   if (texts === null) card.append(make("p", "muted", "Text not in the page."));
   else {
     if (texts.why || texts.detail) card.append(make("p", "why", ...visible(texts.why || texts.detail)));
-    card.append(make("pre", "response", ...visible(texts.response)));
+    if (texts.response) card.append(make("pre", "response", ...visible(texts.response)));
   }
   return card;
 }

@@ -81,8 +81,8 @@ function countText(store, rows) {
   }
   const mean = scored ? `, mean score ${number(total / scored, 2)}` : "";
   const kept = store.meta.with_texts;
-  const texts = kept < all ? ` Texts of ${number(kept, 0)} samples are in the page; only those are searched.` : "";
-  return `${number(rows.length, 0)} of ${number(all, 0)} samples${mean}.${texts}`;
+  const texts = kept < all ? ` Texts of ${plural(kept, "sample")} are in the page; only those are searched.` : "";
+  return `${number(rows.length, 0)} of ${plural(all, "sample")}${mean}.${texts}`;
 }
 
 function rowHeight() {
@@ -167,8 +167,9 @@ function sortBy(key) {
   apply();
 }
 
-function onlyGroup(name) {
-  byId("group").value = name;
+function onlyGroup(name, step) {
+  byId("group").value = `"${name}"`;
+  if (step !== null) byId("step-from").value = byId("step-to").value = step;
   apply();
   byId("samples").scrollIntoView();
 }

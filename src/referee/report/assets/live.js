@@ -17,7 +17,7 @@ function showNumbers({ report, now, files, behind, path, skipped, unknown, wall 
     liveTile("Speed", `${number(now.samples_per_s, 1)}/s`, `${number(now.in_flight, 0)} of ${number(now.limit, 0)} in flight, ${number(now.queued, 0)} queued`, level("limits")),
     liveTile("Scored", percent(scoredShare(metrics)), notScored(metrics), level("unscored")),
     liveTile("Mean score", metrics.scored ? number(native, 2) : "–", `from ${scale.low} to ${scale.high}`, level("scores")),
-    liveTile("Mean reward", metrics.batches || metrics.reward_mean ? number(metrics.reward_mean, 3) : "–", `${number(metrics.reward_missing, 0)} without one`),
+    liveTile("Mean reward", rewardsIn(report) ? number(metrics.reward_mean, 3) : "–", `${number(metrics.reward_missing, 0)} without one`),
     liveTile("Latency", seconds(metrics.latency_p50_s), `95 % within ${seconds(metrics.latency_p95_s)}`),
     liveTile("Cost", cost.priced ? money(cost.spent) : "unknown", cost.priced ? `${money(metrics.saved_usd)} not spent` : "no prices given", level("cost")),
     ...(report.trainer ? [liveTile("Trainer waited", percent(metrics.wait_fraction), seconds(metrics.wait_s), level("wait"))] : []),
@@ -32,7 +32,7 @@ function showNumbers({ report, now, files, behind, path, skipped, unknown, wall 
 function sampleElement(item) {
   const score = item.score === null ? make("span", "tag bad", plain(item.unscored)) : make("b", "", number(item.score, 2));
   const head = make("span", "cut", plain((item.response || item.why).slice(0, 160)));
-  const summary = make("summary", "", make("span", "muted", item.step === null ? "" : `step ${item.step}`), score, make("span", "cut muted", plain(item.id)), head);
+  const summary = make("summary", "", make("span", "muted", item.step === null ? "–" : `${item.step}`), score, make("span", "cut muted", plain(item.id)), head);
   const texts = [["prompt", item.prompt], ["response", item.response], ["judge", item.why]].filter(([, text]) => text);
   const element = make("details", "", summary);
   // The texts are put in when they are looked at: most never are.
@@ -61,8 +61,7 @@ function panelElement(panel) {
   const words = make("p", "muted");
   const element = make("section", "panel", make("h2", "", panel.title), words, chart);
   element.id = `panel-${panel.id}`;
-  part("panels").append(element);
-  return { chart, words };
+  return { chart, words, element };
 }
 
 async function drawLive() {
@@ -72,12 +71,14 @@ async function drawLive() {
   const theme = themeNow();
   const panels = panelsOf(report, theme);
   // All of them stand before the first is drawn, so that each gets the width it will keep.
+  const known = live.panels.size;
   for (const panel of panels) if (!live.panels.has(panel.id)) live.panels.set(panel.id, panelElement(panel));
+  if (live.panels.size > known) part("panels").append(...panels.map((panel) => live.panels.get(panel.id).element));
   for (const panel of panels) {
     const { chart, words } = live.panels.get(panel.id);
     words.textContent = panel.note;
     chart.setAttribute("aria-label", `${panel.title} ${panel.note}`);
-    if (panel.id === "length") for (const trace of panel.chart.data) if (trace.hovertemplate) trace.hovertemplate = "%{x} tokens, score %{y:.2f}<extra></extra>";
+    if (panel.id === "length" && panel.chart) for (const trace of panel.chart.data) if (trace.hovertemplate) trace.hovertemplate = "%{x} tokens, score %{y:.2f}<extra></extra>";
     await drawPanel(panel, chart, theme);
     if (drawing !== live.drawing) return; // a newer state is being drawn
   }

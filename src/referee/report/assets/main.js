@@ -17,17 +17,17 @@ function drawOverview(report) {
   const level = (panel) => report.findings.find((finding) => finding.panel === panel)?.level ?? "";
   const native = scale.low + metrics.score_mean * (scale.high - scale.low);
   byId("tiles").replaceChildren(
-    tile("Samples", number(metrics.samples, 0), `${report.steps.filter((row) => row.first !== null).reduce((sum, row) => sum + row.last - row.first + 1, 0) || "no"} steps, ${seconds(metrics.elapsed_s)}`),
+    tile("Samples", number(metrics.samples, 0), [stepsText(report), report.times.length ? seconds(metrics.elapsed_s) : ""].filter(Boolean).join(", ")),
     tile("Scored", percent(scoredShare(metrics)), notScored(metrics), level("unscored")),
     tile("Mean score", metrics.scored ? number(native, 2) : "–", `from ${scale.low} to ${scale.high}`, level("scores")),
-    tile("Mean reward", metrics.batches || metrics.reward_mean ? number(metrics.reward_mean, 3) : "–", `${number(metrics.reward_missing, 0)} without one`),
-    tile("Latency", seconds(metrics.latency_p50_s), `95 % within ${seconds(metrics.latency_p95_s)}`, level("limits")),
-    tile("Cost", cost.priced ? money(cost.spent) : "unknown", cost.priced ? `${money(cost.saved_cache + cost.saved_shared)} not spent` : "no prices given", level("cost")),
+    tile("Mean reward", rewardsIn(report) ? number(metrics.reward_mean, 3) : "–", `${number(metrics.reward_missing, 0)} without one`),
+    ...(report.times.length ? [tile("Latency", seconds(metrics.latency_p50_s), `95 % within ${seconds(metrics.latency_p95_s)}`, level("limits"))] : []),
+    ...(cost.priced || report.runs.length ? [tile("Cost", cost.priced ? money(cost.spent) : "unknown", cost.priced ? `${money(cost.saved_cache + cost.saved_shared)} not spent` : "no prices given", level("cost"))] : []),
     ...(report.trainer ? [tile("Trainer waited", percent(metrics.wait_fraction), seconds(metrics.wait_s), level("wait"))] : []),
   );
   byId("findings").replaceChildren(...report.findings.map((finding) => {
     const item = make("li", `finding ${finding.level}`);
-    if (finding.panel) {
+    if (byId(`panel-${finding.panel}`)) {
       const link = make("a", "", finding.text);
       link.href = `#panel-${finding.panel}`;
       item.append(link);
@@ -37,18 +37,24 @@ function drawOverview(report) {
   byId("runs").textContent = runsText(report);
 }
 
+function stepsText(report) {
+  const steps = report.steps.filter((row) => row.first !== null).reduce((sum, row) => sum + row.last - row.first + 1, 0);
+  return steps ? plural(steps, "step") : "no steps";
+}
+
 function runsText({ runs, again }) {
   if (!runs.length) return "";
   const last = runs[runs.length - 1];
   const models = [...new Set(runs.flatMap((run) => run.models))].slice(0, 4).map((name) => short(name)).join(", ");
   const many = runs.length > 1 ? `${runs.length} starts, the first ` : "";
-  const twice = again ? ` ${number(again, 0)} samples came again in a later start: each counts once, as it ended last; what was spent counts in full.` : "";
+  const twice = again ? ` ${plural(again, "sample")} came again in a later start: each counts once, as it ended last; what was spent counts in full.` : "";
   return `Judge: ${short(last.kind)} by ${models}. ${many}${moment(runs[0].began)}. Configuration ${short(last.digest)}, referee ${short(last.version)}.${twice}`;
 }
 
 function makePanels(panels) {
   shown.panels = panels.map((panel) => {
     const chart = make("div", "chart");
+    chart.hidden = panel.chart === null;
     chart.setAttribute("role", "img");
     chart.setAttribute("aria-label", `${panel.title} ${panel.note}`);
     const element = make("section", "panel", make("h2", "", panel.title), make("p", "muted", panel.note), chart);
@@ -69,9 +75,9 @@ async function drawCharts() {
     await nextTurn();
   }
   if (drawing !== shown.drawing) return;
-  const scatter = shown.panels.find((panel) => panel.id === "length").chart;
-  scatter.removeAllListeners("plotly_click");
-  scatter.on("plotly_click", (event) => {
+  const scatter = shown.panels.find((panel) => panel.id === "length")?.chart;
+  scatter?.removeAllListeners?.("plotly_click");
+  scatter?.on?.("plotly_click", (event) => {
     const row = event.points[0]?.customdata;
     if (Number.isInteger(row) && view.store !== null && row < view.store.meta.rows) openSample(row);
   });
@@ -101,13 +107,13 @@ async function start() {
   listenToList();
   const report = await unpackJson("report");
   shown.report = report;
-  drawOverview(report);
   makePanels(panelsOf(report, themeNow()));
+  drawOverview(report);
   const store = await Store.open();
   setUpControls(store);
   view.store = store;
   apply(true); // whatever was asked for before there was a store
-  byId("foot").textContent = `${number(store.meta.rows, 0)} samples, texts of ${number(store.meta.with_texts, 0)}. Everything is in this file; it loads nothing.`;
+  byId("foot").textContent = `${plural(store.meta.rows, "sample")}, texts of ${number(store.meta.with_texts, 0)}. Everything is in this file; it loads nothing.`;
   await store.openHeads();
   drawList(true);
   if (readControls().query) apply(true); // ids can be searched now

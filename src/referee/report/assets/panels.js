@@ -2,19 +2,31 @@
 
 const REASON_COLOURS = ["red", "orange", "purple", "teal", "blue", "green", "grey"];
 
+// A panel whose chart would be a single mark has its sentence alone, after the others; one about what the data does not
+// say is left out.
 function panelsOf(report, theme) {
+  const { metrics, times, lengths, cost } = report;
+  const named = report.steps.length > 1;
+  const timed = times.length > 1;
+  const drawn = (panel, wanted) => (wanted ? panel : { ...panel, chart: null });
+  const reasons = Object.keys(metrics).filter((name) => name.startsWith("unscored/") && metrics[name]).length;
   const panels = [
     scoresPanel(report, theme),
-    extremesPanel(report, theme),
-    rewardPanel(report, theme),
-    lengthPanel(report, theme),
-    unscoredPanel(report, theme),
-    speedPanel(report, theme),
-    latencyPanel(report, theme),
-    limitsPanel(report, theme),
-    costPanel(report, theme),
-  ];
-  return report.trainer ? [...panels, waitPanel(report, theme)] : panels;
+    drawn(extremesPanel(report, theme), named),
+    (metrics.reward_mean || metrics.reward_missing || rewardsIn(report)) && drawn(rewardPanel(report, theme), named),
+    (lengths.samples > 1 || report.trainer) && drawn(lengthPanel(report, theme), lengths.samples > 1),
+    drawn(unscoredPanel(report, theme), reasons > (timed ? 0 : 1)),
+    times.length && drawn(speedPanel(report, theme), timed),
+    times.length && drawn(latencyPanel(report, theme), timed),
+    times.length && drawn(limitsPanel(report, theme), times.filter((row) => Object.keys(row.endpoints).length).length > 1),
+    (cost.priced || cost.tokens_in) && drawn(costPanel(report, theme), named),
+    report.trainer && drawn(waitPanel(report, theme), named),
+  ].filter(Boolean);
+  return [...panels.filter((panel) => panel.chart), ...panels.filter((panel) => !panel.chart)];
+}
+
+function rewardsIn(report) {
+  return report.steps.reduce((sum, row) => sum + row.rewards + row.filled, 0);
 }
 
 // What the caller gave up says nothing about the judge, so it is in no share.
@@ -61,6 +73,8 @@ function bars(x, y, name, colour, more = {}) {
 }
 
 const SHARE = { tickformat: ".0%", rangemode: "tozero" };
+// Without it plotly writes 0.0008 as 800µ.
+const PLAIN = { exponentformat: "none" };
 
 function scoresPanel(report, theme) {
   const { x, axis } = stepAxis(report);
@@ -105,9 +119,11 @@ function extremesPanel(report, theme) {
   const { x, axis } = stepAxis(report);
   const groups = report.steps.reduce((sum, row) => sum + row.groups, 0);
   const flat = report.steps.reduce((sum, row) => sum + row.flat_groups, 0);
+  const judged = report.steps.reduce((sum, row) => sum + row.judged, 0);
+  const share = (name) => percent(judged ? report.steps.reduce((sum, row) => sum + row[name] * row.judged, 0) / judged : null);
   const note =
-    `${percent(report.metrics.score_low_share)} of the verdicts are the lowest score, ${percent(report.metrics.score_high_share)} the highest. ` +
-    (groups ? `In ${flat} of ${number(groups, 0)} groups all verdicts are equal.` : "No group has two verdicts.");
+    `${share("low_share")} of the judge's ${plural(judged, "verdict")} are the lowest score, ${share("high_share")} the highest. ` +
+    (groups ? `In ${number(flat, 0)} of ${plural(groups, "group")} all verdicts are equal.` : "No group has two verdicts.");
   const hover = { hovertemplate: "%{y:.1%}" };
   return {
     id: "extremes",
@@ -129,12 +145,16 @@ function rewardPanel(report, theme) {
   const of = (name, sign = 1) => report.steps.map((row) => (row[name] === null ? null : sign * row[name]));
   const hover = { hovertemplate: "%{y:.3f}" };
   const metrics = report.metrics;
-  const missing = metrics.reward_missing ? ` ${number(metrics.reward_missing, 0)} samples got no reward.` : "";
-  const filled = metrics.reward_filled ? ` ${number(metrics.reward_filled, 0)} were filled in by the missing policy and are not in the chart.` : "";
+  const missing = metrics.reward_missing ? ` ${plural(metrics.reward_missing, "sample")} got no reward.` : "";
+  const filled = metrics.reward_filled ? ` ${number(metrics.reward_filled, 0)} came from the missing policy and are not in the means of the terms.` : "";
+  const terms = (name) => {
+    const rewards = report.steps.reduce((sum, row) => sum + row.rewards, 0);
+    return number(rewards ? report.steps.reduce((sum, row) => sum + (row[name] ?? 0) * row.rewards, 0) / rewards : null);
+  };
   return {
     id: "reward",
     title: "What made up the reward?",
-    note: `Mean reward ${number(metrics.reward_mean)}: rule + judge − length penalty.${missing}${filled}`,
+    note: `Mean reward ${number(metrics.reward_mean)}: rule ${terms("rule_mean")} + judge ${terms("judge_mean")} − length penalty ${terms("penalty_mean")}.${missing}${filled}`,
     chart: {
       data: [
         bars(x, of("rule_mean"), "rule", theme.teal, hover),
@@ -142,21 +162,22 @@ function rewardPanel(report, theme) {
         bars(x, of("penalty_mean", -1), "length penalty", theme.orange, hover),
         line(x, of("reward_mean"), "reward", theme.ink, { ...hover, mode: "lines+markers" }),
       ],
-      layout: { xaxis: axis, yaxis: { title: "mean per sample" }, barmode: "relative" },
+      layout: { xaxis: axis, yaxis: { title: "mean per sample", ...PLAIN }, barmode: "relative" },
     },
   };
 }
 
 function lengthPanel(report, theme) {
-  const { points, slope, intercept, correlation, within_slope, within_correlation, samples } = report.lengths;
+  const { points, slope, intercept, correlation, within_slope, within_correlation, within_samples, within_groups, samples } = report.lengths;
   const { low, high } = report.scale;
   const scale = high - low;
   const x = points.map((point) => point[0]);
   const ends = x.length ? [Math.min(...x), Math.max(...x)] : [];
   let note = "Too little to say.";
   if (slope !== null) {
-    note = `Over ${number(samples, 0)} samples: ${slope >= 0 ? "+" : "−"}${number(Math.abs(slope) * scale, 2)} points per 100 tokens, correlation ${number(correlation, 2)}.`;
-    if (within_slope !== null) note += ` Among siblings: ${within_slope >= 0 ? "+" : "−"}${number(Math.abs(within_slope) * scale, 2)}, correlation ${number(within_correlation, 2)}.`;
+    const rise = (value) => `${value >= 0 ? "+" : "−"}${number(Math.abs(value) * scale, 2)}`;
+    note = `Over ${plural(samples, "sample")} that the judge scored: ${rise(slope)} points per 100 tokens, rank correlation ${number(correlation, 2)}.`;
+    if (within_slope !== null) note += ` Among siblings (${number(within_samples, 0)} in ${plural(within_groups, "group")}): ${rise(within_slope)}, rank correlation ${number(within_correlation, 2)}.`;
   }
   const steps = points.map((point) => point[2]);
   const coloured = steps.some((step) => step !== null);
@@ -178,27 +199,29 @@ function lengthPanel(report, theme) {
 }
 
 function unscoredPanel(report, theme) {
-  const { x, axis } = timeAxis(report);
+  // Without times, or in one slice of them, there is one bar for each reason.
+  const timed = report.times.length > 1;
+  const rows = timed ? report.times : report.steps;
+  const { x, axis } = timed ? timeAxis(report) : { x: rows.map(() => ""), axis: { type: "category" } };
   const totals = new Map();
-  for (const row of report.times) for (const [reason, count] of Object.entries(row.unscored)) totals.set(reason, (totals.get(reason) ?? 0) + count);
+  for (const row of rows) for (const [reason, many] of Object.entries(row.unscored)) totals.set(reason, (totals.get(reason) ?? 0) + many);
   const reasons = [...totals.keys()].sort((a, b) => totals.get(b) - totals.get(a));
   const shown = reasons.slice(0, 6);
-  const data = shown.map((reason, at) =>
-    bars(x, report.times.map((row) => own(row.unscored, reason, 0)), label(reason), theme[REASON_COLOURS[at]], { hovertemplate: "%{y}" }),
-  );
+  const bar = (of, name, colour) => (timed ? bars(x, rows.map(of), name, theme[colour], { hovertemplate: "%{y}" }) : bars([name], [rows.reduce((sum, row) => sum + of(row), 0)], name, theme[colour], { hovertemplate: "%{y}" }));
+  const data = shown.map((reason, at) => bar((row) => own(row.unscored, reason, 0), label(reason), REASON_COLOURS[at]));
   if (reasons.length > shown.length) {
     const rest = reasons.slice(6);
-    data.push(bars(x, report.times.map((row) => rest.reduce((sum, reason) => sum + (own(row.unscored, reason, 0)), 0)), "others", theme.grey, { hovertemplate: "%{y}" }));
+    data.push(bar((row) => rest.reduce((sum, reason) => sum + own(row.unscored, reason, 0), 0), "others", "grey"));
   }
   const failed = reasons.filter((reason) => reason !== "cancelled");
-  const cancelled = totals.get("cancelled") ? `${number(totals.get("cancelled"), 0)} samples were cancelled by the caller. ` : "";
+  const cancelled = totals.get("cancelled") ? `${plural(totals.get("cancelled"), "sample")} cancelled by the caller. ` : "";
   const rest = cancelled ? "the rest" : "the samples";
   const words = failed.slice(0, 12).map((reason) => `${short(reason)} ${number(totals.get(reason), 0)}`).join(", ");
   return {
     id: "unscored",
     title: "What was not scored, and why?",
     note: cancelled + (failed.length ? `Of ${rest}, ${percent(1 - (scoredShare(report.metrics) ?? 1))} were not scored: ${words}.` : `All of ${rest} were scored.`),
-    chart: { data, layout: { xaxis: axis, yaxis: { title: "samples", rangemode: "tozero" }, barmode: "stack", bargap: 0.05, showlegend: true } },
+    chart: { data, layout: { xaxis: axis, yaxis: { title: "samples", rangemode: "tozero" }, barmode: "stack", bargap: timed ? 0.05 : 0.4, showlegend: timed } },
   };
 }
 
@@ -210,7 +233,7 @@ function speedPanel(report, theme) {
   return {
     id: "speed",
     title: "How fast was it?",
-    note: `${number(metrics.samples, 0)} samples in ${seconds(metrics.elapsed_s)}: ${number(metrics.calls, 0)} calls, ${number(metrics.cache_hits, 0)} from the cache, ${number(metrics.shared, 0)} shared with a twin in flight, ${number(metrics.gated, 0)} settled by a gate.`,
+    note: `${plural(metrics.samples, "sample")} in ${seconds(metrics.elapsed_s)}: ${plural(metrics.calls, "call")}, ${number(metrics.cache_hits, 0)} from the cache, ${number(metrics.shared, 0)} shared with a twin in flight, ${number(metrics.gated, 0)} settled by a gate.`,
     chart: {
       data: [
         bars(x, rate("calls"), "judged by a call", theme.blue, hover),
@@ -237,7 +260,7 @@ function latencyPanel(report, theme) {
         line(x, of("latency_p99"), "p99", theme.red, { ...hover, line: { color: theme.red, width: 1.5, dash: "dot" } }),
         line(x, of("queue_p50"), "queue p50", theme.grey, { ...hover, line: { color: theme.grey, width: 1.5, dash: "dash" } }),
       ],
-      layout: { xaxis: axis, yaxis: { title: "seconds", rangemode: "tozero" } },
+      layout: { xaxis: axis, yaxis: { title: "seconds", rangemode: "tozero", ...PLAIN } },
     },
   };
 }
@@ -262,8 +285,8 @@ function limitsPanel(report, theme) {
   }
   const metrics = report.metrics;
   const note = names.length
-    ? `${number(metrics.requests, 0)} requests, ${number(metrics.throttled, 0)} of them throttled${names.length > 4 ? "; the first four endpoints are drawn" : ""}.`
-    : "The run was too short for a look at the limits (one per second).";
+    ? `${plural(metrics.requests, "request")}, ${number(metrics.throttled, 0)} of them throttled${names.length > 4 ? "; the first four endpoints are drawn" : ""}.`
+    : "No look at the limits was recorded.";
   const layout = { xaxis: axis, yaxis: { title: "calls at once", rangemode: "tozero" }, bargap: 0.05 };
   if (throttles.some((count) => count)) layout.yaxis2 = { title: "throttled", rangemode: "tozero" };
   return { id: "limits", title: "What held it back?", note, chart: { data, layout } };
@@ -295,7 +318,7 @@ function costPanel(report, theme) {
         bars(x, report.steps.map((row) => row.saved_cache), "saved by the cache", theme.green, hover),
         bars(x, report.steps.map((row) => row.saved_shared), "saved by asking twins once", theme.teal, hover),
       ],
-      layout: { xaxis: axis, yaxis: { title: "US dollars", rangemode: "tozero", tickprefix: "$" }, barmode: "stack" },
+      layout: { xaxis: axis, yaxis: { title: "US dollars", rangemode: "tozero", tickprefix: "$", ...PLAIN }, barmode: "stack" },
     },
   };
 }
@@ -307,7 +330,7 @@ function waitPanel(report, theme) {
   return {
     id: "wait",
     title: "How long did the trainer wait?",
-    note: `${seconds(metrics.wait_s)} in ${number(metrics.batches, 0)} batches: ${percent(metrics.wait_fraction)} of the run.${report.steps.length > 1 ? " The last step has no end yet, so no share." : ""}`,
+    note: `${seconds(metrics.wait_s)} in ${number(metrics.batches, 0)} ${metrics.batches === 1 ? "batch" : "batches"}: ${percent(metrics.wait_fraction)} of the run.${report.steps.length > 1 ? " The last step has no end yet, so no share." : ""}`,
     chart: {
       data: [bars(x, report.steps.map((row) => row.wait_fraction), "share of the step", theme.purple, { customdata: waits, hovertemplate: "%{y:.0%} (%{customdata})" })],
       layout: { xaxis: axis, yaxis: { title: "share of the step", ...SHARE } },

@@ -42,8 +42,10 @@ class Store {
     const scored = code("reason", "");
     const wanted = state.reason.startsWith("=") ? code("reason", state.reason.slice(1)) : null;
     const came = state.origin ? code("origin", state.origin) : null;
+    // In quotes it is the whole name.
+    const whole = /^"(.+)"$/s.exec(state.group)?.[1];
     const part = state.group.toLowerCase();
-    const groups = part ? this.words.group.map((name) => name.toLowerCase().includes(part)) : null;
+    const groups = part ? this.words.group.map((name) => (whole === undefined ? name.toLowerCase().includes(part) : name === whole)) : null;
     const found = new Uint32Array(this.meta.rows);
     let count = 0;
     for (let row = 0; row < this.meta.rows; row++) {
@@ -155,14 +157,11 @@ class Store {
     return wanted() ? rows.filter((row) => hit[row] === 1) : null;
   }
 
-  // The rows of one group: same name and same step, or same batch where there is no step.
+  // The rows of one group, which the report has numbered: a name alone may be several groups'.
   siblings(row) {
-    const { group, step, batch } = this.columns;
+    const { siblings } = this.columns;
     const found = [];
-    for (let other = 0; other < this.meta.rows; other++) {
-      if (group[other] !== group[row]) continue;
-      if (Number.isNaN(step[row]) ? batch[other] === batch[row] : step[other] === step[row]) found.push(other);
-    }
+    for (let other = 0; other < this.meta.rows; other++) if (siblings[other] === siblings[row]) found.push(other);
     return found;
   }
 }

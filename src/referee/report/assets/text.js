@@ -18,6 +18,11 @@ function number(value, digits = 3) {
   return Number(value.toFixed(digits)).toLocaleString("en", { maximumFractionDigits: digits });
 }
 
+// "1 sample", "2 samples": the number is formatted, the noun takes an s.
+function plural(value, noun) {
+  return `${number(value, 0)} ${noun}${value === 1 ? "" : "s"}`;
+}
+
 function percent(share) {
   if (share === null || share === undefined || Number.isNaN(share)) return "–";
   return `${number(share * 100, share < 0.0995 ? 1 : 0)} %`;

@@ -1,0 +1,292 @@
+"""What a path holds that `report` or `diff` is given: a ledger, rewards of `referee score`, or labels people gave.
+
+Rewards are read as the ledger lines they stand for, without what their rows do not say: times, attempts, prompts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+
+import msgspec
+from msgspec import UNSET, Struct, UnsetType
+
+from referee.errors import InputError
+from referee.ledger import MAX_LINE, Line, Reading, RewardLine, VerdictLine, read
+from referee.ledger.lines import digest
+from referee.report.data import MOST_LEVELS
+from referee.report.diff import Row, Side, side
+from referee.report.shape import Scale
+
+LOOKED_AT = 100
+"""Lines of a file that are looked at to see what it holds."""
+NEITHER = "neither a ledger nor rewards of `referee score` (JSON lines with `line`, `id` and `reward`)"
+LABELS = "labels (JSON lines with `score`, `label` or `value`)"
+LABEL_NEEDS = "A label is a number: `score` on the judge's scale, `label` (true, false) or `value` between 0 and 1."
+
+_Text = str | None | list[object]
+
+
+class Given(Struct, kw_only=True):
+    """One line of a file of rewards, or of labels: what either may hold."""
+
+    line: int = 0
+    id: str | int = ""
+    reward: float | UnsetType | None = UNSET
+    group: str | int = ""
+    step: int | None = None
+    score: float | None = None
+    value: float | None = None
+    label: float | bool | None = None
+    why: str = ""
+    unscored: str = ""
+    detail: str = ""
+    rule: float = 0.0
+    judge: float | None = None
+    penalty: float = 0.0
+    length: int = 0
+    median_length: float = 0.0
+    filled: str = ""
+    origin: str = ""
+    how: str = ""
+    cost: float = 0.0
+    key: str = ""
+    prompt: _Text = None
+    question: _Text = None
+    response: _Text = None
+    completion: _Text = None
+    output: _Text = None
+
+    def is_reward(self) -> bool:
+        """Whether `referee score` may have written it."""
+        return self.line > 0 and self.reward is not UNSET
+
+    def is_label(self) -> bool:
+        """Whether it says what somebody thinks of a sample."""
+        return self.score is not None or self.label is not None or self.value is not None
+
+    def texts(self) -> tuple[str, str]:
+        """Prompt and response, where the line holds them as text."""
+        prompt = next((text for text in (self.prompt, self.question) if isinstance(text, str)), "")
+        answers = (self.response, self.completion, self.output)
+        return prompt, next((text for text in answers if isinstance(text, str)), "")
+
+
+_decode = msgspec.json.Decoder(Given).decode
+_decode_line = msgspec.json.Decoder(Line).decode
+_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+
+class Rewards:
+    """Rows of `referee score` as ledger lines, in the order of the file. Can be gone through more than once."""
+
+    unknown = torn = 0
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.skipped = 0
+        """Lines that are no row."""
+        self.scale = _scale(row for row in _given(path) if row is not None)
+
+    @property
+    def record(self) -> Path | None:
+        """The ledger that `referee score` kept beside this file, which says more."""
+        beside = self.path.with_name(self.path.name.removesuffix(".partial")).with_suffix(".run")
+        return beside if beside.is_dir() else None
+
+    def __iter__(self) -> Iterator[Line]:
+        self.skipped = 0
+        for index, row in enumerate(_given(self.path)):
+            if row is None or not row.is_reward():
+                self.skipped += 1
+                continue
+            yield from _lines(row, index)
+
+
+def lines_of(path: Path) -> Reading | Rewards:
+    """The lines of a ledger, or those that a file of rewards stands for; an error where it is neither."""
+    if not path.is_file() or holds_a_ledger(path):  # a pipe can be read only once: it is taken for a ledger
+        return read(path)
+    if _holds(path, Given.is_reward):
+        return Rewards(path)
+    raise InputError(f"{path}: {NEITHER}. {_what(path)}")
+
+
+def sides(a: Path, b: Path) -> tuple[Side, Side]:
+    """Both sides of a comparison. At most one of them may be labels: they are read on the other's scale."""
+    first, second = _judged(a), _judged(b)
+    if first is None and second is None:
+        raise InputError(f"{a}: {NEITHER}. Labels can be compared with one of these, not with each other.")
+    if first is None:
+        assert second is not None
+        return _labelled(a, second), second
+    return first, second if second is not None else _labelled(b, first)
+
+
+def _judged(path: Path) -> Side | None:
+    """The side of a ledger or of rewards; None if the file may hold labels."""
+    if path.is_file() and not holds_a_ledger(path):
+        if _holds(path, Given.is_reward):
+            rewards = Rewards(path)
+            found = side(rewards)
+            found.scale, found.ordered = (rewards.scale.low, rewards.scale.high), True
+            return found
+        if _holds(path, Given.is_label):
+            return None
+        raise InputError(f"{path}: {NEITHER}, nor {LABELS}. {_what(path)}")
+    return side(read(path))
+
+
+def _labelled(path: Path, other: Side) -> Side:
+    """Labels as a side: a `value` is in [0, 1], a `score` or `label` on the other side's scale, or true and false."""
+    given = list(_given(path))
+    rows = [row for row in given if row is not None]
+    unreadable = len(given) - len(rows)
+    if unreadable or not all(0.0 <= row.value <= 1.0 for row in rows if row.value is not None):
+        wrong = f"{unreadable} of its lines cannot be read" if unreadable else "a `value` is not between 0 and 1"
+        raise InputError(f"{path}: {wrong}. {LABEL_NEEDS}")
+    numbers = [float(number) for row in rows if (number := _number(row)) is not None]
+    low, high = other.scale if isinstance(other.scale, tuple) else (0.0, 1.0)
+    binary = all(number in (0.0, 1.0) for number in numbers)
+    fits = all(low <= number <= high for number in numbers)
+    if binary and (not fits or any(row.label is not None for row in rows)):
+        low, high = 0.0, 1.0
+    elif not fits:
+        raise InputError(
+            f"{path}: scores from {min(numbers):g} to {max(numbers):g} do not fit the judge's scale from {low:g} to "
+            f"{high:g}. Give them on that scale, or as `value` between 0 and 1."
+        )
+    found = [_label(row, low, high) for row in rows]
+    scale = other.scale if (low, high) == other.scale and not any(row.value is not None for row in rows) else None
+    return Side(rows=found, scale=scale, ordered=True)
+
+
+def _number(row: Given) -> float | bool | None:
+    return None if row.value is not None else row.score if row.score is not None else row.label
+
+
+def _label(row: Given, low: float, high: float) -> Row:
+    number, texts = _number(row), row.texts()
+    value = row.value if number is None else (float(number) - low) / (high - low)
+    return Row(
+        id=str(row.id),
+        text=f"{digest(texts[0])}{digest(texts[1])}" if any(texts) else "",
+        score=value if number is None else float(number),
+        value=value,
+        unscored="" if value is not None else "no label",
+        why=row.why,
+        prompt=texts[0],
+        response=texts[1],
+    )
+
+
+def _lines(row: Given, index: int) -> Iterator[Line]:
+    """What the ledger would say of this row."""
+    prompt, response = row.texts()
+    name, group = str(row.id), str(row.group)
+    yield VerdictLine(
+        index=index,
+        id=name,
+        group=group,
+        step=row.step,
+        origin=row.origin or "none",
+        key=row.key,
+        score=row.score,
+        value=row.value,
+        why=row.why,
+        how=row.how,
+        unscored="" if row.value is not None else row.unscored or "unknown",
+        detail=row.detail,
+        cost=row.cost,
+        rule_score=row.rule,
+        length=row.length,
+        prompt=prompt,
+        response=response,
+    )
+    yield RewardLine(
+        index=index,
+        id=name,
+        group=group,
+        step=row.step,
+        value=None if row.reward is UNSET else row.reward,
+        rule=row.rule,
+        judge=row.judge,
+        penalty=row.penalty,
+        length=row.length,
+        median_length=row.median_length,
+        filled=row.filled,
+    )
+
+
+def _scale(rows: Iterable[Given]) -> Scale:
+    """The judge's scale, from scores and their values in [0, 1]."""
+    least = most = (0.0, 0.0)
+    whole, count = True, 0
+    for row in rows:
+        if row.score is None or row.value is None:
+            continue
+        pair = (row.value, row.score)
+        least, most = (min(least, pair), max(most, pair)) if count else (pair, pair)
+        whole = whole and row.score.is_integer()
+        count += 1
+    if most[0] - least[0] < 1e-6:
+        return Scale()
+    unit = (most[1] - least[1]) / (most[0] - least[0])
+    low = round(least[1] - least[0] * unit, 6)
+    high = round(low + unit, 6)
+    if not (unit > 0 and math.isfinite(low) and math.isfinite(high)):
+        return Scale()
+    levels = int(high - low) + 1 if whole and low.is_integer() and high.is_integer() else 0
+    return Scale(levels if 2 <= levels <= MOST_LEVELS else 0, low, high)
+
+
+def holds_a_ledger(path: Path) -> bool:
+    """Whether one of the file's first lines is a ledger's."""
+    for data in islice(_read(path), LOOKED_AT):
+        try:
+            _decode_line(data)
+        except _UNREADABLE:
+            continue
+        return True
+    return False
+
+
+def _holds(path: Path, kind: object) -> bool:
+    return any(row is not None and kind(row) for row in islice(_given(path), LOOKED_AT))  # type: ignore[operator]
+
+
+def _what(path: Path) -> str:
+    """What the first line of a file is instead."""
+    data = next(_read(path), b"")
+    if not data:
+        return "It is empty."
+    try:
+        found = msgspec.json.decode(data)
+    except _UNREADABLE:
+        return "Its first line is not JSON."
+    if not isinstance(found, dict):
+        return "Its first line is no JSON object."
+    if any(isinstance(found.get(name), str) for name in ("score", "label", "value")):
+        return LABEL_NEEDS
+    return f"Its first line has {', '.join(map(repr, islice(found, 8)))}."
+
+
+def _given(path: Path) -> Iterator[Given | None]:
+    """Every line that is not blank; None for one that is no row."""
+    for data in _read(path):
+        try:
+            yield _decode(data)
+        except _UNREADABLE:
+            yield None
+
+
+def _read(path: Path) -> Iterator[bytes]:
+    try:
+        with path.open("rb") as stream:
+            while data := stream.readline(MAX_LINE):
+                if data.strip():
+                    yield data.removeprefix(b"\xef\xbb\xbf")
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror or error}).") from None
