@@ -23,6 +23,7 @@ from referee.referee import Referee
 from referee.runtime.thread import new_loop
 from referee.server.app import make_app
 from referee.server.gate import is_loopback
+from referee.server.protocol import LimitedProtocol
 from referee.server.service import Service
 
 log = logging.getLogger("referee.server")
@@ -106,7 +107,7 @@ async def _serve(
     server = _Server(
         uvicorn.Config(
             app,
-            http="httptools",
+            http=LimitedProtocol,
             ws="none",
             lifespan="off",
             log_config=None,
