@@ -167,6 +167,13 @@ def test_the_simulator_can_be_made_to_refuse(referee: Run) -> None:
     assert KEY not in pasted.stderr
 
 
+def test_summaries_fit_a_narrow_terminal(referee: Run) -> None:
+    """At 80 columns every command's summary is whole, on one line."""
+    listed = referee("--help", COLUMNS="80").stdout.partition("Commands:")[2].strip().splitlines()
+    assert len(listed) == 11
+    assert all(line.endswith(".") and "..." not in line and "…" not in line for line in listed), listed
+
+
 def test_version_and_help(referee: Run) -> None:
     """Every command has help."""
     assert referee("--version").stdout.startswith("referee ")

@@ -98,7 +98,7 @@ def test_a_misspelt_column_is_said_once_before_anything_is_spent(tmp_path: Path,
     assert done.returncode == 0, done.stderr
     said = [line for line in done.stderr.splitlines() if "rule_scroe" in line]
     assert said == [
-        "warning: in.jsonl: column `rule_scroe` is not read. Did you mean `rule_score`? Of the first 5 rows 5 have "
+        "warning: in.jsonl: column `rule_scroe` is not read. Did you mean `rule_score`? 5 of the first 5 rows have "
         "`rule_scroe` and no `rule_score`."
     ]
     assert "label" not in done.stderr

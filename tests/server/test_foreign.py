@@ -139,7 +139,7 @@ def test_openrlhf_queries_must_tell_where_the_response_begins() -> None:
             for wrong in wrongs:
                 short = await served.post("/get_reward", {**body, **wrong})
                 assert short.status_code == 422
-                assert "items" in short.json()["message"]
+                assert "length" in short.json()["message"]
         async with serving(serve={"answer_after": "<assistant>"}) as served:
             assert (await served.post("/get_reward", body)).json()["rewards"] == [1.0]
 

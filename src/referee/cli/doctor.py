@@ -55,7 +55,10 @@ def command(
     ] = None,
     offline: Annotated[bool, typer.Option("--offline", help="Ask neither endpoint, Redis nor Ray.")] = False,
 ) -> None:
-    """Check settings, judge, keys, cache, extras; one paid probe."""
+    """Check that everything is in place, with one paid probe.
+
+    Settings, judge and template, keys, prices, cache, ledger, Redis, Ray, extras, versions.
+    """
     good = _show(True, f"referee {VERSION}, Python {platform.python_version()}, {_loop()}, {_versions()}")
     try:
         with settings(config) as chosen:

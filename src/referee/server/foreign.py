@@ -97,7 +97,7 @@ def openrlhf_samples(wanted: OpenRLHFRequest, mark: str) -> list[Sample]:
     for name, given in (("prompts", wanted.prompts), ("labels", wanted.labels)):
         if given is not None and len(given) != count:
             raise Refusal(
-                422, "bad_request", f"{name} has {len(given)} items and query has {count}. Nothing was judged."
+                422, "bad_request", f"{name} has length {len(given)}, query has length {count}. Nothing was judged."
             )
     prompts: Sequence[str] = wanted.prompts if wanted.prompts is not None else [""] * count
     labels = wanted.labels if wanted.labels is not None else [None] * count
@@ -148,7 +148,7 @@ def _complaint(missing: Sequence[Unscored], count: int) -> str:
     words = ", ".join(f"{reason} {times}" for reason, times in Counter(m.reason for m in missing).most_common())
     detail = next((m.detail for m in missing if m.detail), "")
     return (
-        f"{len(missing)} of {count} samples were not scored ({words}{': ' if detail else ''}{detail.rstrip('.')}), and "
+        f"Not scored: {len(missing)} of {count} ({words}{': ' if detail else ''}{detail.rstrip('.')}), and "
         "this caller needs a number for each. Try again: what was judged is cached. To train on a number instead, set "
         '[missing] policy = "value", or "group_mean" where a request holds whole groups.'
     )

@@ -128,7 +128,7 @@ async def _serve(
     waiting = asyncio.create_task(stop.wait())
     await asyncio.wait({serving, waiting}, return_when=asyncio.FIRST_COMPLETED)
     if stop.is_set():
-        log.info("draining: %d samples are being judged", service.pending)
+        log.info("draining; samples being judged: %d", service.pending)
         await service.drain(min(referee.config.serve.drain_seconds, referee.config.limits.deadline))
     waiting.cancel()
     server.should_exit = True

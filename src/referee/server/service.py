@@ -132,7 +132,7 @@ class Service:
             raise Refusal(
                 429,
                 "too_many_tickets",
-                f"{len(self._held)} tickets are kept and not collected, {self._places.held(caller)} of them yours; "
+                f"Tickets kept and not collected: {len(self._held)}, of them yours: {self._places.held(caller)}; "
                 "[serve] max_tickets allows no more. Collect or delete some. Nothing was judged.",
                 SOON,
             )
@@ -181,7 +181,7 @@ class Service:
         """Take no new work and finish what was accepted within `seconds`; then cancel the rest."""
         self.draining = True
         if not await self._idle_within(seconds):
-            log.warning("%d samples were not judged within %g s of draining; cancelled", self.pending, seconds)
+            log.warning("not judged within %g s of draining, so cancelled: %d", seconds, self.pending)
             self.stop()
             await self._idle_within(HURRY)
 
@@ -214,8 +214,8 @@ class Service:
             raise Refusal(
                 429,
                 "busy",
-                f"{self.pending} samples are being judged and {self._kept} wait to be collected, "
-                f"{room.held(caller)} of them yours; {count} more would pass [serve] max_queue = {limit} and your "
+                f"Samples being judged: {self.pending}, waiting to be collected: {self._kept}, of them yours: "
+                f"{room.held(caller)}; {count} more would pass [serve] max_queue = {limit} and your "
                 f"share of it, {room.share(caller)}. Try again. Nothing was judged.",
                 SOON,
             )
