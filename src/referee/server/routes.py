@@ -188,6 +188,7 @@ class Stream(Response):
                 begun = True
                 async for reward in ticket:
                     landed += 1
+                    self._service.noticed((reward,))
                     await _line(send, encode(result_of(reward)))
             end = StreamEnd(done=True, results=landed)
         except Refusal as refusal:
