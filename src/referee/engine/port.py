@@ -1,4 +1,8 @@
-"""The transport port: what the engine needs of an HTTP client. Implementations: `aio` here, `referee.sim` for tests."""
+"""The transport port: what the engine needs of an HTTP client.
+
+Implementations: `fast` (the default), `aio` (aiohttp, for what `fast` does not take, such as a proxy), and
+`referee.sim` for tests.
+"""
 
 from __future__ import annotations
 
