@@ -109,3 +109,12 @@ def test_an_unscored_sample_has_no_number() -> None:
     """Absence is a type of its own: it has no score, no value, and is no number."""
     for name in ("score", "value", "__float__"):
         assert not hasattr(UNSCORED, name)
+
+
+def test_a_reward_prints_in_one_short_line() -> None:
+    """Number and verdict, or why there is none; the judge's words and the reply are fields."""
+    verdict = Verdict(score=7.0, value=2 / 3, reason="long " * 200)
+    given = Reward(index=3, id="r" * 200, group="g", value=0.5, settled=Settled(verdict=verdict))
+    assert repr(given) == f"Reward(index=3, id={'r' * 40!r}, value=0.5, score=7)"
+    none = Reward(index=0, id="", group="", value=None, settled=Settled(verdict=Unscored(reason=Reason.TIMEOUT)))
+    assert repr(none) == "Reward(index=0, id='', value=None, unscored='timeout')"

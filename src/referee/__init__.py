@@ -15,7 +15,7 @@ from referee.errors import (
     UnscoredError,
     WrongContext,
 )
-from referee.records import Reason, Reward, Sample, Unscored, Verdict
+from referee.records import Reason, Reward, Sample, Settled, Unscored, Verdict
 from referee.version import VERSION as __version__
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ __all__ = [
     "RefereeError",
     "Reward",
     "Sample",
+    "Settled",
     "Ticket",
     "TicketCancelled",
     "TicketTimeout",

@@ -216,6 +216,12 @@ class Reward(Struct, frozen=True, kw_only=True, gc=False):
     filled: str = ""
     """Empty, or the missing policy that supplied `value`: group_mean or value."""
 
+    def __repr__(self) -> str:
+        """Short: lists of rewards are printed, and a reply may be long."""
+        given = self.settled.verdict
+        end = f"score={given.score:g}" if isinstance(given, Verdict) else f"unscored={given.reason.value!r}"
+        return f"Reward(index={self.index}, id={self.id[:40]!r}, value={self.value!r}, {end})"
+
     @property
     def verdict(self) -> Verdict | Unscored:
         """The judge's verdict, or why there is none."""

@@ -44,6 +44,8 @@ SHORTEST, LONGEST_NAME = 4, 64
 """Letters of a name that may be a misspelt one: nearly every short word is like `id`."""
 
 NEEDED = ("prompt", "response")
+CONVERSATIONS = ("messages", "conversations", "conversation")
+"""Columns that hold prompt and answer in one. Which turns are the answer to be judged is not guessed."""
 ALIASES: dict[str, tuple[str, ...]] = {
     "prompt": ("question",),
     "response": ("completion", "output"),
@@ -82,8 +84,9 @@ class Doubt(Struct, frozen=True):
     def message(self) -> str:
         """One line for people."""
         return (
-            f"column `{self.column}` is not read. Did you mean `{self.meant}`? Of the first {self.seen} rows "
-            f"{self.rows} have `{self.column}` and no `{self.meant}`."
+            f"column `{self.column}` is not read. Did you mean `{self.meant}`? {self.rows} of the first {self.seen} "
+            f"{'row' if self.seen == 1 else 'rows'} {'has' if self.rows == 1 else 'have'} `{self.column}` and no "
+            f"`{self.meant}`."
         )
 
 
@@ -139,14 +142,15 @@ def read_rollouts(source: BinaryIO | str | Path) -> Iterator[tuple[int, Sample |
         yield from _read(source)
         return
     try:
-        with _open(source) as stream:
+        with open_rollouts(source) as stream:
             yield from _read(stream)
     except (OSError, EOFError, zlib.error) as error:
         problem = getattr(error, "strerror", None) or error
         raise InputError(f"{source}: cannot read rollouts ({problem}).") from None
 
 
-def _open(path: str | Path) -> io.BufferedIOBase:
+def open_rollouts(path: str | Path) -> io.BufferedIOBase:
+    """The file, unpacked if it is packed with gzip."""
     try:
         with open(path, "rb") as stream:
             packed = stream.read(2) == GZIP
@@ -173,7 +177,7 @@ def doubtful_columns(path: str | Path, first: int = FIRST) -> list[Doubt]:
     """
     found: Counter[tuple[str, str]] = Counter()
     seen = 0
-    with _open(path) as stream:
+    with open_rollouts(path) as stream:
         lines = iter(lambda: stream.readline(LONGEST_LINE + 1), b"")
         for number, data in enumerate(itertools.islice(lines, first)):
             row = _columns_of(data if number else data.removeprefix(BOM))
@@ -269,8 +273,17 @@ def _sample(row: _Row, number: int) -> Sample:
 
 def _instead(data: bytes, field: str) -> str:
     """What a row without this field may have instead of it."""
-    near = [column for column in _columns_of(data) if _meant(column) in _names(field)]
-    return f" Is `{near[0]}` meant to be it?" if near else ""
+    columns = _columns_of(data)
+    near = [column for column in columns if _meant(column) in _names(field)]
+    if near:
+        return f" Is `{near[0]}` meant to be it?"
+    chat = next((column for column in CONVERSATIONS if column in columns), None)
+    if chat is None:
+        return ""
+    return (
+        f" `{chat}` is not read: give all turns before the answer as `prompt` (a list of messages will do), and the "
+        "answer as `response`."
+    )
 
 
 def _columns_of(data: bytes) -> KeysView[str]:

@@ -6,11 +6,16 @@ import re
 import tomllib
 from collections.abc import Callable
 from importlib import resources
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import pytest
 from tests.cli.conftest import KEY, Run, rows, write_config, write_rollouts
+from typer.testing import CliRunner
 
+from referee.cli.doctor import wrapped
+from referee.cli.main import app
 from referee.config import Config, load
 from referee.sim import ServerProcess
 
@@ -82,6 +87,53 @@ def test_doctor_says_what_is_wrong(tmp_path: Path, referee: Run, provider: Start
     assert "judge.kind" in broken.stdout
 
 
+OFFLINE = [
+    ("", "", None),
+    ("", '[judge]\nprompt_file = "t.txt"', None),
+    ("", '[judge]\nprompt_file = "wrong.txt"', "{{rubric}}"),
+    ("", '[judge]\nprompt_file = "none.txt"', "none.txt"),
+    ("", '[judge]\nprompt_file = "t.txt"\ncriteria = "be kind"', "judge.criteria"),
+    ("", '[judge]\nsystem_prompt = "You judge."', "judge.system_prompt"),
+    ("", '[cache]\npath = "t.txt"', "t.txt is not a cache"),
+    ("", '[cache]\npath = "t.txt/cache.sqlite"', "cannot be created"),
+    ("", '[ledger]\ndir = "t.txt/run"', "ledger"),
+    ("", '[redis]\nurl = "redis://127.0.0.1:9"', None),
+    ("", '[redis]\nurl = "redis://127.0.0.1:9"\npassword_env = "NO_SUCH_PASSWORD_OF_OURS"', "password_env"),
+    ("", "[otel]\nenabled = true", None),
+    ('runtime = "ray"', "", None if find_spec("ray") else "needs Ray"),
+    ('runtime = "processes"\nworkers = 1', "", None),
+]
+
+
+@pytest.mark.parametrize(("top", "text", "wrong"), OFFLINE)
+def test_doctor_offline_finds_what_needs_no_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, top: str, text: str, wrong: str | None
+) -> None:
+    """Template, criteria, cache, ledger, Redis client and password, extras: checked without asking anybody."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "t.txt").write_text("{{prompt}}\n{{response}}\n")
+    (tmp_path / "wrong.txt").write_text("{{prompt}}\n{{response}}\n{{rubric}}\n")
+    write_config(tmp_path / "referee.toml", "http://127.0.0.1:9/v1", text)
+    config = tmp_path / "referee.toml"
+    config.write_text(f"{top}\n{config.read_text()}")
+    done = CliRunner().invoke(app, ["doctor", "-c", "referee.toml", "--offline"])
+    failed = [line for line in done.output.splitlines() if line.startswith("FAIL")]
+    assert done.exit_code == (0 if wrong is None else 1), done.output
+    assert len(failed) == (0 if wrong is None else 1), done.output
+    assert wrong is None or wrong in failed[0]
+    assert "1 workers" not in done.output
+
+
+def test_doctor_breaks_lines_between_words() -> None:
+    """In a terminal lines end within its width; a path is kept whole, and a pipe gets one line for each check."""
+    text = "ok    cache: /a/rather/long/path/that/must/be/kept/whole.sqlite is writable (will be created)"
+    assert wrapped(text, None) == text
+    lines = wrapped(text, 40).splitlines()
+    assert " ".join(line.strip() for line in lines) == text
+    assert all(len(line) <= 40 or "/path/" in line for line in lines)
+    assert all(line.startswith(" " * 6) for line in lines[1:])
+
+
 def test_cache_commands(tmp_path: Path, referee: Run, provider: Start) -> None:
     """What is cached is counted, explained and cleared out."""
     server = provider()
@@ -113,6 +165,13 @@ def test_the_simulator_can_be_made_to_refuse(referee: Run) -> None:
     pasted = referee("sim", "--port", "0", "--key-env", KEY)
     assert pasted.returncode == 2
     assert KEY not in pasted.stderr
+
+
+def test_summaries_fit_a_narrow_terminal(referee: Run) -> None:
+    """At 80 columns every command's summary is whole, on one line."""
+    listed = referee("--help", COLUMNS="80").stdout.partition("Commands:")[2].strip().splitlines()
+    assert len(listed) == 11
+    assert all(line.endswith(".") and "..." not in line and "…" not in line for line in listed), listed
 
 
 def test_version_and_help(referee: Run) -> None:

@@ -307,20 +307,6 @@ def test_comparing_needs_something_to_compare_with(tmp_path: Path, referee: Run)
     refused(referee("score", "in.jsonl", "-o", "out.jsonl"), "no rollout has a `reference`", "Nothing was spent")
 
 
-def test_a_plan_does_not_invent_a_cost(tmp_path: Path, referee: Run) -> None:
-    """Prices without tokens are no cost, and what is assumed is marked."""
-    write_config(tmp_path / "p.toml", NOWHERE, price_in=0.15, price_out=0.6)
-    bare = referee("plan", "-c", "p.toml")
-    assert bare.returncode == 0, bare.stderr
-    assert "$" not in bare.stdout
-    assert "(assumed: --samples)" in bare.stdout
-    full = referee(
-        "plan", "-c", "p.toml", "--samples", "100", "--latency", "1", "--tokens-in", "900", "--tokens-out", "60"
-    )
-    assert "$" in full.stdout
-    assert "assumed" not in full.stdout
-
-
 def test_a_link_leads_to_the_output(tmp_path: Path, referee: Run, provider: Start) -> None:
     """`-o link.jsonl` writes the file on the large disk that the link names; the link stays one."""
     setup(tmp_path, provider().url)

@@ -98,7 +98,7 @@ def test_a_misspelt_column_is_said_once_before_anything_is_spent(tmp_path: Path,
     assert done.returncode == 0, done.stderr
     said = [line for line in done.stderr.splitlines() if "rule_scroe" in line]
     assert said == [
-        "warning: in.jsonl: column `rule_scroe` is not read. Did you mean `rule_score`? Of the first 5 rows 5 have "
+        "warning: in.jsonl: column `rule_scroe` is not read. Did you mean `rule_score`? 5 of the first 5 rows have "
         "`rule_scroe` and no `rule_score`."
     ]
     assert "label" not in done.stderr
@@ -276,3 +276,19 @@ def test_the_key_is_nowhere_in_what_a_run_leaves(tmp_path: Path, referee: Run, p
     for path in tmp_path.rglob("*"):
         if path.is_file():
             assert KEY.encode() not in path.read_bytes(), path
+
+
+@pytest.mark.parametrize("runtime", ["thread", "inline", "processes"])
+def test_verbose_logs_every_attempt(tmp_path: Path, referee: Run, provider: Start, runtime: str) -> None:
+    """`-v` has a line for each request that was sent, wherever judging runs; without it there is none."""
+    server = provider(key=KEY)
+    write_rollouts(tmp_path / "in.jsonl", 6)
+    write_config(tmp_path / "referee.toml", server.url, key_env="JUDGE_KEY")
+    config = tmp_path / "referee.toml"
+    config.write_text(f'runtime = "{runtime}"\n{config.read_text()}')
+    done = referee("-v", "score", "in.jsonl", "-o", "out.jsonl", JUDGE_KEY=KEY)
+    assert done.stderr.count(": attempt 1: answered, ") == server.stats().received == 6, done.stderr
+    assert KEY not in done.stderr
+    assert "quality" not in done.stderr
+    again = referee("score", "in.jsonl", "-o", "out.jsonl", "--overwrite", JUDGE_KEY=KEY)
+    assert "attempt" not in again.stderr

@@ -107,4 +107,4 @@ def test_what_is_no_input_is_said(tmp_path: Path, referee: Run) -> None:
     empty = referee("score", "empty.jsonl", "-o", "out.jsonl")
     refused(empty, "empty.jsonl: there are no rollouts in this file.")
     assert "skip-bad" not in empty.stderr
-    refused(referee("score", "notes.txt", "-o", "out.jsonl", "--skip-bad"), "docs/rollouts.md")
+    refused(referee("score", "notes.txt", "-o", "out.jsonl", "--skip-bad"), "One looks like this")

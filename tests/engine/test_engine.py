@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import math
+import re
 from typing import Any
 
 import pytest
@@ -281,3 +283,18 @@ def test_random_faults_lose_and_invent_nothing(seed: int) -> None:
         else:
             assert reward.value is None
     assert done.reasons()["scored"] >= 200
+
+
+def test_every_attempt_is_one_line_of_the_debug_log(caplog: pytest.LogCaptureFixture) -> None:
+    """Endpoint, number, outcome, seconds and tokens; nothing of what was asked or answered."""
+    with caplog.at_level(logging.DEBUG, "referee.engine"):
+        done = run(samples(40, name="secret words"), ProviderSpec(faults={"http_500": 0.3, "hang": 0.1}))
+    said = [record.getMessage() for record in caplog.records if ": attempt " in record.getMessage()]
+    assert len(said) == done.seen.received > 40
+    assert any(
+        re.fullmatch(r"a\.test: attempt 1: answered, \d+ tokens in, \d+ out, \d\.\d{3} s", line) for line in said
+    )
+    assert any("attempt 1: overloaded (status 500), " in line for line in said)
+    assert any("attempt 2: " in line for line in said)
+    assert any("timeout (no answer)" in line for line in said)
+    assert "secret words" not in caplog.text

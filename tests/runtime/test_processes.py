@@ -340,6 +340,14 @@ def test_warnings_of_workers_reach_the_parents_log(make: Make, caplog: pytest.Lo
         until(lambda: "response_format" in caplog.text)
 
 
+def test_attempts_of_workers_reach_the_parents_log(make: Make, caplog: pytest.LogCaptureFixture) -> None:
+    """A level set on the engine's logger alone holds in the workers too."""
+    with caplog.at_level(logging.DEBUG, "referee.engine"):
+        referee, server = make(ProviderSpec())
+        assert all(r.scored for r in referee.score(samples(5)))
+        until(lambda: caplog.text.count(": attempt 1: answered, ") == server.stats().received == 5)
+
+
 def test_both_workers_share_one_cache_file(make: Make, tmp_path: Path) -> None:
     """What one run paid for, the next finds, with another number of workers too."""
     path = str(tmp_path / "cache.sqlite")

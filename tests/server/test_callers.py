@@ -99,7 +99,7 @@ def test_a_full_queue_keeps_nobody_else_out() -> None:
             await until(lambda: served.service.pending == 8)
             busy = await score(served, "large", 1)
             assert busy.status_code == 429
-            assert "8 of them yours" in busy.json()["message"]
+            assert "of them yours: 8" in busy.json()["message"]
             small = asyncio.create_task(score(served, "small", 4))
             await until(lambda: served.service.pending == 12)
             assert (await score(served, "small", 1)).status_code == 429

@@ -74,7 +74,21 @@ def test_health_is_open_but_keeps_to_itself_where_the_judge_is() -> None:
 
 @pytest.mark.parametrize(
     ("host", "status"),
-    [("127.0.0.1:8900", 200), ("localhost", 200), ("[::1]:80", 200), ("evil.test", 421), ("10.0.0.1", 421)],
+    [
+        ("127.0.0.1:8900", 200),
+        ("localhost", 200),
+        ("LOCALHOST:", 200),
+        ("[::1]", 200),
+        ("[::1]:80", 200),
+        ("evil.test", 421),
+        ("10.0.0.1", 421),
+        ("[::1]evil", 421),
+        ("[::1].evil.test:80", 421),
+        ("localhost:80.evil.test", 421),
+        ("localhost:80:90", 421),
+        ("[localhost", 421),
+        ("", 421),
+    ],
 )
 def test_without_a_token_only_this_machines_names_are_answered(host: str, status: int) -> None:
     """A web page whose host name was pointed at 127.0.0.1 gets nothing."""

@@ -153,6 +153,25 @@ def test_a_closed_judge_is_said_here_and_at_healthz() -> None:
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("way", ["score", "stream", "raise"])
+def test_a_spent_budget_is_said_once_in_the_log_and_at_healthz(way: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Nothing but the cache can answer then: health is 503 with the setting, and the log has one line."""
+
+    async def main() -> None:
+        prices = {"price_in": 1000.0, "price_out": 1000.0}
+        policy = {"policy": "raise"} if way == "raise" else {"abort_above": 1.0}
+        limits = {"budget_usd": 0.001}
+        async with serving(endpoint=prices, limits=limits, missing=policy) as served:
+            for name in ("a", "b"):
+                await served.post("/v1/score", {"samples": [sample(name=name)], "stream": way == "stream"})
+            health = await served.get("/healthz")
+            assert (health.status_code, health.json()["status"]) == (503, "closed")
+            assert "budget_usd" in health.json()["why"]
+
+    asyncio.run(main())
+    assert len([record for record in caplog.records if record.name == "referee.server"]) == 1
+
+
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_caller_that_leaves_cancels_its_work(stream: bool) -> None:
     """Once the connection is gone the judge's call is given up, and its place is free again."""

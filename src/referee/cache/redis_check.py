@@ -34,7 +34,7 @@ async def _examine(config: RedisConfig) -> tuple[bool, str]:
         await link.close()
     policy = about.get("maxmemory_policy", "unknown")
     evicts = config.limits and policy not in ("noeviction", "unknown")
-    hint = "; limits should live where nothing is evicted, see docs/redis.md" if evicts else ""
+    hint = "; limits should live where nothing is evicted: maxmemory-policy noeviction" if evicts else ""
     return True, (
         f"redis {link.name}: version {about.get('redis_version', 'unknown')}, answers in {1e3 * took:.1f} ms, shares "
         f"{shared or 'nothing'} under {config.prefix!r}, memory policy {policy}{hint}"

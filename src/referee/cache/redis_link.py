@@ -30,6 +30,10 @@ BREAK = 5.0
 """Seconds between two probes while the breaker is open."""
 PROBE = 2.0
 """Seconds a probe may take. Nobody waits for it."""
+COMMANDS = (
+    "+ping +select +time +info +get +set +del +pexpire +hget +hgetall +hmget +hset +hdel +eval +evalsha +script|load"
+)
+"""What the user of the server must be allowed; docs/redis.md has the same list."""
 GRACE = 0.04
 """Seconds more for an answer that may have come while this process itself stood still."""
 
@@ -184,7 +188,7 @@ def explain(error: BaseException, config: RedisConfig) -> tuple[str, str]:
         )
         return "auth", f"the server refuses the user or password ({where})."
     if isinstance(error, exceptions.NoPermissionError):
-        return "auth", "this user may not do what is needed; docs/redis.md has the ACL line."
+        return "auth", f"this user may not do what is needed. Its ACL must have: ~{config.prefix}:* {COMMANDS}"
     if isinstance(error, TimeoutError | exceptions.TimeoutError):
         return "away", f"no answer within {config.timeout:g} s (redis.timeout)."
     if isinstance(error, exceptions.ConnectionError | OSError):
@@ -220,7 +224,7 @@ def _client(config: RedisConfig, env: Mapping[str, str]) -> Redis:
         from redis.backoff import NoBackoff
     except ImportError:
         raise ConfigError(
-            "redis.url is set, but the Redis client is not installed: pip install 'referee[redis]'. Nothing was sent.",
+            "redis.url is set, but the Redis client is not installed: pip install redis. Nothing was sent.",
             setting="redis.url",
         ) from None
     address = parse(config.url)

@@ -13,6 +13,7 @@ import typer
 
 from referee.cache import Entry, SqliteCache, explain
 from referee.cli.settings import DEFAULT_FILE
+from referee.cli.words import counted
 from referee.config import CacheConfig, load
 from referee.errors import ConfigError
 
@@ -31,7 +32,7 @@ def stats(config: ConfigOption = None) -> None:
     found = cache.stats()
     if found["problem"]:
         raise ConfigError(f"{cache.path}: {found['problem']}")
-    typer.echo(f"{cache.path}: {found['rows']} verdicts, {found['bytes'] / 1e6:.1f} MB")
+    typer.echo(f"{cache.path}: {counted(found['rows'], 'verdict')}, {found['bytes'] / 1e6:.1f} MB")
     if found["oldest"] is not None:
         typer.echo(f"oldest {_when(found['oldest'])}, newest {_when(found['newest'])}")
     for model, count in found["models"].items():
@@ -78,7 +79,7 @@ def prune(
         gone = cache.prune(None if older_than is None else _seconds(older_than), keep, everything)
     except sqlite3.Error as error:
         raise ConfigError(f"{cache.path}: cannot delete now ({error}); is a run using it?") from None
-    typer.echo(f"{cache.path}: {gone} verdicts deleted")
+    typer.echo(f"{cache.path}: {counted(gone, 'verdict')} deleted")
 
 
 def _open(path: Path | None) -> SqliteCache:

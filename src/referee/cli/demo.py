@@ -15,6 +15,7 @@ from referee import clock
 from referee.cli.compare import compare, comparison_table
 from referee.cli.progress import Meter
 from referee.cli.report import make_report
+from referee.cli.words import counted
 from referee.config import CacheConfig, LedgerConfig, load
 from referee.errors import RefereeError
 from referee.local import HONESTY, demo_rollouts, embedded_config, separation, start_local
@@ -73,7 +74,8 @@ def _judge(console: Console, run: Path) -> None:
     console.print(_table(labelled, rewards))
     unscored = [reward for reward in rewards if not reward.scored]
     console.print(
-        f"{len(rewards)} rollouts: {metrics['requests']:.0f} requests, {metrics['gated']:.0f} settled without a call, "
+        f"{counted(len(rewards), 'rollout')}: {counted(metrics['requests'], 'request')}, "
+        f"{metrics['gated']:.0f} settled without a call, "
         f"{len(unscored)} unscored"
     )
     for reward in unscored:

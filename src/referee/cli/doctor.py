@@ -1,11 +1,17 @@
-"""`referee doctor`: is everything in place? Settings, key, endpoint, one probe verdict, cache, versions."""
+"""`referee doctor`: is everything in place? Settings, judge, keys, cache, extras, versions, and one probe verdict."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import platform
+import secrets
+import shutil
+import sys
+import textwrap
 from collections.abc import Callable, Iterator
 from importlib import metadata
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
@@ -13,13 +19,19 @@ import typer
 from msgspec.structs import replace
 
 from referee import clock
+from referee.build import read_template
+from referee.cache import RedisLink
+from referee.cache.file import inspect
 from referee.cache.redis_check import examine
 from referee.cli.settings import settings
-from referee.config import CacheConfig, Config, LedgerConfig
-from referee.engine import find_key
+from referee.cli.words import counted
+from referee.config import CacheConfig, Config, LedgerConfig, RedisConfig
+from referee.engine import Endpoint, find_key
 from referee.errors import RefereeError
-from referee.records import Sample, Unscored
+from referee.judging import make_judge
+from referee.records import JudgeRequest, Sample, Unscored
 from referee.referee import Referee
+from referee.tracing import open_tracer
 from referee.version import VERSION
 
 PROBE = Sample(
@@ -29,6 +41,10 @@ PROBE = Sample(
     reference="Paris",
 )
 SECONDS = 30.0
+EXTRAS = {"redis": "redis", "ray": "ray", "serve": "fastapi", "report": "plotly", "otel": "opentelemetry"}
+"""The optional parts, each with a module that only its installation brings."""
+
+_UNUSABLE = {"foreign": "is not a cache of referee's", "broken": "is damaged"}
 
 Check = tuple[bool, str]
 
@@ -37,9 +53,12 @@ def command(
     config: Annotated[
         Path | None, typer.Option("--config", "-c", help="Default: ./referee.toml, else the embedded judge.")
     ] = None,
-    offline: Annotated[bool, typer.Option("--offline", help="Do not call the endpoint.")] = False,
+    offline: Annotated[bool, typer.Option("--offline", help="Ask neither endpoint, Redis nor Ray.")] = False,
 ) -> None:
-    """Check settings, key, endpoint (with one paid probe), cache and versions."""
+    """Check that everything is in place, with one paid probe.
+
+    Settings, judge and template, keys, prices, cache, ledger, Redis, Ray, extras, versions.
+    """
     good = _show(True, f"referee {VERSION}, Python {platform.python_version()}, {_loop()}, {_versions()}")
     try:
         with settings(config) as chosen:
@@ -57,14 +76,26 @@ def command(
 
 
 def _show(ok: bool, text: str) -> bool:
-    typer.echo(f"{'ok  ' if ok else 'FAIL'}  {text}")
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    typer.echo(wrapped(f"{'ok  ' if ok else 'FAIL'}  {text}", width))
     return ok
 
 
+def wrapped(text: str, width: int | None) -> str:
+    """The text in lines of a terminal's width, broken between words only; None: one line, as programs want it."""
+    if width is None:
+        return text
+    return textwrap.fill(
+        text, max(width, 20), subsequent_indent=" " * 6, break_long_words=False, break_on_hyphens=False
+    )
+
+
 def _checks(config: Config, offline: bool) -> Iterator[Check]:
+    yield _tried(lambda: _judge(config))
     for endpoint in config.endpoint:
         try:
             key = find_key(endpoint)
+            Endpoint(endpoint, config.limits, key)
         except RefereeError as error:
             yield False, str(error)
         else:
@@ -89,15 +120,47 @@ def _checks(config: Config, offline: bool) -> Iterator[Check]:
     yield from _place(config, offline)
     yield _cache(config.cache)
     if config.redis.url:
-        yield examine(config.redis)
+        yield _tried(lambda: _redis(config.redis) if offline else examine(config.redis))
     if config.ledger.dir:
         yield _writable(Path(config.ledger.dir).expanduser(), "ledger")
+    if config.otel.enabled:
+        yield _tried(lambda: (open_tracer(config) is not None, "otel: spans are made"))
+    there = {name: find_spec(module) is not None for name, module in EXTRAS.items()}
+    yield True, "extras: " + ", ".join(f"{name} {'installed' if yes else 'missing'}" for name, yes in there.items())
+
+
+def _tried(check: Callable[[], Check]) -> Check:
+    """One check; an error of ours is its failure, and does not keep the next from being made."""
+    try:
+        return check()
+    except RefereeError as error:
+        return False, str(error)
+
+
+def _judge(config: Config) -> Check:
+    """The judge as judging makes it: template, criteria, scale. It plans one request, which is not sent."""
+    judge = make_judge(config.judge, secrets.token_bytes(32), read_template(config))
+    planned = judge.plan(PROBE, "text" if config.judge.reply == "text" else "schema")
+    own = f", template {config.judge.prompt_file}" if config.judge.prompt_file else ""
+    size = f", about {planned.prompt_tokens} tokens for a short answer" if isinstance(planned, JudgeRequest) else ""
+    return True, f"judge: {config.judge.kind}{own}{size}"
+
+
+def _redis(config: RedisConfig) -> Check:
+    """What can be said without asking it: the client is installed, the password is there."""
+
+    async def look() -> str:
+        link = RedisLink(config)
+        await link.close()
+        return link.name
+
+    return True, f"redis {asyncio.run(look())}: not looked at (--offline)"
 
 
 def _holder(config: Config) -> str:
     """Who counts what is in flight, sent and spent."""
     if config.runtime == "processes":
-        holder = f"this process, for its {config.workers} workers together"
+        holder = f"this process, for its {counted(config.workers, 'worker')} together"
     elif config.runtime == "ray" and config.shards > 1:
         holder = f"a Ray actor, for {config.shards} engine actors and all their clients together"
     elif config.runtime == "ray":
@@ -111,9 +174,11 @@ def _holder(config: Config) -> str:
 def _place(config: Config, offline: bool) -> Iterator[Check]:
     """Where judging runs, and for Ray which engines are there."""
     if config.runtime == "processes":
-        yield True, f"runtime: processes, {config.workers} workers"
+        yield True, f"runtime: processes, {counted(config.workers, 'worker')}"
     elif config.runtime != "ray":
         yield True, f"runtime: {config.runtime}, in this process"
+    elif find_spec("ray") is None:
+        yield False, 'runtime = "ray" needs Ray, which is not installed here; or set runtime = "thread"'
     elif offline:
         where = config.ray_address or "the cluster of this process or machine, else a local one"
         yield True, f"runtime: ray, shards {config.shards}, at {where}; not looked at (--offline)"
@@ -134,11 +199,9 @@ def _engines(config: Config) -> Iterator[Check]:
         if status is None:
             yield True, f"engine {name}: not there yet; the first batch starts it"
         else:
-            yield (
-                True,
-                f"engine {name}: {status['clients']:.0f} clients, {status.get('pending', 0):.0f} samples, "
-                f"{status.get('in_flight', 0):.0f} calls in flight of {status.get('limit', 0):.0f}",
-            )
+            clients, pending = counted(status["clients"], "client"), counted(status.get("pending", 0), "sample")
+            calls = f"{counted(status.get('in_flight', 0), 'call')} in flight of {status.get('limit', 0):.0f}"
+            yield True, f"engine {name}: {clients}, {pending}, {calls}"
 
 
 def _cache(config: CacheConfig) -> Check:
@@ -149,10 +212,13 @@ def _cache(config: CacheConfig) -> Check:
     path = Path(config.path).expanduser()
     if not path.exists():
         return _writable(path.parent, "cache folder")
+    problem = _UNUSABLE.get(inspect(path))
+    if problem:
+        return False, f"cache: {path} {problem}; name another in [cache] path"
     mode = path.stat().st_mode & 0o777
     if mode & 0o077:
         return False, f"cache: {path} can be read by others (mode {mode:o}); chmod 600 it"
-    return True, f"cache: {path}, {path.stat().st_size} bytes, mode {mode:o}"
+    return True, f"cache: {path}, {counted(path.stat().st_size, 'byte')}, mode {mode:o}"
 
 
 def _writable(folder: Path, what: str) -> Check:

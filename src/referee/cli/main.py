@@ -45,17 +45,18 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("score")(score.command)
-app.command("serve")(serve.command)
+# Summaries that fit a line of 80 columns; the rest is in each command's own help.
+app.command("score", short_help="Judge a file of rollouts.")(score.command)
+app.command("serve", short_help="Serve rewards over HTTP.")(serve.command)
 app.command("init")(init.command)
 app.command("doctor")(doctor.command)
 app.add_typer(cache.app, name="cache")
-app.command("plan")(plan.command)
-app.command("diff")(diff.command)
-app.command("watch")(watch.command)
-app.command("report")(report.command)
-app.command("sim")(sim.command)
-app.command("demo")(demo.command)
+app.command("plan", short_help="Say how long judging takes and what it costs.")(plan.command)
+app.command("diff", short_help="Compare two runs, sample by sample.")(diff.command)
+app.command("watch", short_help="Show a run while it goes on.")(watch.command)
+app.command("report", short_help="Write a page with charts and every sample.")(report.command)
+app.command("sim", short_help="Run a simulated provider, to try things without a key.")(sim.command)
+app.command("demo", short_help="Judge shipped rollouts with a small LLM on this CPU.")(demo.command)
 
 
 def _version(wanted: bool) -> None:

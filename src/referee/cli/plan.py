@@ -1,10 +1,11 @@
-"""`referee plan`: how long judging takes, what it costs and which limit binds, from a ledger or a few numbers."""
+"""`referee plan`: how long judging takes, what it costs and which limit binds, from rollouts, a ledger or numbers."""
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,7 +15,10 @@ from msgspec.structs import replace
 from rich.console import Console
 from rich.table import Table
 
+from referee.cli.estimate import Estimate, estimate
+from referee.cli.settings import DEFAULT_FILE
 from referee.cli.terminal import terminal
+from referee.cli.words import counted
 from referee.config import load
 from referee.errors import InputError
 from referee.ledger import read
@@ -30,7 +34,7 @@ NINETY_FIVE = 1.6449
 
 def command(
     run: Annotated[
-        Path | None, typer.Argument(help="A ledger (folder or file) to learn from. Options below override it.")
+        Path | None, typer.Argument(help="A file of rollouts to be judged, or a ledger (folder or file) to learn from.")
     ] = None,
     config: Annotated[Path | None, typer.Option("--config", "-c", help="Take limits and prices from here.")] = None,
     samples: Annotated[float | None, typer.Option(help="Samples per training step (without a ledger 1024).")] = None,
@@ -49,8 +53,13 @@ def command(
     work: Annotated[float | None, typer.Option(help="Seconds of other work between submit and collect.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Plain data instead of a table.")] = False,
 ) -> None:
-    """Say how long judging takes per step, what it costs, which limit binds and what to change."""
-    base = _base(run, config)
+    """Say how long judging takes, what it costs, which limit binds and what to change.
+
+    Of a file of rollouts, with -c: every request is planned, none is sent; the reply is taken as long as
+    judge.max_tokens allows, so the cost is an upper estimate. Of a ledger, or of numbers: for each training step.
+    Options override what is found.
+    """
+    base, found, ceiling = _base(run, config)
     given = {
         "samples": samples,
         "steps": steps,
@@ -75,23 +84,50 @@ def command(
         workload = replace(workload, sigma=math.log(latency_p95 / workload.latency) / NINETY_FIVE)
     _check(workload)
     plan = make_plan(workload)
-    assumed = {name for name in ASSUMED if run is None and given[name] is None}
+    assumed = {name for name in ASSUMED if given[name] is None and (run is None or (found and name == "latency"))}
+    if found and tokens_out is None:
+        assumed.add("tokens_out")
+    if ceiling is not None and workload.concurrency == ceiling and concurrency is None:
+        assumed.add("concurrency")
     if as_json:
         data = {"workload": workload, "plan": plan}
         typer.echo(msgspec.json.format(msgspec.json.encode(data), indent=2).decode())
     else:
-        show(workload, plan, terminal(), assumed)
+        if found:
+            terminal().print(found.words(), end="\n\n", soft_wrap=True)
+        show(workload, plan, terminal(), assumed, whole=found is not None)
 
 
-def _base(run: Path | None, config: Path | None) -> Workload:
-    """What is known before any option: the ledger, with the limits of the configuration if one is named."""
-    found: dict[str, Any] = limits_in(load(config, os.environ).public()) if config is not None else {}
+def _base(run: Path | None, config: Path | None) -> tuple[Workload, Estimate | None, float | None]:
+    """What is known before any option, what a file of rollouts holds, and the ceiling of an adaptive concurrency.
+
+    That ceiling stands in for what the provider bears where nothing is known of it, and never for what a ledger saw.
+    """
+    public = load(config, os.environ).public() if config is not None else {}
+    limits = limits_in(public)
     if run is None:
-        return Workload(samples=SAMPLES, **found)
-    seen = observe(read(run))
+        return Workload(samples=SAMPLES, **limits), None, _ceiling(public)
+    lines = read(run)
+    first = next(lines, None)
+    if first is None and run.is_file():
+        if config is None and not DEFAULT_FILE.exists():
+            raise InputError(f"{run}: a plan for rollouts needs the judge: name a configuration with -c.")
+        chosen = load(config or DEFAULT_FILE, os.environ)
+        found = estimate(run, chosen)
+        return found.workload(chosen), found, _ceiling(chosen.public())
+    seen = observe(lines if first is None else itertools.chain([first], lines))
     if not seen.samples:
         raise InputError(f"{run}: no verdicts in it to learn from. Give the numbers as options instead.")
-    return replace(seen.workload(), **found)
+    known = seen.workload()
+    if _ceiling(public) is not None and known.concurrency != _ceiling(seen.config):
+        limits.pop("concurrency", None)
+    return replace(known, **limits), None, _ceiling(public or seen.config)
+
+
+def _ceiling(config: Mapping[str, Any]) -> float | None:
+    """The most that concurrency = "auto" may reach, all endpoints together; None: it is not adaptive."""
+    adaptive = dict(config.get("limits") or {}).get("concurrency") == "auto"
+    return limits_in(config).get("concurrency") if adaptive else None
 
 
 def _check(workload: Workload) -> None:
@@ -108,9 +144,9 @@ def _check(workload: Workload) -> None:
         raise InputError(f"asked is a share of the samples, at most 1, not {workload.asked!r}.", field="asked")
 
 
-def show(workload: Workload, plan: Plan, console: Console, assumed: Collection[str] = ()) -> None:
-    """The plan as plain tables. `assumed`: numbers that neither a ledger nor an option gave."""
-    console.print(_facts(workload, plan, assumed))
+def show(workload: Workload, plan: Plan, console: Console, assumed: Collection[str] = (), whole: bool = False) -> None:
+    """The plan as plain tables. `assumed`: numbers that nothing gave. `whole`: of a file, not of a training step."""
+    console.print(_facts(workload, plan, assumed, whole))
     if plan.limits:
         console.print()
         console.print(_limits(plan))
@@ -120,7 +156,7 @@ def show(workload: Workload, plan: Plan, console: Console, assumed: Collection[s
         console.print(f"- {line}")
 
 
-def _facts(workload: Workload, plan: Plan, assumed: Collection[str]) -> Table:
+def _facts(workload: Workload, plan: Plan, assumed: Collection[str], whole: bool) -> Table:
     table = Table(show_header=False, show_edge=False, pad_edge=False, box=None)
     table.add_column(justify="left")
     table.add_column(justify="right")
@@ -128,14 +164,22 @@ def _facts(workload: Workload, plan: Plan, assumed: Collection[str]) -> Table:
     share = f"{workload.asked:.0%} of {workload.samples:g} samples, {workload.attempts:.3g} attempts each"
     share += " (assumed: --samples)" if "samples" in assumed else ""
     spread = f"median {duration(workload.latency)} a call" + (" (assumed: --latency)" if "latency" in assumed else "")
-    table.add_row("calls per step", f"{plan.calls:.0f}", share)
-    table.add_row("judging per step", duration(plan.judging_s), spread)
-    table.add_row("  one step in twenty", duration(plan.judging_p95_s), "or longer")
-    work = "own work not known (--work)" if workload.work_s is None else f"own work {duration(workload.work_s)}"
-    table.add_row("trainer waits", duration(plan.wait_s), work)
-    table.add_row("calls in flight", f"{plan.in_flight:.1f}", "on average while judging")
-    table.add_row("cost per step", money(plan.cost_step), _tokens(workload))
-    table.add_row("cost per epoch", money(plan.cost_epoch), f"{workload.steps:g} steps (--steps)")
+    of_step = "" if whole else " per step"
+    table.add_row("calls" + of_step, f"{plan.calls:.0f}", share)
+    table.add_row("judging" + of_step, duration(plan.judging_s), spread)
+    table.add_row(
+        "  one time in twenty" if whole else "  one step in twenty", duration(plan.judging_p95_s), "or longer"
+    )
+    if not whole:
+        work = "own work not known (--work)" if workload.work_s is None else f"own work {duration(workload.work_s)}"
+        table.add_row("trainer waits", duration(plan.wait_s), work)
+    bears = " (assumed that the provider bears the ceiling of auto: --concurrency)" if "concurrency" in assumed else ""
+    table.add_row("calls in flight", f"{plan.in_flight:.1f}", f"on average while judging{bears}")
+    most = "up to " if "tokens_out" in assumed and plan.cost_step is not None else ""
+    table.add_row("cost" + of_step, most + money(plan.cost_step), _tokens(workload, assumed))
+    if whole:
+        return table
+    table.add_row("cost per epoch", money(plan.cost_epoch), f"{counted(workload.steps, 'step')} (--steps)")
     table.add_row("judging per epoch", duration(plan.epoch_s), "if nothing overlapped")
     return table
 
@@ -149,10 +193,11 @@ def _limits(plan: Plan) -> Table:
     return table
 
 
-def _tokens(workload: Workload) -> str:
+def _tokens(workload: Workload, assumed: Collection[str]) -> str:
     if workload.tokens_in is None or workload.tokens_out is None:
         return "tokens not known (--tokens-in, --tokens-out)"
-    return f"{workload.tokens_in:.0f} tokens in, {workload.tokens_out:.0f} out a call"
+    most = " (judge.max_tokens; --tokens-out)" if "tokens_out" in assumed else ""
+    return f"{workload.tokens_in:.0f} tokens in, {workload.tokens_out:.0f} out{most} a call"
 
 
 def duration(seconds: float) -> str:

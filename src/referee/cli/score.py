@@ -16,11 +16,13 @@ import msgspec
 import typer
 
 from referee.cli.output import check_output, claimed, rejects_of
+from referee.cli.problems import Problems, refuse_binary, refuse_text
 from referee.cli.progress import Meter
 from referee.cli.rows import Digests, Row, RowWriter, consolidate, read_rows, row_of
 from referee.cli.settings import settings, with_ledger
 from referee.cli.stream import Item, stream
 from referee.cli.summary import Summary
+from referee.cli.words import counted
 from referee.config import Config
 from referee.errors import InputError
 from referee.referee import Referee
@@ -29,10 +31,8 @@ from referee.shaping import needs_group
 
 UNSCORED = 3
 """Exit status when the output is complete and too few of its rows have a score to go on with."""
-SHOWN = 20
-"""Problems of the input that are listed; the rest is counted."""
-_MEND = "Mend them, or use --skip-bad to set them aside in a rejects file."
-_FORMAT = "Not one line is a rollout: docs/rollouts.md says what one looks like."
+_MEND = "Correct them, or use --skip-bad to set them aside in a rejects file."
+_FORMAT = 'Not one line is a rollout. One looks like this: {"prompt": "What is 2 + 2?", "response": "It is 4."}'
 
 
 def command(
@@ -48,20 +48,27 @@ def command(
     skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Set unusable lines aside in a rejects file.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no summary.")] = False,
 ) -> None:
-    """Judge a file of rollouts. docs/rollouts.md says what goes in and what comes out."""
+    """Judge a file of rollouts.
+
+    A rollout is a line of JSON with `prompt` and `response`; `id`, `group`, `reference`, `rule_score`, `length`,
+    `truncated` and `step` are read too. A row of rewards has `reward` (null: none), `score`, `why` and `unscored`.
+    """
     folder = None if output == "-" else Path(output).with_suffix(".run")
     if folder is not None and Path(output).is_symlink():
         output = os.path.realpath(output)  # the file it leads to is the output, not the link
     check_output(rollouts, output, resume, overwrite)
     with _as_file(rollouts) as source:
+        refuse_binary(rollouts, source)
         sizes, total, bad, mixed, references = _survey(source)
+        if bad.count and not total:
+            refuse_text(rollouts, source)
         for doubt in doubtful_columns(source):
             typer.echo(f"warning: {rollouts}: {doubt.message}", err=True)
-        if bad and not (skip_bad and total):
-            raise InputError(_complaint(rollouts, bad, _MEND if total else _FORMAT))
+        if bad.count and not (skip_bad and total):
+            raise InputError(bad.complaint(rollouts, _MEND if total else _FORMAT))
         with settings(config, references == total) as chosen:
-            if mixed and chosen.shaping.length.enable:
-                raise InputError(_complaint(rollouts, mixed, "Give every rollout of a group its length, or none."))
+            if mixed.count and chosen.shaping.length.enable:
+                raise InputError(mixed.complaint(rollouts, "Give every rollout of a group its length, or none."))
             if chosen.judge.kind == "reference" and not references:
                 raise InputError(
                     f'{rollouts}: judge.kind = "reference" compares with a known answer, and no rollout has a '
@@ -70,8 +77,8 @@ def command(
             chosen = with_ledger(chosen, folder)
             with claimed(output):
                 check_output(rollouts, output, resume, overwrite)  # another run may have ended meanwhile
-                if bad:
-                    _set_aside(bad, rejects_of(rollouts, output))
+                if bad.count:
+                    _set_aside(source, rejects_of(rollouts, output))
                 if resume:
                     consolidate(Path(output))
                 old = _records(folder) if overwrite and chosen.ledger.dir == str(folder) else []
@@ -81,7 +88,8 @@ def command(
             if not quiet and folder is not None:
                 typer.echo(f"rewards: {output}   record: {chosen.ledger.dir}", err=True)
     if summary.unscored > chosen.missing.abort_above * summary.rows or summary.unscored == summary.rows:
-        typer.echo(f"{summary.unscored} of {summary.rows} rollouts have no score: exit status {UNSCORED}.", err=True)
+        have = f"{counted(summary.rows, 'rollout')} {'has' if summary.rows == 1 else 'have'}"
+        typer.echo(f"{summary.unscored} of {have} no score: exit status {UNSCORED}.", err=True)
         raise typer.Exit(UNSCORED)
 
 
@@ -117,20 +125,22 @@ def _score(
         except BaseException:
             where = writer.abandon()
             if output != "-":
-                typer.echo(_stopped(summary.rows, total, where, config), err=True)
+                judged = referee.metrics().get("scored", 0) - referee.metrics().get("gated", 0)
+                typer.echo(_stopped(summary.rows, total, where, judged > 0, config), err=True)
             raise
     if not quiet:
         typer.echo(summary.text(metrics), err=True)
     return summary
 
 
-def _stopped(rows: int, total: int, where: Path | None, config: Config) -> str:
+def _stopped(rows: int, total: int, where: Path | None, judged: bool, config: Config) -> str:
     """What an interrupted run leaves, and how to go on."""
     kept = config.cache.enabled and (config.cache.path or (config.redis.url and config.redis.cache))
-    cached = " What was judged is in the cache." if kept else ""
+    cached = " What was judged is in the cache." if kept and judged else ""
     if where is None:
         return f"stopped before the first reward; nothing was written.{cached}"
-    return f"stopped: {rows} of {total} rewards are in {where}. The same command with --resume goes on.{cached}"
+    there = f"{rows} of {counted(total, 'reward')} {'is' if total == 1 else 'are'} in {where}"
+    return f"stopped: {there}. The same command with --resume goes on.{cached}"
 
 
 def _items(source: Path, digests: Digests, earlier: Iterator[Row]) -> Iterator[Item[int, Row]]:
@@ -166,19 +176,18 @@ def _as_file(rollouts: str) -> Iterator[Path]:
         yield Path(spool.name)
 
 
-def _survey(source: Path) -> tuple[Counter[str], int, list[BadLine], list[BadLine], int]:
+def _survey(source: Path) -> tuple[Counter[str], int, Problems, Problems, int]:
     """Read everything once before anything is spent: group sizes, how many samples, what is wrong, how many references.
 
-    The second list holds lines that are wrong only if lengths matter: their group gives `length` on some lines only.
+    The second Problems are wrong only if lengths matter: lines whose group gives `length` on some lines only.
     """
     sizes: Counter[str] = Counter()
     total = references = 0
-    bad: list[BadLine] = []
-    mixed: list[BadLine] = []
+    bad, mixed = Problems(), Problems()
     with_length: dict[str, bool] = {}
     for line, sample in read_rollouts(source):
         if isinstance(sample, BadLine):
-            bad.append(sample)
+            bad.add(sample)
             continue
         total += 1
         references += bool((sample.reference or "").strip())
@@ -186,26 +195,19 @@ def _survey(source: Path) -> tuple[Counter[str], int, list[BadLine], list[BadLin
             sizes[sample.group] += 1
             known = with_length.setdefault(sample.group, sample.length is not None)
             if known != (sample.length is not None):
-                mixed.append(BadLine(line, "length", f"group {sample.group!r} has it on some lines only"))
+                mixed.add(BadLine(line, "length", f"group {sample.group!r} has it on some lines only"))
     return sizes, total, bad, mixed, references
 
 
-def _complaint(name: str, bad: list[BadLine], advice: str) -> str:
-    if advice == _FORMAT and len(bad) == 1 and not bad[0].raw:
-        return f"{name}: {bad[0].problem} Nothing was spent."
-    lines = [f"{name}: {len(bad)} line{'s' if len(bad) > 1 else ''} cannot be used. Nothing was spent."]
-    lines += [f"  {item.message}" for item in bad[:SHOWN]]
-    if len(bad) > SHOWN:
-        lines.append(f"  … and {len(bad) - SHOWN} more")
-    return "\n".join([*lines, advice])
-
-
-def _set_aside(bad: list[BadLine], rejects: Path) -> None:
+def _set_aside(source: Path, rejects: Path) -> None:
     """Write the unusable lines, with what is wrong, to a file of their own."""
     descriptor = os.open(rejects, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    count = 0
     with os.fdopen(descriptor, "wb") as stream_:
-        for item in bad:
-            text = item.raw.decode("utf-8", "replace").rstrip("\r\n")
-            note = {"line": item.line, "field": item.field, "problem": item.problem, "text": text}
-            stream_.write(msgspec.json.encode(note) + b"\n")
-    typer.echo(f"{len(bad)} unusable lines set aside in {rejects}", err=True)
+        for _, item in read_rollouts(source):
+            if isinstance(item, BadLine):
+                text = item.raw.decode("utf-8", "replace").rstrip("\r\n")
+                note = {"line": item.line, "field": item.field, "problem": item.problem, "text": text}
+                stream_.write(msgspec.json.encode(note) + b"\n")
+                count += 1
+    typer.echo(f"{counted(count, 'unusable line')} set aside in {rejects}", err=True)

@@ -21,12 +21,16 @@ def command(
     port: Annotated[int, typer.Option(min=0, max=65535, help="0: any free port.")] = 8900,
     token_env: Annotated[str, typer.Option(help="Environment variable that holds the token callers must send.")] = "",
 ) -> None:
-    """Serve rewards over HTTP until SIGTERM or Ctrl-C; docs/serve.md says which paths there are."""
+    """Serve rewards over HTTP until SIGTERM or Ctrl-C.
+
+    /v1/score judges a batch; /get_reward, /slime and /llamafactory are for trainers; /openapi.json lists all paths.
+    """
     try:
         from referee.server import run
     except ImportError as error:
         raise ConfigError(
-            f"referee serve needs the extra `serve` ({error.name} is missing): pip install 'referee[serve]'"
+            f"referee serve needs packages of its own ({error.name} is missing): pip install fastapi uvicorn "
+            "prometheus-client."
         ) from None
     with settings(config, references=False) as chosen:
         if token_env:
@@ -35,4 +39,4 @@ def command(
 
 
 def _ready(url: str) -> None:
-    typer.echo(f"serving at {url} (docs/serve.md; Ctrl-C ends it)")
+    typer.echo(f"serving at {url} ({url}/openapi.json lists the paths; Ctrl-C ends it)")

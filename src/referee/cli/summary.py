@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 
 from referee.cli.rows import Row
+from referee.cli.words import counted
 from referee.config import Config
 
 
@@ -48,13 +49,13 @@ class Summary:
 
     def text(self, metrics: Mapping[str, float]) -> str:
         """The summary in plain lines."""
-        calls = f"{metrics.get('requests', 0):.0f} requests"
+        calls = counted(metrics.get("requests", 0), "request")
         lines = [
-            f"{self.rows} rollouts: {self._scored} scored, {self.unscored} unscored"
+            f"{counted(self.rows, 'rollout')}: {self._scored} scored, {self.unscored} unscored"
             + (f", {self.kept} kept from an earlier run" if self.kept else ""),
             f"{calls}, {self._origins['cache']} from cache, {self._origins['shared']} shared, "
             f"{self._origins['gate']} settled without a call, {metrics.get('throttled', 0):.0f} throttled, "
-            f"{metrics.get('tokens_in', 0):.0f} tokens in, {metrics.get('tokens_out', 0):.0f} out, "
+            f"{counted(metrics.get('tokens_in', 0), 'token')} in, {metrics.get('tokens_out', 0):.0f} out, "
             + self._cost(metrics.get("cost_usd", 0)),
         ]
         if self._rewarded:

@@ -272,8 +272,9 @@ class ServeConfig(Struct, frozen=True, forbid_unknown_fields=True):
     drain_seconds: Annotated[float, Meta(ge=0, le=1e9)] = 30.0
     """After SIGTERM: how long work that was accepted may still take. What is not judged by then is cancelled."""
     answer_after: str = ""
-    """For callers that send prompt and answer as one text: the answer begins after the last place where this stands,
-    such as "<|im_start|>assistant". Empty: the whole text is judged."""
+    """For callers that send prompt and answer as one text: what stands before the answer, such as
+    "<|im_start|>assistant". It must be there once, else 422: where the answer begins is not guessed. Empty: the whole
+    text is judged."""
 
 
 class OtelConfig(Struct, frozen=True, forbid_unknown_fields=True):

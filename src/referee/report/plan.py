@@ -198,9 +198,11 @@ def _advice(load: Workload, plan: Plan, floor: float) -> list[str]:
     if plan.binds == "budget":
         assert load.budget_usd is not None
         assert plan.cost_step
+        enough = load.budget_usd / plan.cost_step
+        until = f"{int(enough)} of {load.steps:g} steps" if load.steps > 1 else f"{enough:.0%} of it"
         said.append(
-            f"limits.budget_usd = {load.budget_usd:g} is spent after about {int(load.budget_usd / plan.cost_step)} of "
-            f"{load.steps:g} steps; the rest is unscored (budget). Set it to {_round_up(plan.cost_epoch or 0.0):g}, or "
+            f"limits.budget_usd = {load.budget_usd:g} is spent after about {until}; the rest is unscored "
+            f"(budget). Set it to {_round_up(plan.cost_epoch or 0.0):g}, or "
             "ask less: a cheaper model, fewer samples, a shorter judge.max_tokens."
         )
     said += _about_speed(load, plan, floor)

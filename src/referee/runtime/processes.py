@@ -131,7 +131,7 @@ class Crew:
             del self._children[rank]
             child.end()
             raise
-        level = max(logging.INFO, logging.getLogger("referee").getEffectiveLevel())
+        level = min(logging.getLogger(name).getEffectiveLevel() for name in ("referee", "referee.engine"))
         opening = Open(VERSION, pack_config(self._config), self._config.workers, rank, self.remote.books.kept, level)
         child.send((encode(opening),))
         return child

@@ -7,7 +7,8 @@ shares     who holds how many places, and how many one may hold when they are al
 gate       who comes, and who may: token, host, size of the body
 routes     our own paths; `foreign` those of OpenRLHF, slime and LLaMA-Factory
 prometheus the numbers at /metrics
-app, run   the application, and the process that serves it
+protocol   limits on headers and waiting, below the application
+app        the application; `listen` the process that serves it
 """
 
 from referee.server.app import add_page, make_app

@@ -86,7 +86,7 @@ def add_foreign_routes(app: FastAPI, service: Service, bodies: Bodies) -> None:
     async def llama_factory(request: Request) -> Response:
         """One number per conversation."""
         wanted = decode(_llama_factory, await bodies.read(request))
-        parts = [cut(text, "", mark) or ("", text) for text in wanted.messages]
+        parts = [cut(text, "", mark, f"messages[{index}]") for index, text in enumerate(wanted.messages)]
         samples = [Sample(prompt=prompt, response=answer, group=group_of(prompt)) for prompt, answer in parts]
         return json(encode(LlamaFactoryReply(scores=[number for number, _ in await judge(request, samples)])))
 
@@ -97,22 +97,13 @@ def openrlhf_samples(wanted: OpenRLHFRequest, mark: str) -> list[Sample]:
     for name, given in (("prompts", wanted.prompts), ("labels", wanted.labels)):
         if given is not None and len(given) != count:
             raise Refusal(
-                422, "bad_request", f"{name} has {len(given)} items and query has {count}. Nothing was judged."
+                422, "bad_request", f"{name} has length {len(given)}, query has length {count}. Nothing was judged."
             )
     prompts: Sequence[str] = wanted.prompts if wanted.prompts is not None else [""] * count
     labels = wanted.labels if wanted.labels is not None else [None] * count
     samples = []
     for index, (query, prompt, label) in enumerate(zip(wanted.query, prompts, labels, strict=True)):
-        parts = cut(query, prompt, mark)
-        if parts is None and prompt:
-            raise Refusal(
-                422,
-                "no_prompt",
-                f"query[{index}] does not hold prompts[{index}], so where the response begins is unknown. Does the "
-                "tokenizer change the text? Set [serve] answer_after to what stands before an answer in your chat "
-                "template. Nothing was judged.",
-            )
-        asked, answer = parts or ("", query)
+        asked, answer = cut(query, prompt, mark, f"query[{index}]")
         samples.append(Sample(prompt=asked, response=answer, group=group_of(asked), reference=label_of(label)))
     return samples
 
@@ -157,7 +148,7 @@ def _complaint(missing: Sequence[Unscored], count: int) -> str:
     words = ", ".join(f"{reason} {times}" for reason, times in Counter(m.reason for m in missing).most_common())
     detail = next((m.detail for m in missing if m.detail), "")
     return (
-        f"{len(missing)} of {count} samples were not scored ({words}{': ' if detail else ''}{detail.rstrip('.')}), and "
+        f"Not scored: {len(missing)} of {count} ({words}{': ' if detail else ''}{detail.rstrip('.')}), and "
         "this caller needs a number for each. Try again: what was judged is cached. To train on a number instead, set "
         '[missing] policy = "value", or "group_mean" where a request holds whole groups.'
     )

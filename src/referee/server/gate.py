@@ -11,6 +11,7 @@ import base64
 import binascii
 import hmac
 import ipaddress
+import re
 from typing import Any
 
 from starlette.requests import ClientDisconnect, Request
@@ -32,6 +33,7 @@ NOBODY = ("", "referee")
 """User names that name nobody: the one in our examples of a URL with a token is everybody's."""
 NOSNIFF = (b"x-content-type-options", b"nosniff")
 """No answer of ours is ever to be taken for a page or a script that it does not say it is."""
+_HOST = re.compile(r"(?:\[(?P<v6>[^\[\]]*)\]|(?P<host>[^\[\]:]*))(?::[0-9]*)?")
 
 
 class Gate:
@@ -123,11 +125,9 @@ def caller_of(request: Request) -> str:
 
 
 def _host(header: bytes) -> str:
-    """The Host header without its port."""
-    text = header.decode("latin-1").strip().lower()
-    if text.startswith("["):
-        return text[1:].partition("]")[0]
-    return text.partition(":")[0]
+    """The Host header without its port; empty if it is not a host with at most a port."""
+    found = _HOST.fullmatch(header.decode("latin-1").strip().lower())
+    return found["host"] or found["v6"] if found else ""
 
 
 def is_loopback(host: str) -> bool:

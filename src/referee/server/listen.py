@@ -23,6 +23,7 @@ from referee.referee import Referee
 from referee.runtime.thread import new_loop
 from referee.server.app import make_app
 from referee.server.gate import is_loopback
+from referee.server.protocol import LimitedProtocol
 from referee.server.service import Service
 
 log = logging.getLogger("referee.server")
@@ -106,7 +107,7 @@ async def _serve(
     server = _Server(
         uvicorn.Config(
             app,
-            http="httptools",
+            http=LimitedProtocol,
             ws="none",
             lifespan="off",
             log_config=None,
@@ -127,7 +128,7 @@ async def _serve(
     waiting = asyncio.create_task(stop.wait())
     await asyncio.wait({serving, waiting}, return_when=asyncio.FIRST_COMPLETED)
     if stop.is_set():
-        log.info("draining: %d samples are being judged", service.pending)
+        log.info("draining; samples being judged: %d", service.pending)
         await service.drain(min(referee.config.serve.drain_seconds, referee.config.limits.deadline))
     waiting.cancel()
     server.should_exit = True

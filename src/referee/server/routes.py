@@ -132,7 +132,7 @@ def add_own_routes(app: FastAPI, service: Service, bodies: Bodies) -> None:
         response_model=None,
     )
     async def metrics() -> Response:
-        """Counters and gauges under the names of docs/serve.md."""
+        """Counters and gauges, in Prometheus' text form."""
         return Response(exposition.text(), headers={"content-type": CONTENT_TYPE})
 
 
@@ -188,6 +188,7 @@ class Stream(Response):
                 begun = True
                 async for reward in ticket:
                     landed += 1
+                    self._service.noticed((reward,))
                     await _line(send, encode(result_of(reward)))
             end = StreamEnd(done=True, results=landed)
         except Refusal as refusal:

@@ -15,8 +15,8 @@ from typing import Any
 import msgspec
 
 from referee import clock
-from referee.errors import EndpointClosed, RefereeError
-from referee.records import Reward, Sample
+from referee.errors import EndpointClosed, RefereeError, UnscoredError
+from referee.records import Reason, Reward, Sample, Unscored
 from referee.referee import Referee
 from referee.server.refusals import LATER, SOON, Refusal, refusal_of
 from referee.server.shapes import Health, TicketReply, encode, result_of
@@ -121,9 +121,21 @@ class Service:
     async def rewards(self, ticket: Ticket) -> list[Reward]:
         """All rewards of a batch, in order."""
         rewards = await ticket
-        if self._closed is not None and any(reward.settled.origin == "call" for reward in rewards):
-            self._closed = None
+        self.noticed(rewards)
         return rewards
+
+    def noticed(self, rewards: Sequence[Reward | None]) -> None:
+        """Whether a judge can answer, from what came back: a call that was made, or a budget that is spent."""
+        given = [reward for reward in rewards if reward is not None]
+        if self._closed is not None and any(reward.settled.origin == "call" for reward in given):
+            self._closed = None
+        for reward in given:
+            verdict = reward.verdict
+            if self._closed is None and isinstance(verdict, Unscored) and verdict.reason is Reason.BUDGET:
+                self._closed = EndpointClosed(verdict.detail, reason=Reason.BUDGET)
+                log.warning(
+                    "%s Requests are answered from the cache only until the service is restarted.", self._closed
+                )
 
     async def open(self, samples: Sequence[Sample], deadline: float | None = None, caller: str = "") -> Held:
         """Start judging for somebody who will come back with the ticket's id."""
@@ -132,7 +144,7 @@ class Service:
             raise Refusal(
                 429,
                 "too_many_tickets",
-                f"{len(self._held)} tickets are kept and not collected, {self._places.held(caller)} of them yours; "
+                f"Tickets kept and not collected: {len(self._held)}, of them yours: {self._places.held(caller)}; "
                 "[serve] max_tickets allows no more. Collect or delete some. Nothing was judged.",
                 SOON,
             )
@@ -181,7 +193,7 @@ class Service:
         """Take no new work and finish what was accepted within `seconds`; then cancel the rest."""
         self.draining = True
         if not await self._idle_within(seconds):
-            log.warning("%d samples were not judged within %g s of draining; cancelled", self.pending, seconds)
+            log.warning("not judged within %g s of draining, so cancelled: %d", seconds, self.pending)
             self.stop()
             await self._idle_within(HURRY)
 
@@ -214,8 +226,8 @@ class Service:
             raise Refusal(
                 429,
                 "busy",
-                f"{self.pending} samples are being judged and {self._kept} wait to be collected, "
-                f"{room.held(caller)} of them yours; {count} more would pass [serve] max_queue = {limit} and your "
+                f"Samples being judged: {self.pending}, waiting to be collected: {self._kept}, of them yours: "
+                f"{room.held(caller)}; {count} more would pass [serve] max_queue = {limit} and your "
                 f"share of it, {room.share(caller)}. Try again. Nothing was judged.",
                 SOON,
             )
@@ -302,4 +314,6 @@ class Service:
     def _told(self, error: RefereeError) -> Refusal:
         if isinstance(error, EndpointClosed):
             self._closed = error
+        elif isinstance(error, UnscoredError):
+            self.noticed(error.rewards or ())
         return refusal_of(error)

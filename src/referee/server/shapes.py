@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 from collections.abc import Sequence
 from typing import Annotated, Any, TypeVar
 
@@ -247,16 +248,45 @@ def label_of(label: str | int | float | None) -> str | None:
     return label if label is None or isinstance(label, str) else str(label)
 
 
-def cut(text: str, prompt: str, answer_after: str) -> tuple[str, str] | None:
-    """Prompt and answer out of one text, by the prompt itself or by the configured mark; None if neither is there."""
-    place = text.find(prompt) if prompt else -1
-    if place >= 0:
-        return prompt, text[place + len(prompt) :]
-    if answer_after:
-        before, mark, after = text.rpartition(answer_after)
-        if mark:
-            return prompt or before, after
-    return None
+def cut(text: str, prompt: str, mark: str, where: str) -> tuple[str, str]:
+    """Prompt and answer out of one text, by the prompt it begins with, else by `[serve] answer_after`.
+
+    422 where that is not certain. Searching for the prompt or the mark would let a candidate that repeats it in its
+    answer choose which part of the answer is judged.
+    """
+    if not prompt and not mark:
+        return "", text
+    begun = _behind(text, prompt) if prompt else None
+    if begun is not None:
+        return prompt, text[begun:]
+    parts = text.split(mark) if mark else []
+    found, expected = len(parts) - 1, max(1, prompt.count(mark))
+    if found == expected:
+        return prompt or mark.join(parts[:-1]), parts[-1]
+    beginning = f"{where} does not begin with its prompt (does the tokenizer change or cut the text?)" if prompt else ""
+    counted = f"{where} holds [serve] answer_after {found} times, not {expected}" if mark else ""
+    raise Refusal(
+        422,
+        "no_answer",
+        f"{' and '.join(filter(None, (beginning, counted)))}, so where the answer begins is not known. Set [serve] "
+        "answer_after to what your chat template puts before an answer and answers do not hold. Nothing was judged.",
+    )
+
+
+_TOKEN = re.compile(r"\s+|<[|｜]?[\w▁]{1,40}[|｜]?>|\[\w{1,10}\]")
+"""What a tokenizer puts before a prompt: spaces and special tokens such as <s> or <|begin_of_text|>."""
+
+
+def _behind(text: str, prompt: str) -> int | None:
+    """Where the prompt ends that the text begins with, after special tokens; None if it begins with another text."""
+    prompt = prompt.lstrip()  # some tokenizers drop or add a space there
+    place = 0
+    while not text.startswith(prompt, place):
+        token = _TOKEN.match(text, place)
+        if token is None:
+            return None
+        place = token.end()
+    return place + len(prompt)
 
 
 def result_of(reward: Reward) -> Result:

@@ -1,0 +1,105 @@
+"""What is wrong with a file of rollouts, in few lines: the format it has instead, or each kind of problem once."""
+
+from __future__ import annotations
+
+import csv
+import re
+from pathlib import Path
+
+from referee.cli.words import counted
+from referee.errors import InputError
+from referee.rollouts import BOM, BadLine, open_rollouts
+
+SHOWN = 20
+"""Kinds of problems that are kept and shown; the rest is counted. So memory does not grow with bad lines."""
+HEAD = 64 * 1024
+"""Bytes that are looked at to recognise a format."""
+_PANDAS = (
+    """python -c "import pandas; pandas.read_{kind}('{source}').to_json('{target}', orient='records', lines=True)\""""
+)
+_PACKED = "{tool} -dc {source} | referee score - …"
+_BINARY = (
+    (b"PAR1", "Parquet", _PANDAS.replace("{kind}", "parquet")),
+    (b"ARROW1", "Arrow (Feather)", _PANDAS.replace("{kind}", "feather")),
+    (b"\xff\xff\xff\xff", "Arrow", "datasets.load_from_disk(…).to_json('{target}')"),
+    (b"PK\x03\x04", "ZIP (Excel sheets are, too)", "unpack it, or save the sheet as CSV and convert that"),
+    (b"\x28\xb5\x2f\xfd", "packed with zstd", _PACKED.replace("{tool}", "zstd")),
+    (b"BZh", "packed with bzip2", _PACKED.replace("{tool}", "bzip2")),
+    (b"\xfd7zXZ\x00", "packed with xz", _PACKED.replace("{tool}", "xz")),
+    (b"\xff\xfe", "UTF-16", "iconv -f UTF-16 -t UTF-8 {source} > {target}"),
+    (b"\xfe\xff", "UTF-16", "iconv -f UTF-16 -t UTF-8 {source} > {target}"),
+)
+_ARRAY = ("a JSON array", "jq -c '.[]' {source} > {target}")
+_DOCUMENT = ("JSON over several lines", "jq -c . {source} > {target}, one rollout a line")
+_CSV, _TSV = "CSV", "CSV with tabs"
+_COLUMN = re.compile(r"[\w .#/()-]{1,64}")
+
+
+class Problems:
+    """Counts bad lines, and keeps the first of each kind."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._kinds: dict[tuple[str, str], tuple[BadLine, int]] = {}
+
+    def add(self, item: BadLine) -> None:
+        """One more. The line itself is not kept."""
+        self.count += 1
+        name = (item.field, item.problem)
+        first, times = self._kinds.get(name, (item, 0))
+        if times or len(self._kinds) < SHOWN:
+            self._kinds[name] = (BadLine(first.line, first.field, first.problem), times + 1)
+
+    def complaint(self, name: str, advice: str) -> str:
+        """All of it for people."""
+        more = self.count
+        lines = []
+        for item, times in self._kinds.values():
+            more -= times
+            again = f" (the same on {counted(times - 1, 'more line')})" if times > 1 else ""
+            lines.append(f"  {item.message}{again}")
+        if more:
+            lines.append(f"  … and {counted(more, 'more line')} with other problems")
+        return "\n".join([f"{name}: {counted(self.count, 'line')} cannot be used. Nothing was spent.", *lines, advice])
+
+
+def refuse_binary(name: str, path: Path) -> None:
+    """Raise for a file that cannot hold lines of JSON, by its first bytes."""
+    head = _head(path)
+    for magic, what, how in _BINARY:
+        if head.startswith(magic):
+            raise _other(name, what, how)
+
+
+def refuse_text(name: str, path: Path) -> None:
+    """Raise for a text of another format, by its beginning. For a file without a single rollout."""
+    text = _head(path).removeprefix(BOM).decode("utf-8", "replace").lstrip()
+    first = text.partition("\n")[0].rstrip()
+    if not text:
+        raise InputError(f"{name}: there are no rollouts in this file. Nothing was spent.")
+    if text.startswith("["):
+        raise _other(name, *_ARRAY)
+    if first == "{":
+        raise _other(name, *_DOCUMENT)
+    for what, separator in ((_CSV, ","), (_TSV, "\t"), (_CSV, ";")):
+        cells = next(csv.reader([first], delimiter=separator), [])
+        if len(cells) > 1 and all(_COLUMN.fullmatch(cell.strip()) for cell in cells):
+            more = "" if separator == "," else f", sep={separator!r}"
+            raise _other(name, what, _PANDAS.replace("{kind}", "csv").replace("'{source}'", "'{source}'" + more))
+
+
+def _head(path: Path) -> bytes:
+    with open_rollouts(path) as stream:
+        return stream.read(HEAD)
+
+
+def _other(name: str, what: str, how: str) -> InputError:
+    plain = re.fullmatch(r"[\w./+-]+", name) and name != "-"
+    target = Path(name).with_suffix(".jsonl") if plain else "in.jsonl"
+    if str(target) == name:
+        target = Path(name).with_suffix(".converted.jsonl")
+    command = how.replace("{source}", name if plain else "in").replace("{target}", str(target))
+    return InputError(
+        f"{name}: this is {what}; referee reads JSON Lines, one object with `prompt` and `response` a line. Nothing "
+        f"was spent. To convert it: {command}"
+    )

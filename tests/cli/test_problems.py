@@ -1,0 +1,122 @@
+"""What is wrong with a file of rollouts is said in few lines, whatever its size and format."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import json
+import lzma
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.cli.conftest import Run, write_config
+from typer.testing import CliRunner
+
+from referee.cli.main import app
+from referee.cli.problems import SHOWN, Problems
+from referee.errors import InputError
+from referee.rollouts import BadLine
+from referee.sim import ServerProcess
+
+ROWS = [{"prompt": f"p{n}", "response": "r"} for n in range(3)]
+CSV = "prompt,response,group\n" + "\n".join(f'"a, b",r{n},g' for n in range(50))
+
+
+def zipped(path: Path) -> None:
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("a.jsonl", "{}")
+
+
+FORMATS: dict[str, tuple[str, Callable[[Path], object], str]] = {
+    "parquet": ("in.parquet", lambda path: path.write_bytes(b"PAR1\x15\x04\n\n" + b"\n" * 500 + b"PAR1"), "Parquet"),
+    "arrow": ("in.arrow", lambda path: path.write_bytes(b"ARROW1\0\0" + b"\n" * 500), "Arrow"),
+    "zip": ("in.xlsx", zipped, "ZIP"),
+    "bzip2": ("in.bz2", lambda path: path.write_bytes(bz2.compress(json.dumps(ROWS[0]).encode())), "bzip2 -dc in.bz2"),
+    "xz": ("in.xz", lambda path: path.write_bytes(lzma.compress(json.dumps(ROWS[0]).encode())), "xz -dc in.xz"),
+    "utf-16": ("in.txt", lambda path: path.write_text(json.dumps(ROWS[0]), encoding="utf-16"), "UTF-16"),
+    "csv": ("in.csv", lambda path: path.write_text(CSV), "CSV"),
+    "csv in gzip": ("in.csv.gz", lambda path: path.write_bytes(gzip.compress(CSV.encode())), "CSV"),
+    "csv with tabs": ("in.tsv", lambda path: path.write_text(CSV.replace(",", "\t")), "sep='\\t'"),
+    "csv with semicolons": ("in.csv", lambda path: path.write_text(CSV.replace(",", ";")), "sep=';'"),
+    "array": ("in.json", lambda path: path.write_text(json.dumps(ROWS)), "a JSON array"),
+    "array over lines": ("in.json", lambda path: path.write_text("\ufeff" + json.dumps(ROWS, indent=1)), "jq -c '.[]'"),
+    "document": ("in.json", lambda path: path.write_text(json.dumps({"data": ROWS}, indent=2)), "several lines"),
+    "array named jsonl": ("in.jsonl", lambda path: path.write_text(json.dumps(ROWS)), "> in.converted.jsonl"),
+}
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_another_format_is_named_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """With how to convert it, and with and without --skip-bad."""
+    monkeypatch.chdir(tmp_path)
+    write_config(tmp_path / "referee.toml", "http://127.0.0.1:9/v1")
+    file, write, word = FORMATS[name]
+    write(tmp_path / file)
+    for options in ([], ["--skip-bad"]):
+        with pytest.raises(InputError) as error:
+            CliRunner().invoke(app, ["score", file, "-o", "out.jsonl", *options], catch_exceptions=False)
+        assert "\n" not in str(error.value)
+        assert "JSON Lines" in str(error.value)
+        assert word in str(error.value)
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([file, "referee.toml"])
+
+
+def test_a_name_with_a_space_is_not_put_into_a_command(tmp_path: Path, referee: Run) -> None:
+    """What is shown can be pasted into a shell."""
+    (tmp_path / "my file.json").write_text(json.dumps(ROWS))
+    shown = referee("score", "my file.json", "-o", "out.jsonl")
+    assert shown.stderr.endswith("To convert it: jq -c '.[]' in > in.jsonl\n")
+
+
+def test_one_kind_of_problem_is_said_once(tmp_path: Path, referee: Run) -> None:
+    """2,000 rows of chat messages: what is missing, what is expected instead, and how often."""
+    write_config(tmp_path / "referee.toml", "http://127.0.0.1:9/v1")
+    row = {"messages": [{"role": "user", "content": "Q"}, {"role": "assistant", "content": "A"}]}
+    (tmp_path / "in.jsonl").write_text((json.dumps(row) + "\n") * 2000)
+    done = referee("score", "in.jsonl", "-o", "out.jsonl")
+    assert done.returncode == 2
+    [said] = [line for line in done.stderr.splitlines() if "prompt: missing" in line]
+    assert "`messages` is not read: give all turns before the answer as `prompt`" in said
+    assert "(the same on 1999 more lines)" in said
+    assert len(done.stderr.splitlines()) <= 4
+
+
+def test_bad_lines_are_counted_and_not_kept() -> None:
+    """The first of each kind, up to a number of kinds; the lines themselves are let go."""
+    problems = Problems()
+    for n in range(10_000):
+        problems.add(BadLine(n + 1, "", f"not valid JSON at byte {n % 5000}", b"x" * 100))
+    said = problems.complaint("in.jsonl", "Correct them.").splitlines()
+    assert said[0] == "in.jsonl: 10000 lines cannot be used. Nothing was spent."
+    assert said[1] == "  line 1: not valid JSON at byte 0 (the same on 1 more line)"
+    assert said[SHOWN + 1 :] == ["  … and 9960 more lines with other problems", "Correct them."]
+    assert all(not item.raw for item, _ in problems._kinds.values())
+
+
+def test_counts_of_one_are_singular(tmp_path: Path, referee: Run, provider: Callable[..., ServerProcess]) -> None:
+    """One rollout, one request, one verdict, one unusable line."""
+    write_config(tmp_path / "referee.toml", provider().url)
+    (tmp_path / "in.jsonl").write_text('{"prompt": "p", "response": "[[quality=7]]", "lenght": 3}\n{}\n')
+    done = referee("score", "in.jsonl", "-o", "out.jsonl", "--skip-bad")
+    stats = referee("cache", "stats").stdout
+    said = done.stderr + stats
+    for words in (
+        "1 rollout: ",
+        "1 request, ",
+        "1 unusable line set",
+        "1 of the first 1 row has `lenght`",
+        "1 verdict, ",
+    ):
+        assert words in said, said
+
+
+def test_a_dead_host_leaves_nothing_in_the_cache_and_says_nothing_of_it(tmp_path: Path, referee: Run) -> None:
+    """What was judged is in the cache only where something was judged."""
+    write_config(tmp_path / "referee.toml", "http://127.0.0.1:9/v1")
+    (tmp_path / "in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    done = referee("score", "in.jsonl", "-o", "out.jsonl")
+    assert done.returncode == 2
+    assert "stopped before the first reward; nothing was written." in done.stderr
+    assert "in the cache" not in done.stderr
