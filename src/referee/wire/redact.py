@@ -13,9 +13,9 @@ from collections.abc import Iterator, Mapping
 
 from referee.wire.scrub import HIDDEN
 
-SHORTEST = 8
-"""Characters of a secret made of letters alone; two less if not. What is shorter, like the `EMPTY` that local servers
-are given, may stand in any text, and is left to `scrub`."""
+SHORTEST, LETTERS, DIGITS = 6, 8, 16
+"""Characters of a secret: of any, of one made of letters, of one made of digits. What is shorter, like the `EMPTY` that
+local servers are given, may be a word or a number of any answer, and is left to `scrub`."""
 
 _RUN = re.compile(r"[A-Za-z0-9]+")
 
@@ -51,7 +51,7 @@ class Redactor:
 
 
 def _can_be_told(secret: str) -> bool:
-    return len(secret) >= (SHORTEST if secret.isalpha() else SHORTEST - 2)
+    return len(secret) >= (LETTERS if secret.isalpha() else DIGITS if secret.isdigit() else SHORTEST)
 
 
 def _forms(secret: str) -> Iterator[str]:
