@@ -374,9 +374,10 @@ class Admission:
         if reply is None:
             self.budget.settle(permit.reserved, permit.reserved if unknown else 0.0)
             return
-        # A count that leaves out the prompt, or a reply that holds text, is none: the worst case stands for it.
+        # A count that leaves out the prompt, or a reply that holds text, is none: it counts as the worst case at least.
         counted = reply.tokens_in > 0 and (reply.tokens_out > 0 or not reply.text)
-        self.budget.settle(permit.reserved, endpoint.cost(reply) if counted else permit.reserved)
+        cost = endpoint.cost(reply)
+        self.budget.settle(permit.reserved, cost if counted else max(cost, permit.reserved))
         if endpoint.excess.learn(foreseen, reply.tokens_in, reply.tokens_out):
             for other in self._priced:
                 if other.endpoint is endpoint:

@@ -67,8 +67,8 @@ class Calls:
         )
 
     async def _attempt(self, flight: Flight, permit: Permit, longer: bool) -> tuple[Reply | Failure, Permit]:
-        """One attempt; two at once where the first met a dead connection. The second is a request like any other: it
-        waits for a permit, with its share of rate and money. Only the first's failure is nobody's fault."""
+        """One attempt, repeated immediately where it met a dead kept connection. The repeat is a request like any
+        other: it waits for a permit, with its part of the rate and the budget. The first death teaches nothing."""
         outcome = await self._send(flight, permit, longer, first=True)
         if isinstance(outcome, Failure) and outcome.code == STALE_CODE:
             with contextlib.suppress(Closed):
