@@ -240,23 +240,19 @@ def test_the_ledger_has_the_rewards_verl_got(loop: Any, ledger: Path, tokenizer:
     assert sum(line.penalty for line in lines) == pytest.approx(8.0)
 
 
-def test_a_second_run_meets_nothing_of_the_first(start: Callable[..., Any], loop: Any, tokenizer: Any) -> None:
+def test_a_second_run_meets_nothing_of_the_first(start: Callable[..., Any], tokenizer: Any) -> None:
     """The same uids in the same Ray job, after a run that was stopped between two siblings: its rewards are its own."""
     uids = [f"uid_sample_0_{number}" for _ in range(4) for number in range(3)]
-    ours = {"length_penalty": {"enable": True}}
-    for size, stopped in ((40, True), (400, False), (40, False)):
-        manager = start(ours, workers=3)
-        texts = ["right" + "x" * (size + 10 * (row // 6)) for row in range(12)]
-        data = make_batch(tokenizer, texts, uids)
-        if stopped:
-            workers = manager.reward_loop_worker_handles
-            for row in range(7):
-                workers[row % 3].compute_score.remote(data[row : row + 1])
-            one_by_one(manager, make_batch(tokenizer, ["right"] * 12, groups(3)))  # all of them have reported by now
-            continue
-        outs = one_by_one(manager, data)
-        assert {out["reward_extra_info"]["median_length"] for out in outs} == {float(size + 5 + 1 + 5)}
-        assert [out["reward_score"] for out in outs] == [1.0] * 12
+    first = start({"length_penalty": {"enable": True}}, workers=2)
+    data = make_batch(tokenizer, ["right" + "x" * 40] * 12, uids)
+    for row in range(7):
+        first.reward_loop_worker_handles[row % 2].compute_score.remote(data[row : row + 1])
+    one_by_one(first, make_batch(tokenizer, ["right"] * 12, groups(3)))  # all of them have reported by now
+    second = start({"length_penalty": {"enable": True}}, workers=2)
+    data = make_batch(tokenizer, ["right" + "x" * 400] * 12, uids)
+    outs = one_by_one(second, data)
+    assert {out["reward_extra_info"]["median_length"] for out in outs} == {float(lengths(data)[0])}
+    assert [out["reward_score"] for out in outs] == [1.0] * 12
 
 
 def test_a_judge_outage_is_an_error_for_each_prompt_and_no_zeros(
