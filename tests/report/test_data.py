@@ -151,6 +151,10 @@ def test_clients_of_a_cluster_tell_of_the_same_engines() -> None:
         report = gathering.report()
         assert report.metrics["requests"] == 50
         assert [row.endpoints["e"].limit for row in report.times] == [8] * 5
+        late = LimitsLine(wall=START + 5.5, endpoint="e", requests=3)  # a client that joined after an engine was lost
+        for line in [RunLine(wall=START + 4, config=run.config), late]:
+            gathering.add(line, "late")
+        assert gathering.report().metrics["requests"] == 50
         for line in restarted:
             gathering.add(line, "d")
         assert gathering.report().metrics["requests"] == 57

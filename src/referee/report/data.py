@@ -73,12 +73,18 @@ class Gathering:
         self._samples = Samples()
         self._spans: dict[str, tuple[float, float]] = {}
         """First and last record of each start."""
-        self._clusters: set[str] = set()
-        """Sources whose run judges on a Ray cluster."""
+        self._clusters: dict[str, float] = {}
+        """Sources whose run judges on a Ray cluster, and when it began."""
 
     def add(self, line: Line, source: str = "") -> None:
         """Count one line."""
         line = sane(line)
+        if isinstance(line, RunLine):
+            self._start(line, source)
+        if line.wall:
+            run = self._run(source)
+            first, last = self._spans.get(run, (line.wall, line.wall))
+            self._spans[run] = (min(first, line.wall), max(last, line.wall))
         if isinstance(line, RewardLine):
             self._reward(line, source)
             return
@@ -88,19 +94,21 @@ class Gathering:
         elif isinstance(line, BatchLine):
             self._waits.add(line, self._run(source))
         elif isinstance(line, LimitsLine):
-            # Clients of a cluster all tell of the same engines.
-            self._times.limits(line, CLUSTER if source in self._clusters else self._run(source))
-        elif isinstance(line, RunLine):
-            self._starts[source] = self._starts.get(source, 0) + 1
-            self._samples.start(line, source)
-            self._numbers.start(line, source)
-            self._runs.append(run_info(line))
-            (self._clusters.add if on_a_cluster(line) else self._clusters.discard)(source)
-            self._scales.append(scale_of(line.config))
-        if line.wall:
-            run = self._run(source)
-            first, last = self._spans.get(run, (line.wall, line.wall))
-            self._spans[run] = (min(first, line.wall), max(last, line.wall))
+            began = self._clusters.get(source)
+            if began is None:
+                self._times.limits(line, self._run(source))
+            else:  # its clients all tell of the same engines
+                self._times.limits(line, CLUSTER, began)
+
+    def _start(self, line: RunLine, source: str) -> None:
+        self._starts[source] = self._starts.get(source, 0) + 1
+        self._samples.start(line, source)
+        self._numbers.start(line, source)
+        self._runs.append(run_info(line))
+        self._scales.append(scale_of(line.config))
+        self._clusters.pop(source, None)
+        if on_a_cluster(line):
+            self._clusters[source] = line.wall
 
     def report(self) -> Report:
         """Everything so far."""

@@ -20,7 +20,7 @@ FLAT_WARN, FLAT_BAD = 0.3, 0.6
 LENGTH_WARN, LENGTH_BAD = 0.25, 0.5
 """Rank correlation of score with length."""
 SURE = 3.0
-"""Standard errors that a correlation must be away from nothing."""
+"""Standard errors that a correlation must be away from zero."""
 WAIT_WARN, WAIT_BAD = 0.1, 0.3
 FEW_BATCHES = 3
 """Fewer batches than this say nothing about waiting: there was no other work yet to wait beside."""

@@ -113,12 +113,15 @@ class Times:
         if not unscored[reason]:
             del unscored[reason]
 
-    def limits(self, line: LimitsLine, run: str) -> None:
-        """One look at an endpoint. Its totals become what was new since the look before."""
+    def limits(self, line: LimitsLine, run: str, began: float = 0.0) -> None:
+        """One look at an endpoint. Its totals become what was new since the look before.
+
+        Several processes may look at the same engines under one `run`, each from when it `began`.
+        """
         slice_, source = self._at(line.wall), (run, line.endpoint)
         throttled, requests, seen = self._totals.get(source, (0, 0, 0.0))
-        if line.requests < requests and line.wall > seen:
-            throttled = requests = 0  # engines of a cluster that began again, and count from nothing
+        if line.requests < requests and began > seen:
+            throttled = requests = 0  # every earlier client had ended before: these are other engines
         # Another process may tell later of an earlier moment: what was new then is counted already.
         self._totals[source] = (max(throttled, line.throttled), max(requests, line.requests), max(seen, line.wall))
         pressure = slice_.pressure.setdefault(source, _Pressure())
