@@ -97,9 +97,12 @@ async def listening(protocol: type[LimitedProtocol], **more: Any) -> AsyncIterat
         pytest.param([b"x: "] + [b"v" * 4096] * 500, id="one that never ends"),
         pytest.param([b"x:\r\n" * (HEAD_BYTES // HEADER_COST)], id="empty ones"),
         pytest.param([b"x" * 4096] * 500, id="a name that never ends"),
+        pytest.param([b"x:\r\n" * (HEAD_BYTES // HEADER_COST) + b"\0\0 no header"], id="and then no HTTP"),
     ],
 )
-def test_headers_are_bounded_before_the_token_is_looked_at(pieces: list[bytes]) -> None:
+def test_headers_are_bounded_before_the_token_is_looked_at(
+    pieces: list[bytes], caplog: pytest.LogCaptureFixture
+) -> None:
     """Many, long or endless: 431 in the service's own shape, and the connection is closed."""
 
     async def main() -> None:
@@ -111,6 +114,7 @@ def test_headers_are_bounded_before_the_token_is_looked_at(pieces: list[bytes]) 
             assert await client.end() == b""
 
     asyncio.run(main())
+    assert "Traceback" not in caplog.text
 
 
 def test_a_target_is_bounded() -> None:

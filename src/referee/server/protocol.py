@@ -107,6 +107,11 @@ class LimitedProtocol(HttpToolsProtocol):
             self._await("nothing")
             super().on_message_complete()
 
+    def send_400_response(self, msg: str) -> None:
+        """uvicorn's answer to what is not HTTP; a client that was refused has its answer."""
+        if not self._refused:
+            super().send_400_response(msg)
+
     def _await(self, part: Literal["head", "body", "nothing"]) -> None:
         self._unparsed = 0
         self._awaited = part
