@@ -33,6 +33,7 @@ class LimitedProtocol(HttpToolsProtocol):
 
     head_seconds = HEAD_SECONDS
     body_seconds = BODY_SECONDS + LINGER
+    linger = LINGER
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -164,7 +165,7 @@ class LimitedProtocol(HttpToolsProtocol):
         )
         if self.transport.can_write_eof():
             self.transport.write_eof()
-        self._timer = self.loop.call_later(LINGER, self.transport.close)
+        self._timer = self.loop.call_later(self.linger, self.transport.close)
 
 
 _TOO_LONG = Refusal(
