@@ -145,8 +145,12 @@ def read_rollouts(source: BinaryIO | str | Path) -> Iterator[tuple[int, Sample |
         with open_rollouts(source) as stream:
             yield from _read(stream)
     except (OSError, EOFError, zlib.error) as error:
-        problem = getattr(error, "strerror", None) or error
-        raise InputError(f"{source}: cannot read rollouts ({problem}).") from None
+        raise unreadable(source, error) from None
+
+
+def unreadable(source: str | Path, error: Exception) -> InputError:
+    """The error for a file that the system, or gzip, cannot read."""
+    return InputError(f"{source}: cannot read rollouts ({getattr(error, 'strerror', None) or error}).")
 
 
 def open_rollouts(path: str | Path) -> io.BufferedIOBase:

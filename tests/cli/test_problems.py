@@ -63,6 +63,16 @@ def test_another_format_is_named_in_one_line(tmp_path: Path, monkeypatch: pytest
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted([file, "referee.toml"])
 
 
+def test_what_only_looks_like_a_table_is_not_named_one(tmp_path: Path, referee: Run) -> None:
+    """A sentence with a comma, old line ends, a damaged gzip: one message each, and no traceback."""
+    for text in (b"Hello, world", b"a,b\rc,d\r", b'"prompt,response\rx', b"\x1f\x8b\x08 no gzip", b"\x1f\x8b"):
+        (tmp_path / "in.jsonl").write_bytes(text)
+        done = referee("score", "in.jsonl", "-o", "out.jsonl")
+        assert done.returncode == 2, done.stderr
+        assert "Traceback" not in done.stderr
+        assert "CSV" not in done.stderr
+
+
 def test_a_name_with_a_space_is_not_put_into_a_command(tmp_path: Path, referee: Run) -> None:
     """What is shown can be pasted into a shell."""
     (tmp_path / "my file.json").write_text(json.dumps(ROWS))

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import json
 from collections.abc import AsyncIterator, Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import uvicorn
@@ -48,44 +48,44 @@ class Client:
         return b""
 
 
-class Patient(LimitedProtocol):
-    """No deadline within a test."""
+class Watched(LimitedProtocol):
+    """A connection whose deadline never comes by itself within a test."""
 
-    head_seconds = body_seconds = 2 * PATIENCE
+    head_seconds = body_seconds = linger = 2 * PATIENCE
+    made: ClassVar[list[Watched]] = []
 
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self.made.append(self)
 
-class HasteWithHeads(Patient):
-    """Headers have to be there at once."""
+    async def awaits(self, part: str, parts: int) -> None:
+        """Wait until it waits for this, after so many parts of requests."""
+        await until(lambda: self._awaited == part and self._parts == parts)
 
-    head_seconds = 0.02
-    late = 0
-
-    def _late(self) -> None:
-        type(self).late += 1
-        super()._late()
-
-
-class HasteWithBodies(Patient):
-    """Bodies have to be there at once."""
-
-    body_seconds = 0.02
+    def ring(self) -> None:
+        """Its deadline passes, which must have been set."""
+        assert self._timer is not None
+        self._late()
 
 
 @contextlib.asynccontextmanager
-async def listening(protocol: type[LimitedProtocol], **more: Any) -> AsyncIterator[tuple[Any, Callable[..., Any]]]:
-    """The service on a port of loopback, and a function that connects to it."""
+async def listening(**more: Any) -> AsyncIterator[tuple[Any, Callable[..., Any]]]:
+    """The service on a port of loopback, and a function that gives a client and the server's end of its connection."""
+    Watched.made.clear()
     async with serving(token=TOKEN, **more) as served, contextlib.AsyncExitStack() as stack:
         config = uvicorn.Config(served.app, lifespan="off", log_config=None)
         state = ServerState()
         server = await asyncio.get_running_loop().create_server(
-            lambda: protocol(config=config, server_state=state, app_state={}), "127.0.0.1", 0
+            lambda: Watched(config=config, server_state=state, app_state={}), "127.0.0.1", 0
         )
         stack.callback(server.close)
 
-        async def connect() -> Client:
+        async def connect() -> tuple[Client, Watched]:
+            count = len(Watched.made)
             reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname()[:2])
             stack.callback(writer.close)
-            return Client(reader, writer)
+            await until(lambda: len(Watched.made) > count)
+            return Client(reader, writer), Watched.made[-1]
 
         yield served, connect
 
@@ -97,28 +97,32 @@ async def listening(protocol: type[LimitedProtocol], **more: Any) -> AsyncIterat
         pytest.param([b"x: "] + [b"v" * 4096] * 500, id="one that never ends"),
         pytest.param([b"x:\r\n" * (HEAD_BYTES // HEADER_COST)], id="empty ones"),
         pytest.param([b"x" * 4096] * 500, id="a name that never ends"),
+        pytest.param([b"x:\r\n" * (HEAD_BYTES // HEADER_COST) + b"\0\0 no header"], id="and then no HTTP"),
     ],
 )
-def test_headers_are_bounded_before_the_token_is_looked_at(pieces: list[bytes]) -> None:
+def test_headers_are_bounded_before_the_token_is_looked_at(
+    pieces: list[bytes], caplog: pytest.LogCaptureFixture
+) -> None:
     """Many, long or endless: 431 in the service's own shape, and the connection is closed."""
 
     async def main() -> None:
-        async with listening(Patient) as (_, connect):
-            client = await connect()
+        async with listening() as (_, connect):
+            client, _connection = await connect()
             await client.send(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n", *pieces)
             status, problem = await client.answer()
             assert (status, problem["error"]) == (431, "too_long")
             assert await client.end() == b""
 
     asyncio.run(main())
+    assert "Traceback" not in caplog.text
 
 
 def test_a_target_is_bounded() -> None:
     """An endless path is no way around the limit."""
 
     async def main() -> None:
-        async with listening(Patient) as (_, connect):
-            client = await connect()
+        async with listening() as (_, connect):
+            client, _connection = await connect()
             await client.send(b"GET /", *[b"x" * 4096] * 20)
             assert (await client.answer())[0] == 431
 
@@ -129,8 +133,8 @@ def test_trailers_are_bounded() -> None:
     """Fields behind a chunked body count as headers; the request they belong to is not served."""
 
     async def main() -> None:
-        async with listening(Patient) as (served, connect):
-            client = await connect()
+        async with listening() as (served, connect):
+            client, _connection = await connect()
             await client.send(HEAD + b"content-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n")
             await client.send(b"%x\r\n%s\r\n0\r\n" % (len(BODY), BODY), *[b"x: %s\r\n" % (b"v" * 4000)] * 20)
             assert await client.end() == b""
@@ -144,8 +148,8 @@ def test_headers_up_to_the_limit_are_served() -> None:
     """A long cookie of a browser is no attack; each request on a connection is counted by itself."""
 
     async def main() -> None:
-        async with listening(Patient) as (_, connect):
-            client = await connect()
+        async with listening() as (_, connect):
+            client, _connection = await connect()
             for _ in range(3):
                 long = b"cookie: %s\r\ncontent-type: " % (b"c" * (HEAD_BYTES - 1000))
                 await client.send(WHOLE.replace(b"content-type: ", long))
@@ -155,17 +159,30 @@ def test_headers_up_to_the_limit_are_served() -> None:
     asyncio.run(main())
 
 
-@pytest.mark.parametrize("sent", [b"", b"\r\n", b"P", HEAD, HEAD + b"x"])
+@pytest.mark.parametrize("sent", [b"P", HEAD, HEAD + b"x"])
 def test_half_sent_headers_are_cut_off(sent: bytes) -> None:
-    """A request that never gets to the end of its headers is 408; a connection that sends no request just ends."""
+    """A request that does not get to the end of its headers in time is 408, and the connection is closed."""
 
     async def main() -> None:
-        async with listening(HasteWithHeads) as (_, connect):
-            client = await connect()
+        async with listening() as (_, connect):
+            client, connection = await connect()
             await client.send(sent)
-            if sent.strip():
-                status, problem = await client.answer()
-                assert (status, problem["error"]) == (408, "slow_head")
+            await connection.awaits("head", 1)
+            connection.ring()
+            status, problem = await client.answer()
+            assert (status, problem["error"]) == (408, "slow_head")
+            assert await client.end() == b""
+
+    asyncio.run(main())
+
+
+def test_a_connection_without_a_request_just_ends() -> None:
+    """Nobody asked, so nobody is answered."""
+
+    async def main() -> None:
+        async with listening() as (_, connect):
+            client, connection = await connect()
+            connection.ring()
             assert await client.end() == b""
 
     asyncio.run(main())
@@ -176,11 +193,13 @@ def test_a_further_request_has_the_same_deadline(sent: bytes) -> None:
     """An answered connection is not a place to wait for ever either."""
 
     async def main() -> None:
-        async with listening(HasteWithHeads) as (_, connect):
-            client = await connect()
+        async with listening() as (_, connect):
+            client, connection = await connect()
             await client.send(WHOLE)
             assert (await client.answer())[0] == 200
             await client.send(sent)
+            await connection.awaits("head", 4)
+            connection.ring()
             assert (await client.answer())[0] == 408
             assert await client.end() == b""
 
@@ -191,14 +210,17 @@ def test_judging_has_no_deadline_of_the_connection() -> None:
     """While the application works nothing is waited for; a request sent behind it has to wait its turn."""
 
     async def main() -> None:
-        async with listening(HasteWithHeads, held=True) as (served, connect):
-            client = await connect()
-            await client.send(WHOLE + HEAD)
+        async with listening(held=True) as (served, connect):
+            client, connection = await connect()
+            await client.send(WHOLE)
             await until(lambda: served.held.asked == 1)
-            passed = HasteWithHeads.late
-            await until(lambda: HasteWithHeads.late > passed + 1)
+            assert connection._timer is None
+            await client.send(HEAD)
+            await connection.awaits("head", 4)
+            connection.ring()
             served.held.release()
             assert (await client.answer())[0] == 200
+            connection.ring()
             assert (await client.answer())[0] == 408
 
     asyncio.run(main())
@@ -209,11 +231,13 @@ def test_half_sent_bodies_are_cut_off(token: str) -> None:
     """Whether the body is waited for or the request was refused already: the connection ends."""
 
     async def main() -> None:
-        async with listening(HasteWithBodies) as (served, connect):
-            client = await connect()
+        async with listening() as (served, connect):
+            client, connection = await connect()
             await client.send(WHOLE.replace(TOKEN.encode(), token.encode())[:-1])
             if token != TOKEN:
                 assert (await client.answer())[0] == 401
+            await connection.awaits("body", 2)
+            connection.ring()
             assert await client.end() == b""
             assert served.held.asked == 0
 
@@ -224,8 +248,8 @@ def test_requests_sent_ahead_are_bounded() -> None:
     """A few wait for their turn; thousands in one packet end the connection."""
 
     async def main() -> None:
-        async with listening(Patient, held=True) as (served, connect):
-            polite, rude = await connect(), await connect()
+        async with listening(held=True) as (served, connect):
+            (polite, _), (rude, _) = await connect(), await connect()
             await polite.send(WHOLE * 3)
             await until(lambda: served.held.asked == 1)
             await rude.send(WHOLE + HEAD + b"\r\n" + b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n" * 5000)

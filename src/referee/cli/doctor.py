@@ -212,7 +212,10 @@ def _cache(config: CacheConfig) -> Check:
     path = Path(config.path).expanduser()
     if not path.exists():
         return _writable(path.parent, "cache folder")
-    problem = _UNUSABLE.get(inspect(path))
+    try:
+        problem = _UNUSABLE.get(inspect(path))
+    except OSError as error:
+        problem = f"cannot be read ({error.strerror})"
     if problem:
         return False, f"cache: {path} {problem}; name another in [cache] path"
     mode = path.stat().st_mode & 0o777

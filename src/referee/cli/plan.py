@@ -161,7 +161,8 @@ def _facts(workload: Workload, plan: Plan, assumed: Collection[str], whole: bool
     table.add_column(justify="left")
     table.add_column(justify="right")
     table.add_column(justify="left")
-    share = f"{workload.asked:.0%} of {workload.samples:g} samples, {workload.attempts:.3g} attempts each"
+    attempts = f"{workload.attempts:.3g} attempt{'' if workload.attempts == 1 else 's'} each"
+    share = f"{workload.asked:.0%} of {counted(workload.samples, 'sample')}, {attempts}"
     share += " (assumed: --samples)" if "samples" in assumed else ""
     spread = f"median {duration(workload.latency)} a call" + (" (assumed: --latency)" if "latency" in assumed else "")
     of_step = "" if whole else " per step"

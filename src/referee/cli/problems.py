@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
+import itertools
 import re
+import zlib
 from pathlib import Path
 
 from referee.cli.words import counted
 from referee.errors import InputError
-from referee.rollouts import BOM, BadLine, open_rollouts
+from referee.rollouts import ALIASES, BOM, NEEDED, BadLine, open_rollouts, unreadable
 
 SHOWN = 20
 """Kinds of problems that are kept and shown; the rest is counted. So memory does not grow with bad lines."""
@@ -33,6 +36,8 @@ _ARRAY = ("a JSON array", "jq -c '.[]' {source} > {target}")
 _DOCUMENT = ("JSON over several lines", "jq -c . {source} > {target}, one rollout a line")
 _CSV, _TSV = "CSV", "CSV with tabs"
 _COLUMN = re.compile(r"[\w .#/()-]{1,64}")
+COLUMNS = frozenset((*NEEDED, *itertools.chain(*ALIASES.values()), "answer", "text", "instruction", "input", "id"))
+"""One of these heads a column of nearly every table of rollouts: a sentence with a comma is no table."""
 
 
 class Problems:
@@ -65,7 +70,7 @@ class Problems:
 
 def refuse_binary(name: str, path: Path) -> None:
     """Raise for a file that cannot hold lines of JSON, by its first bytes."""
-    head = _head(path)
+    head = _head(name, path)
     for magic, what, how in _BINARY:
         if head.startswith(magic):
             raise _other(name, what, how)
@@ -73,24 +78,29 @@ def refuse_binary(name: str, path: Path) -> None:
 
 def refuse_text(name: str, path: Path) -> None:
     """Raise for a text of another format, by its beginning. For a file without a single rollout."""
-    text = _head(path).removeprefix(BOM).decode("utf-8", "replace").lstrip()
-    first = text.partition("\n")[0].rstrip()
+    text = _head(name, path).removeprefix(BOM).decode("utf-8", "replace").strip()
     if not text:
         raise InputError(f"{name}: there are no rollouts in this file. Nothing was spent.")
+    first = text.splitlines()[0].rstrip()
     if text.startswith("["):
         raise _other(name, *_ARRAY)
     if first == "{":
         raise _other(name, *_DOCUMENT)
     for what, separator in ((_CSV, ","), (_TSV, "\t"), (_CSV, ";")):
-        cells = next(csv.reader([first], delimiter=separator), [])
-        if len(cells) > 1 and all(_COLUMN.fullmatch(cell.strip()) for cell in cells):
+        with contextlib.suppress(csv.Error):
+            cells = [cell.strip() for cell in next(csv.reader([first], delimiter=separator))]
+            if len(cells) < 2 or not all(map(_COLUMN.fullmatch, cells)) or not COLUMNS.intersection(cells):
+                continue
             more = "" if separator == "," else f", sep={separator!r}"
             raise _other(name, what, _PANDAS.replace("{kind}", "csv").replace("'{source}'", "'{source}'" + more))
 
 
-def _head(path: Path) -> bytes:
-    with open_rollouts(path) as stream:
-        return stream.read(HEAD)
+def _head(name: str, path: Path) -> bytes:
+    try:
+        with open_rollouts(path) as stream:
+            return stream.read(HEAD)
+    except (OSError, EOFError, zlib.error) as error:
+        raise unreadable(name, error) from None
 
 
 def _other(name: str, what: str, how: str) -> InputError:

@@ -33,6 +33,7 @@ class LimitedProtocol(HttpToolsProtocol):
 
     head_seconds = HEAD_SECONDS
     body_seconds = BODY_SECONDS + LINGER
+    linger = LINGER
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -107,6 +108,11 @@ class LimitedProtocol(HttpToolsProtocol):
             self._await("nothing")
             super().on_message_complete()
 
+    def send_400_response(self, msg: str) -> None:
+        """uvicorn's answer to what is not HTTP; a client that was refused has its answer."""
+        if not self._refused:
+            super().send_400_response(msg)
+
     def _await(self, part: Literal["head", "body", "nothing"]) -> None:
         self._unparsed = 0
         self._awaited = part
@@ -159,7 +165,7 @@ class LimitedProtocol(HttpToolsProtocol):
         )
         if self.transport.can_write_eof():
             self.transport.write_eof()
-        self._timer = self.loop.call_later(LINGER, self.transport.close)
+        self._timer = self.loop.call_later(self.linger, self.transport.close)
 
 
 _TOO_LONG = Refusal(
