@@ -28,20 +28,19 @@ SPOILED: dict[str, Callable[[dict[str, Any]], object]] = {
 
 def judged(monkeypatch: pytest.MonkeyPatch, spoil: str, lacks: Callable[[int], bool]) -> tuple[list[Any], int]:
     """The verdicts and the requests of a run whose n-th reply lacks its log-probabilities where `lacks(n)`."""
-    count = 0
+    count, send = 0, SimTransport.post
 
-    class Forgetful(SimTransport):
-        async def post(self, url: str, headers: Mapping[str, str], body: bytes, timeout: float) -> Response:
-            nonlocal count
-            answer = await super().post(url, headers, body, timeout)
-            count += 1
-            if not lacks(count):
-                return answer
-            data = msgspec.json.decode(answer.body)
-            SPOILED[spoil](data["choices"][0])
-            return Response(answer.status, answer.headers, msgspec.json.encode(data))
+    async def post(self: SimTransport, url: str, headers: Mapping[str, str], body: bytes, timeout: float) -> Response:
+        nonlocal count
+        answer = await send(self, url, headers, body, timeout)
+        count += 1
+        if not lacks(count):
+            return answer
+        data = msgspec.json.decode(answer.body)
+        SPOILED[spoil](data["choices"][0])
+        return Response(answer.status, answer.headers, msgspec.json.encode(data))
 
-    monkeypatch.setattr(harness, "SimTransport", Forgetful)
+    monkeypatch.setattr(SimTransport, "post", post)
     done = harness.run(GIVEN, ProviderSpec(latency_median=0.5, latency_sigma=0.5), judge={"kind": "yes_no"})
     return done.verdicts(), done.seen.received
 
