@@ -94,9 +94,9 @@ def test_a_count_without_the_reply_is_no_count() -> None:
     assert done.metrics["budget_spent_usd"] > books.billed(PRICE) > done.metrics["cost_usd"]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(
-    rpm=st.sampled_from([7, 60, 333, 900]),
+    rpm=st.sampled_from([7, 60, 200]),
     latency=st.floats(0.01, 3.0),
     spread=st.floats(0.0, 0.99),
     dying=st.sampled_from([0.0, 0.15]),
