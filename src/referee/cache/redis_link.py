@@ -188,7 +188,7 @@ def explain(error: BaseException, config: RedisConfig) -> tuple[str, str]:
         )
         return "auth", f"the server refuses the user or password ({where})."
     if isinstance(error, exceptions.NoPermissionError):
-        return "auth", f"this user may not do what is needed. Its ACL must have: ~{config.prefix}:* {COMMANDS}"
+        return "auth", f"this user may not do what is needed. Its ACL must have: ~{config.prefix}:* {COMMANDS}."
     if isinstance(error, TimeoutError | exceptions.TimeoutError):
         return "away", f"no answer within {config.timeout:g} s (redis.timeout)."
     if isinstance(error, exceptions.ConnectionError | OSError):
