@@ -63,7 +63,8 @@ def records(settings: dict[str, Any], count: int, folder: Path, caplog: pytest.L
     said = []
     with Referee.from_config(settings) as referee:
         try:
-            said += [repr(reward) for reward in referee.score(samples(count), timeout=60.0)]
+            rewards = referee.score(samples(count), timeout=60.0)
+            said += [f"{reward!r} {reward.settled!r}" for reward in rewards]
         except RefereeError as error:
             said += ["".join(traceback.format_exception(error)), repr(error), str(error)]
         said += [json.dumps(referee.metrics()), repr(referee)]

@@ -32,7 +32,7 @@ REST = 4.0
 """And so many times as long as it took to make: looking at a very long run must not take a core from training."""
 NO_CHARTS = (
     '<p class="finding warn">No charts: they come from plotly, which is not installed where this page is served. '
-    "pip install 'referee[report]'</p>"
+    "pip install plotly</p>"
 )
 
 
