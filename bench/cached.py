@@ -18,7 +18,7 @@ from bench.overhead import samples
 from referee import clock, wire
 from referee.cache import Entry, KeyMaker, LayeredCache, MemoryCache, SqliteCache
 from referee.judging import make_judge
-from referee.records import JudgeRequest, Reply, Sample, Verdict
+from referee.records import Ask, Reply, Sample, Verdict
 from referee.sim import ProviderSpec
 
 CAPACITY, MEDIAN = 60, 2.0
@@ -75,12 +75,12 @@ def hits(folder: Path, count: int) -> dict[str, float]:
 def keys_made(count: int) -> dict[str, float]:
     """Microseconds to plan a request, and to make its key."""
     config = settings("http://127.0.0.1:1/v1")
-    judge, maker = make_judge(config.judge, b"secret"), KeyMaker(config.endpoint[0], wire.DIALECT)
+    judge, maker = make_judge(config.judge[0], b"secret"), KeyMaker(config.endpoint[0], wire.DIALECT)
     given = samples(count, "keys")
-    plans: list[JudgeRequest] = []
+    plans: list[Ask] = []
 
     def plan() -> None:
-        plans.extend(p for p in (judge.plan(sample, "schema") for sample in given) if isinstance(p, JudgeRequest))
+        plans.extend(p for p in (judge.plan(sample, "schema") for sample in given) if isinstance(p, Ask))
 
     planned = _cpu(plan, count)
     return {"a request planned, 1.2 KB": planned, "its key": _cpu(lambda: [maker.key(p) for p in plans], count)}

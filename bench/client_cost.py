@@ -29,9 +29,9 @@ from bench.common import HEADERS, apart, bodies, cpu_of, spread, table
 from bench.overhead import config_for, samples, score
 from bench.tls_server import tls_server
 from referee import clock
-from referee.build import build_scorer
 from referee.engine.aio import AioTransport
 from referee.engine.fast import FastTransport
+from referee.scoring.build import build_scorer
 from referee.sim import ProviderSpec, start_server_process
 
 Row = dict[str, float]
@@ -52,7 +52,7 @@ async def ours(
         began = clock.monotonic()
         used = await score(scorer, config, given)
         took = clock.monotonic() - began
-        await scorer.close()
+        await scorer.aclose()
         await transport.close()
     return used, took
 

@@ -17,12 +17,12 @@ from urllib.parse import urlsplit
 import aiohttp
 
 from referee import clock, wire
-from referee.batch import Batch
-from referee.build import build_scorer
 from referee.config import Config, load
 from referee.judging import make_judge
-from referee.records import JudgeRequest, Reward, Sample
-from referee.scorer import Scorer
+from referee.records import Ask, Reward, Sample
+from referee.scoring.batch import Batch
+from referee.scoring.build import build_scorer
+from referee.scoring.local import Scorer
 from referee.sim import Provider, ProviderSpec, SimTransport, run_virtual
 
 HEADERS = {"content-type": "application/json"}
@@ -64,9 +64,9 @@ def rollouts(count: int, name: str, words: int = 8) -> list[Sample]:
 def bodies(given: Sequence[Sample], config: Config | None = None) -> list[bytes]:
     """The request bodies that we would send, for clients that only send."""
     config = config or settings("http://127.0.0.1:1/v1")
-    judge = make_judge(config.judge, b"secret")
+    judge = make_judge(config.judge[0], b"secret")
     plans = [judge.plan(sample, "schema") for sample in given]
-    return [wire.encode(config.endpoint[0], plan) for plan in plans if isinstance(plan, JudgeRequest)]
+    return [wire.encode(config.endpoint[0], plan) for plan in plans if isinstance(plan, Ask)]
 
 
 @contextlib.contextmanager
@@ -175,7 +175,7 @@ def in_virtual_time(
         prepare(scorer)
         await scorer.run(Batch("b", given, config, deadline, deliver))
         run.metrics = scorer.metrics()
-        await scorer.close()
+        await scorer.aclose()
 
     run_virtual(main())
     return run

@@ -13,7 +13,7 @@ from typing import Any
 
 from bench.common import in_virtual_time, percents, rollouts, settings, spread, table
 from referee.limits.limit import Outcome, Stamp
-from referee.scorer import Scorer
+from referee.scoring.local import Scorer
 from referee.sim import ProviderSpec
 
 CAPACITY, MEDIAN, SIGMA = 60, 2.0, 0.4

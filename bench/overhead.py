@@ -20,13 +20,13 @@ import uvloop
 
 from bench.common import apart
 from referee import clock, wire
-from referee.batch import Batch
-from referee.build import build_scorer
 from referee.config import Config, load
 from referee.engine import Response
 from referee.judging import make_judge
 from referee.records import Sample
-from referee.scorer import Scorer
+from referee.scoring.batch import Batch
+from referee.scoring.build import build_scorer
+from referee.scoring.local import Scorer
 from referee.sim import ProviderSpec, start_server_process
 
 
@@ -102,10 +102,10 @@ async def pipeline(count: int, concurrency: int) -> dict[str, float]:
         await score(scorer, config, samples(200, "warm up"))
         cold = await score(scorer, config, samples(count, "run"))
         warm = await score(scorer, config, samples(count, "run"))
-        await scorer.close()
+        await scorer.aclose()
         fresh = build_scorer(config, InstantTransport(), random.Random(1), b"secret")
         disk = await score(fresh, config, samples(count, "run"))
-        await fresh.close()
+        await fresh.aclose()
     return {"uncached": cold / count * 1e6, "memory hit": warm / count * 1e6, "disk hit": disk / count * 1e6}
 
 
@@ -116,8 +116,8 @@ async def over_http(url: str, count: int, concurrency: int) -> dict[str, float]:
         scorer = build_scorer(config, rng=random.Random(1), secret=b"secret")
         await score(scorer, config, samples(concurrency, "warm up"))
         ours = await score(scorer, config, samples(count, "http"))
-        await scorer.close()
-    judge = make_judge(config.judge, b"secret")
+        await scorer.aclose()
+    judge = make_judge(config.judge[0], b"secret")
     bodies = [wire.encode(config.endpoint[0], judge.plan(s, "schema")) for s in samples(count, "http")]  # type: ignore[arg-type]
     bare = await bare_aiohttp(url, bodies, concurrency)
     return {"ours": ours / count * 1e6, "bare aiohttp": bare / count * 1e6}

@@ -13,11 +13,11 @@ from typing import Any
 
 from bench.common import rollouts, settings, spread, table
 from referee import clock
-from referee.batch import Batch
-from referee.build import build_scorer
 from referee.errors import TicketTimeout
 from referee.records import Reward, Sample
 from referee.referee import Referee
+from referee.scoring.batch import Batch
+from referee.scoring.build import build_scorer
 from referee.sim import Provider, ProviderSpec, SimTransport, run_virtual, start_server_process
 
 RATE, CAPACITY, MEDIAN, OUTAGE = 22, 60, 2.0, (60.0, 120.0)
@@ -90,7 +90,7 @@ def outage(kind: str, seed: int, seconds: int) -> dict[str, float]:
             running.append(asyncio.ensure_future(scorer.run(Batch(str(second), given, config, 300.0, deliver))))
             await clock.sleep(1.0)
         await asyncio.gather(*running)
-        await scorer.close()
+        await scorer.aclose()
 
     run_virtual(main())
     before = sum(30.0 <= at < 60.0 for at, _ in landed) / 30.0

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from referee import Referee, Sample
-from referee.batch import Batch
+from referee.scoring.batch import Batch
 
 
 class SlowToStart:

@@ -18,21 +18,14 @@ RANKS: list[set[str]] = [
     {"judging", "shaping", "limits", "wire"},
     {"cache", "ledger"},
     {"engine"},
-    {"batch", "build", "recorder", "scorer", "tracing"},
+    {"scoring"},
     {"runtime"},
     {"referee", "ticket"},
     {"trainers", "server", "sim", "local", "report"},
     {"cli"},
 ]
 RANK = {name: rank for rank, names in enumerate(RANKS) for name in names}
-SAME_RANK_ALLOWED = {
-    ("recorder", "batch"),
-    ("recorder", "tracing"),
-    ("build", "scorer"),
-    ("scorer", "batch"),
-    ("scorer", "recorder"),
-    ("referee", "ticket"),
-}
+SAME_RANK_ALLOWED = {("referee", "ticket")}
 
 PURE = ("judging", "shaping", "limits", "wire")
 IMPURE_IMPORTS = {"asyncio", "socket", "threading", "time", "random", "os", "sqlite3", "aiohttp", "subprocess", "io"}

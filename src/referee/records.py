@@ -1,11 +1,12 @@
 """The values that flow through referee, left to right. Data only: frozen, slotted, picklable, no I/O, no clock.
 
-Sample -> JudgeRequest -> Reply | Failure -> Verdict | Unscored -> Settled -> Reward
+Sample -> Ask -> Reply | Failure -> Verdict | Unscored -> Settled -> Reward
 """
 
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -87,8 +88,13 @@ class Sampling(Struct, frozen=True, gc=False):
     schema_name: str = "verdict"
 
 
-class JudgeRequest(Struct, frozen=True, gc=False):
-    """What to ask. `facets` is everything that shaped it, nonce left out: the cache key is made of them."""
+def _unread(request: Ask, reply: Reply) -> Verdict | Unscored:
+    return Unscored(reason=Reason.CONFIG, detail="this request has no reader")
+
+
+class Ask(Struct, frozen=True, gc=False):
+    """One question to a judge model, and how its reply is read. `facets` is everything that shaped it, nonce left out:
+    the cache key is made of them."""
 
     messages: tuple[Message, ...]
     sampling: Sampling
@@ -96,6 +102,15 @@ class JudgeRequest(Struct, frozen=True, gc=False):
     nonce: str
     prompt_tokens: int
     """Estimate, for token limits and the budget, until the provider reports usage."""
+    read: Callable[[Ask, Reply], Verdict | Unscored] = _unread
+    """What a strict reading of the reply is. Never raises."""
+    again: int = 2
+    """New attempts after a reply that cannot be read."""
+    pool: str = ""
+    """Which endpoints may answer: the name of a judge's set of them. Empty: all."""
+    in_text: Callable[[], Ask | Verdict | Unscored] | None = None
+    """The same question in text form, for endpoints that do not take or do not keep to a schema. None: there is none,
+    or this is it."""
 
 
 class TokenChoice(Struct, frozen=True, gc=False):
@@ -147,10 +162,10 @@ class RateHints(Struct, frozen=True, gc=False):
     reset_tokens: float | None = None
 
 
-How = Literal["schema", "tag", "logprob", "integer", "gate"]
+How = Literal["schema", "tag", "logprob", "integer", "gate", "terms"]
 
 
-class Verdict(Struct, frozen=True, kw_only=True, gc=False):
+class Verdict(Struct, frozen=True, kw_only=True, gc=False, tag="verdict"):
     """An accepted judgement."""
 
     score: float
@@ -163,9 +178,19 @@ class Verdict(Struct, frozen=True, kw_only=True, gc=False):
     """Which path produced it."""
     uncertainty: float | None = None
     """Entropy in nats over the offered labels, when log-probabilities were given."""
+    parts: tuple[Part, ...] = ()
+    """What it is made of, by name: criteria, jurors, comparisons."""
 
 
-class Unscored(Struct, frozen=True, kw_only=True, gc=False):
+class Part(Struct, frozen=True, kw_only=True, gc=False):
+    """One named piece of a verdict."""
+
+    name: str
+    verdict: Verdict | Unscored
+    weight: float = 1.0
+
+
+class Unscored(Struct, frozen=True, kw_only=True, gc=False, tag="unscored"):
     """No judgement, and why. It never becomes a number by itself."""
 
     reason: Reason
@@ -196,6 +221,17 @@ class Settled(Struct, frozen=True, kw_only=True, gc=False):
     """US dollars that a cached or shared verdict did not cost."""
 
 
+class Term(Struct, frozen=True, gc=False):
+    """What one judge adds to a reward."""
+
+    judge: str
+    """Its name."""
+    value: float | None
+    """weight * coefficient * its score. None when unscored."""
+    weight: float
+    settled: Settled
+
+
 class Reward(Struct, frozen=True, kw_only=True, gc=False):
     """What the trainer gets for one sample, and what it is made of."""
 
@@ -206,9 +242,12 @@ class Reward(Struct, frozen=True, kw_only=True, gc=False):
     value: float | None
     """The reward. None: no reward, use the framework's own signal for it."""
     settled: Settled
+    """How the judging ended; with several judges, what they said as one."""
+    terms: tuple[Term, ...] = ()
+    """What each judge said and adds, in the order of the configuration."""
     rule: float = 0.0
     judge: float | None = None
-    """The judge's term, coefficient included. None when unscored."""
+    """The sum of the judges' terms, coefficient included. None when one is missing that must not be."""
     penalty: float = 0.0
     """The length penalty, scale included; it was subtracted."""
     length: int = 0
@@ -223,8 +262,13 @@ class Reward(Struct, frozen=True, kw_only=True, gc=False):
         return f"Reward(index={self.index}, id={self.id[:40]!r}, value={self.value!r}, {end})"
 
     @property
+    def judged(self) -> tuple[Settled, ...]:
+        """What each judge said."""
+        return tuple([term.settled for term in self.terms])
+
+    @property
     def verdict(self) -> Verdict | Unscored:
-        """The judge's verdict, or why there is none."""
+        """The judge's verdict, or why there is none; with several judges, what they said as one."""
         return self.settled.verdict
 
     @property

@@ -15,17 +15,16 @@ from types import TracebackType
 from typing import Any
 
 from referee import clock
-from referee.batch import Batch, listed
-from referee.build import build_scorer, read_template
 from referee.config import Config, anchored, load
 from referee.engine import find_key
 from referee.errors import InputError, RefereeError, WrongContext
-from referee.judging import make_judge
 from referee.ledger import BatchLine, common_step, reward_line
 from referee.records import Reason, Reward, Sample, Unscored
 from referee.runtime import Runtime, open_runtime
 from referee.runtime.inline import loop_is_running
-from referee.scorer import Scorer
+from referee.scoring.batch import Batch, listed
+from referee.scoring.build import build_judges, build_worker
+from referee.scoring.local import BuildWorker
 from referee.ticket import Ticket
 
 log = logging.getLogger("referee")
@@ -37,12 +36,12 @@ QUOTED = 300
 class Referee:
     """An LLM judge as a reward. Thread-safe; survives fork; use as a context manager or call `close`."""
 
-    def __init__(self, config: Config, build: Callable[[Config], Scorer] = build_scorer) -> None:
+    def __init__(self, config: Config, build: BuildWorker = build_worker) -> None:
         """Checks what can be checked without a call: keys are there, the prompt template is sound."""
         config = anchored(load(config))
         for endpoint in config.endpoint:
             find_key(endpoint)
-        make_judge(config.judge, b"", read_template(config))
+        build_judges(config, b"")
         self.config = config
         self._runtime: Runtime = open_runtime(config, build)
         # Dropped without close, the background thread must not go on for ever.
@@ -150,7 +149,8 @@ class Referee:
 
     def __repr__(self) -> str:
         judges = ", ".join(f"{endpoint.model} at {endpoint.label}" for endpoint in self.config.endpoint)
-        return f"Referee({self.config.judge.kind} by {judges}, runtime={self.config.runtime})"
+        kinds = ", ".join(judge.kind for judge in self.config.judge)
+        return f"Referee({kinds} by {judges}, runtime={self.config.runtime})"
 
     def _rewarded(self, batch: Batch, rewards: Sequence[Reward]) -> None:
         wall = clock.wall()

@@ -15,7 +15,7 @@ from tests.attacks.trial import SECRET, Kind, credited, plan
 
 from referee.config import JudgeConfig
 from referee.judging import Form, make_judge
-from referee.records import JudgeRequest, Reply, Verdict
+from referee.records import Ask, Reply, Verdict
 from referee.sim.chat import unfence
 
 _STRAIGHT = str.maketrans({**dict.fromkeys("“”„‟«»‹›「」『』＂'`‘’‚‛＇", '"'), "：": ":", "，": ","})
@@ -42,14 +42,14 @@ _SWALLOWED = re.compile(r'"\s*,\s*"(score|verdict)"\s*:\s*(-?\d+|"[a-z]+")')
 def copied(kind: Kind, form: Form, response: str) -> bool:
     """True if some reply that repeats a part of the data is a credit."""
     request = plan(kind, form, response)
-    if not isinstance(request, JudgeRequest):
+    if not isinstance(request, Ask):
         return credited(request)
     judge = make_judge(JudgeConfig(kind=kind, ask_again=0), SECRET)
     verdicts = (judge.read(request, Reply(text=reply, finish="stop")) for reply in _replies(request))
     return any(isinstance(verdict, Verdict) and credited(verdict) for verdict in verdicts)
 
 
-def _replies(request: JudgeRequest) -> Iterator[str]:
+def _replies(request: Ask) -> Iterator[str]:
     asked = request.messages[-1].content
     data = unfence(asked)[1].get("response", asked)
     for decode in DECODERS.values():

@@ -16,7 +16,7 @@ from referee.judging.guard import FIELDS, clean, show
 from referee.judging.lookalike import KEYS, LABELS
 from referee.judging.make import KINDS as ALL_KINDS
 from referee.judging.make import seen_by
-from referee.records import JudgeRequest
+from referee.records import Ask
 from referee.sim.judge import GullibleJudge, QuotingJudge
 
 EVERY = pytest.mark.parametrize(("name", "text"), ATTACKS, ids=[name for name, _ in ATTACKS])
@@ -86,10 +86,10 @@ def test_the_guard_knows_every_key_and_label_that_a_schema_of_ours_has() -> None
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "integer"])
 def test_the_fence_holds(kind: Kind, name: str, text: str) -> None:
     """The candidate stands between its two fence lines, whole, and nothing of it stands outside."""
-    seen = seen_by(JudgeConfig(kind=kind))(armed(text))
+    seen = seen_by([JudgeConfig(kind=kind)])(armed(text))
     for form in FORMS:
         request = plan(kind, form, armed(text))
-        assert isinstance(request, JudgeRequest)
+        assert isinstance(request, Ask)
         asked = request.messages[-1].content
         (match,) = re.findall(r"<<<response ([0-9a-f]{16})\n(.*?)\n\1 response>>>", asked, re.DOTALL)
         code, inside = match

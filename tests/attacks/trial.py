@@ -6,7 +6,7 @@ from typing import Literal, get_args
 
 from referee.config import EndpointConfig, JudgeConfig
 from referee.judging import Form, make_judge
-from referee.records import JudgeRequest, Reply, Sample, Unscored, Verdict
+from referee.records import Ask, Reply, Sample, Unscored, Verdict
 from referee.sim import Provider, ProviderSpec, SimTransport, run_virtual
 from referee.sim.judge import Judge
 from referee.wire import classify, encode
@@ -17,7 +17,7 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 FORMS: tuple[Form, ...] = get_args(Form)
 
 
-def plan(kind: Kind, form: Form, response: str) -> JudgeRequest | Verdict | Unscored:
+def plan(kind: Kind, form: Form, response: str) -> Ask | Verdict | Unscored:
     """What the judge would be asked, or the gate's verdict."""
     judge = make_judge(JudgeConfig(kind=kind), SECRET)
     return judge.plan(Sample(prompt="What is seven times six?", response=response, reference="42"), form)
@@ -27,7 +27,7 @@ def try_on(judge: Judge, kind: Kind, form: Form, response: str) -> Verdict | Uns
     """The verdict this judge gives, as we read it."""
     reader = make_judge(JudgeConfig(kind=kind, ask_again=0), SECRET)
     request = plan(kind, form, response)
-    if not isinstance(request, JudgeRequest):
+    if not isinstance(request, Ask):
         return request
 
     async def main() -> Verdict | Unscored:

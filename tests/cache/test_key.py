@@ -11,15 +11,15 @@ from msgspec.structs import replace
 
 from referee.cache import KeyMaker, explain
 from referee.config import EndpointConfig, Secret
-from referee.records import JudgeRequest, Message, Sampling
+from referee.records import Ask, Message, Sampling
 
 ENDPOINT = EndpointConfig(url="https://h.example/v1", model="m", extra={"a": 1, "b": {"c": 2, "d": 3}})
-REQUEST = JudgeRequest(
+REQUEST = Ask(
     (Message("user", "q"),), Sampling(), (("judge", "score/1"), ("prompt", "p"), ("response", "r")), "nonce", 7
 )
 
 
-def key(endpoint: EndpointConfig = ENDPOINT, request: JudgeRequest = REQUEST, dialect: str = "d/1") -> str:
+def key(endpoint: EndpointConfig = ENDPOINT, request: Ask = REQUEST, dialect: str = "d/1") -> str:
     return KeyMaker(endpoint, dialect).key(request)
 
 

@@ -55,7 +55,7 @@ def test_the_starter_shows_defaults_or_says_that_it_does_not() -> None:
         if header:
             table = known
             for name in header[1].split("."):
-                table = table[name][0] if name == "endpoint" else table[name]
+                table = table[name][0] if name in ("endpoint", "judge") else table[name]
         setting = re.match(r"# ([a-z_]+ = [^#]*)", line)
         if setting and "for example" not in line:
             [(name, value)] = tomllib.loads(setting[1]).items()

@@ -59,8 +59,8 @@ def test_a_file_is_read(tmp_path: Path) -> None:
     )
     config = load(path)
     assert config.runtime == "inline"
-    assert config.judge.high == 5
-    assert config.judge.gates.echo == "off"
+    assert config.judge[0].high == 5
+    assert config.judge[0].gates.echo == "off"
     assert config.endpoint[0].extra == {"reasoning_effort": "low"}
     assert config.limits.concurrency == 20
     assert config.shaping.length.enable
@@ -162,7 +162,12 @@ def test_other_extra_fields_are_not_taken_for_keys(tmp_path: Path) -> None:
 def test_endpoints_at_one_host_are_told_apart() -> None:
     """Two models, or two accounts, at one provider are two endpoints in the record; names of the user's stay."""
     models = ["a", "b", "b", "b"]
-    config = load({"endpoint": [*({"model": m} for m in models), {"name": "mine"}, {"url": "https://h.example/v1"}]})
+    config = load(
+        {
+            "endpoint": [*({"model": m} for m in models), {"name": "mine"}, {"url": "https://h.example/v1"}],
+            "judge": {"endpoint": "mine"},
+        }
+    )
     host = "api.openai.com"
     assert [endpoint.label for endpoint in config.endpoint] == [
         f"{host}/a",
@@ -173,7 +178,7 @@ def test_endpoints_at_one_host_are_told_apart() -> None:
         "h.example",
     ]
     assert load(config.public()) == config
-    made = Config(endpoint=(EndpointConfig(model="a"), EndpointConfig(model="b")))
+    made = Config(endpoint=(EndpointConfig(model="a"), EndpointConfig(model="b", backup=True)))
     assert [endpoint.label for endpoint in load(made).endpoint] == [f"{host}/a", f"{host}/b"]
 
 
@@ -182,7 +187,7 @@ def test_a_byte_order_mark_is_passed_over(tmp_path: Path, head: bytes) -> None:
     """Editors on Windows write one."""
     path = tmp_path / "referee.toml"
     path.write_bytes(head + b"[judge]\r\nhigh = 5\r\n")
-    assert load(path).judge.high == 5
+    assert load(path).judge[0].high == 5
 
 
 @pytest.mark.parametrize(
@@ -222,10 +227,10 @@ def test_keys_in_a_mapping_are_taken() -> None:
         ("REFEREE_LIMITS_CONCURRENCY", "20", lambda c: c.limits.concurrency, 20),
         ("REFEREE_LIMITS_MAX_CONCURRENCY", "9", lambda c: c.limits.max_concurrency, 9),
         ("REFEREE_LIMITS_DEADLINE", "5", lambda c: c.limits.deadline, 5.0),
-        ("REFEREE_JUDGE_TEMPERATURE", "0.5", lambda c: c.judge.temperature, 0.5),
-        ("REFEREE_JUDGE_TEMPERATURE", "default", lambda c: c.judge.temperature, "default"),
-        ("REFEREE_JUDGE_CRITERIA", "20", lambda c: c.judge.criteria, "20"),
-        ("REFEREE_JUDGE_GATES_NO_ALPHANUMERICS", "off", lambda c: c.judge.gates.no_alphanumerics, "off"),
+        ("REFEREE_JUDGE_TEMPERATURE", "0.5", lambda c: c.judge[0].temperature, 0.5),
+        ("REFEREE_JUDGE_TEMPERATURE", "default", lambda c: c.judge[0].temperature, "default"),
+        ("REFEREE_JUDGE_CRITERIA", "20", lambda c: c.judge[0].criteria, "20"),
+        ("REFEREE_JUDGE_GATES_NO_ALPHANUMERICS", "off", lambda c: c.judge[0].gates.no_alphanumerics, "off"),
         ("REFEREE_ENDPOINT_MODEL", "m", lambda c: c.endpoint[0].model, "m"),
         ("REFEREE_ENDPOINT_KEY_OVER_HTTP", "true", lambda c: c.endpoint[0].key_over_http, True),
         ("REFEREE_ENDPOINT_EXTRA", "{ seed = 1 }", lambda c: c.endpoint[0].extra, {"seed": 1}),
@@ -241,7 +246,7 @@ def test_the_environment_overrides(variable: str, text: str, pick: Any, expected
 
 def test_the_environment_wins_over_the_file_and_spares_the_rest(tmp_path: Path) -> None:
     """An override changes one key of one section; the caller's mapping is not written to."""
-    source = {"limits": {"rpm": 5, "tpm": 7}, "endpoint": [{"model": "a", "name": "x"}, {"model": "b"}]}
+    source = {"limits": {"rpm": 5, "tpm": 7}, "endpoint": [{"model": "a", "name": "x"}, {"model": "b", "backup": True}]}
     before = msgspec.json.encode(source)
     config = load(source, {"REFEREE_LIMITS_RPM": "6", "REFEREE_ENDPOINT_MODEL": "c"})
     assert (config.limits.rpm, config.limits.tpm) == (6, 7)
@@ -317,7 +322,7 @@ def test_a_config_comes_back_as_it_is_if_it_is_sound() -> None:
     """Configurations made in Python pass the same rules."""
     config = load({"judge": {"high": 5}})
     assert load(config) is config
-    broken = msgspec.structs.replace(config, judge=msgspec.structs.replace(config.judge, low=9))
+    broken = msgspec.structs.replace(config, judge=(msgspec.structs.replace(config.judge[0], low=9),))
     assert "judge.low" in refusal(broken)
 
 
@@ -354,7 +359,7 @@ def test_any_mapping_will_do() -> None:
     """Trainers hand over mappings of their own kind."""
     source = Node({"judge": {"high": 5}, "endpoint": {"model": "m"}, "shaping": {"length": {"enable": True}}})
     config = load(source, {"REFEREE_SHAPING_LENGTH_PEAK_RATIO": "0.1"})
-    assert config.judge.high == 5
+    assert config.judge[0].high == 5
     assert config.endpoint[0].model == "m"
     assert config.shaping.length.enable
     assert config.shaping.length.peak_ratio == 0.1

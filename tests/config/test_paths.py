@@ -13,7 +13,7 @@ FILES = '[judge]\nprompt_file = "a/t.txt"\n[redis]\nca_file = "ca.pem"\n[[endpoi
 
 
 def files(config: Config) -> list[str]:
-    return [config.judge.prompt_file, config.redis.ca_file, *(endpoint.key_file for endpoint in config.endpoint)]
+    return [config.judge[0].prompt_file, config.redis.ca_file, *(endpoint.key_file for endpoint in config.endpoint)]
 
 
 def test_files_lie_beside_the_configuration_that_names_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -37,7 +37,7 @@ def test_files_named_elsewhere_are_relative_to_the_current_directory(
     source = {"judge": {"prompt_file": "t.txt"}, "redis": {"ca_file": "~/ca.pem"}, "endpoint": {"key_file": "/k"}}
     assert files(load(source)) == [str(tmp_path / "t.txt"), "/home/me/ca.pem", "/k"]
     assert source["judge"] == {"prompt_file": "t.txt"}
-    assert load(path, {"REFEREE_JUDGE_PROMPT_FILE": "t.txt"}).judge.prompt_file == str(tmp_path / "t.txt")
+    assert load(path, {"REFEREE_JUDGE_PROMPT_FILE": "t.txt"}).judge[0].prompt_file == str(tmp_path / "t.txt")
 
 
 def test_other_paths_stay_as_they_are_written(tmp_path: Path) -> None:

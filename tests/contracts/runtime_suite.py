@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from referee.build import build_scorer
 from referee.config import load
 from referee.errors import EndpointClosed, InputError, TicketCancelled, TicketTimeout, WrongContext
 from referee.ledger import read
@@ -20,6 +19,7 @@ from referee.ledger.metrics import metrics
 from referee.records import Sample
 from referee.referee import Referee
 from referee.report import build
+from referee.scoring.build import worker_with
 from referee.sim import Provider, ProviderSpec, SimTransport, start_server_process
 from referee.ticket import Ticket
 
@@ -50,7 +50,7 @@ def reasons(rewards: list[Any]) -> set[str]:
 def open_in_process(runtime: str, spec: ProviderSpec, sections: dict[str, Any]) -> Referee:
     """A Referee whose provider is simulated in this very process."""
     config = load({**BASE, **sections, "runtime": runtime})
-    return Referee(config, lambda config: build_scorer(config, SimTransport(Provider(spec, 1))))
+    return Referee(config, worker_with(lambda: SimTransport(Provider(spec, 1))))
 
 
 def open_over_http(runtime: str, spec: ProviderSpec, sections: dict[str, Any], stack: contextlib.ExitStack) -> Referee:

@@ -47,7 +47,7 @@ import os, signal, sys, threading
 from referee.config import load
 from referee.records import Sample
 from referee.referee import Referee
-from referee.build import build_scorer
+from referee.scoring.build import worker_with
 from referee.sim import Provider, ProviderSpec, SimTransport, start_server_process
 
 servers = []
@@ -58,7 +58,7 @@ def make(spec, **sections):
         servers.append(start_server_process(spec, 1))
         base["endpoint"]["url"] = servers[-1].url
         return Referee(load({**base, **sections}))
-    return Referee(load({**base, **sections}), lambda c: build_scorer(c, SimTransport(Provider(spec, 1))))
+    return Referee(load({**base, **sections}), worker_with(lambda: SimTransport(Provider(spec, 1))))
 
 def samples(count):
     return [Sample(prompt="p", response=f"[[quality={n % 10 + 1}]] {n}") for n in range(count)]

@@ -9,13 +9,13 @@ from typing import Any
 
 from msgspec import Struct
 
-from referee.batch import Batch
-from referee.build import build_scorer
 from referee.config import load
 from referee.engine.port import Transport
 from referee.errors import RefereeError
 from referee.records import Reward, Sample, Unscored, Verdict
-from referee.scorer import Scorer
+from referee.scoring.batch import Batch
+from referee.scoring.build import build_scorer
+from referee.scoring.local import Scorer
 from referee.sim import Provider, ProviderSpec, SimTransport, Stats, run_virtual
 
 HOST = "a.test"
@@ -114,7 +114,7 @@ def run(
         if helper is not None:
             await helper
         metrics = scorer.metrics()
-        await scorer.close()
+        await scorer.aclose()
         assert scorer.engine.flying == 0
         assert all(endpoint.in_flight == 0 for endpoint in scorer.engine.endpoints), "every permit came back"
         stats = {host: provider.stats() for host, provider in providers.items()}

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from tests.engine.harness import HOST, expected, run, samples
 
-from referee.batch import Batch
 from referee.errors import EndpointClosed, TooManyUnscored
 from referee.records import Reason, Unscored
-from referee.scorer import Scorer
+from referee.scoring.batch import Batch
+from referee.scoring.local import Scorer
 from referee.sim import ProviderSpec
 
 
@@ -218,7 +218,7 @@ def test_stopping_a_batch_ends_every_sample_and_aborts_the_calls() -> None:
         import asyncio
 
         await asyncio.sleep(5.0)
-        scorer.stop(batch, Unscored(reason=Reason.CANCELLED, detail="enough"))
+        scorer.cancel(batch, Unscored(reason=Reason.CANCELLED, detail="enough"))
 
     done = run(samples(2000), ProviderSpec(latency_median=2.0, capacity=20), during=stop_soon)
     assert done.seconds == pytest.approx(5.0, abs=0.1)

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pytest
 from tests.engine.harness import samples
 from tests.engine.test_waiting import Desk
 
-from referee.build import build_scorer
 from referee.engine.port import Response
-from referee.judging.kind import Form, Judge
-from referee.records import JudgeRequest, Sample, Unscored, Verdict
+from referee.judging.kind import Deliberation, Form, Judge
+from referee.records import Sample
+from referee.scoring.build import build_scorer
 from referee.sim import ProviderSpec, SimTransport, run_virtual
 
 
@@ -32,11 +32,11 @@ class Noting:
     def __init__(self, judge: Judge, note: Callable[[], None]) -> None:
         self._judge = judge
         self._note = note
-        self.read = judge.read
+        self.unit = judge.unit
 
-    def plan(self, sample: Sample, form: Form) -> JudgeRequest | Verdict | Unscored:
+    def deliberate(self, samples: Sequence[Sample], form: Form) -> Deliberation:
         self._note()
-        return self._judge.plan(sample, form)
+        return self._judge.deliberate(samples, form)
 
 
 class Watched(Desk):
@@ -46,7 +46,10 @@ class Watched(Desk):
         super().__init__(spec, **sections)
         self.scorer = build_scorer(self.config, Connecting(self.provider), random.Random(1), b"secret")
         self.had: list[int] = []
-        self.scorer._judge = Noting(self.scorer._judge, lambda: self.had.append(self.provider.stats().received))
+        worker = self.scorer._worker
+        worker._judges = [
+            Noting(judge, lambda: self.had.append(self.provider.stats().received)) for judge in worker._judges
+        ]
 
 
 def test_the_first_are_sent_before_the_next_are_planned() -> None:
@@ -62,7 +65,7 @@ def test_the_first_are_sent_before_the_next_are_planned() -> None:
         two = desk.start(second)
         await asyncio.gather(one, two)
         assert desk.had[100:132] == [100] * 32
-        await desk.scorer.close()
+        await desk.scorer.aclose()
 
     run_virtual(main())
 
@@ -75,10 +78,10 @@ def test_larger_steps_where_a_turn_takes_long(monkeypatch: pytest.MonkeyPatch) -
 
     async def main() -> None:
         desk = Watched(ProviderSpec(latency_median=1.0), limits={"concurrency": 500})
-        monkeypatch.setattr("referee.scorer.clock.breathe", slow)
+        monkeypatch.setattr("referee.scoring.worker.clock.breathe", slow)
         batch, _ = desk.batch(samples(72))
         await desk.scorer.run(batch)
         assert desk.had == [*[0] * 8, *[8] * 32, *[40] * 32]
-        await desk.scorer.close()
+        await desk.scorer.aclose()
 
     run_virtual(main())

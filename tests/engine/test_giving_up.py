@@ -9,10 +9,10 @@ from collections.abc import Mapping
 import pytest
 from tests.engine.harness import HOST, config_for, run, samples
 
-from referee.batch import Batch
-from referee.build import build_scorer
 from referee.engine.port import Response, TransportFault
 from referee.records import Reward, Sample, Unscored
+from referee.scoring.batch import Batch
+from referee.scoring.build import build_scorer
 from referee.sim import Provider, ProviderSpec, SimTransport, run_virtual
 
 POISON = "poison"
@@ -47,7 +47,7 @@ def judged(given: list[Sample], fault: str, concurrency: int) -> tuple[list[Rewa
         rewards: list[Reward] = []
         await scorer.run(Batch("b", given, config, 300.0, lambda landed, error, done: rewards.extend(landed)))
         took = asyncio.get_running_loop().time()
-        await scorer.close()
+        await scorer.aclose()
         return sorted(rewards, key=lambda reward: reward.index), took
 
     return run_virtual(main())

@@ -18,12 +18,12 @@ import pytest
 import uvloop
 from tests.engine.harness import expected, samples
 
-from referee.batch import Batch
-from referee.build import build_scorer
 from referee.config import load
 from referee.engine.fast import FastTransport
 from referee.engine.port import Response, TransportFault
 from referee.records import Reward
+from referee.scoring.batch import Batch
+from referee.scoring.build import build_scorer
 
 LOOPS = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
 Send = Callable[[list[bytes]], list[bytes]]
@@ -277,7 +277,7 @@ def test_no_verdict_is_credited_to_another_sample(moment: str, at_once: int) -> 
         scorer = build_scorer(config, secret=b"secret")
         rewards: list[Reward] = []
         await scorer.run(Batch("b", given, config, 60.0, lambda landed, error, done: rewards.extend(landed)))
-        await scorer.close()
+        await scorer.aclose()
         return sorted(rewards, key=lambda reward: reward.index)
 
     rewards = with_server(server, use)

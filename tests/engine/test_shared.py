@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from tests.engine.harness import expected, run, samples
 
-from referee.batch import Batch
 from referee.cache import Claim, Entry, MemoryCache
 from referee.cache.port import Found
 from referee.records import Reason, Reply, Unscored, Verdict
-from referee.scorer import Scorer
+from referee.scoring.batch import Batch
+from referee.scoring.local import Scorer
 from referee.sim import ProviderSpec
 
 
@@ -65,7 +65,7 @@ class FakeShared(MemoryCache):
 def shared(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> FakeShared:
     """Put in the place of the configured cache."""
     cache = FakeShared(request.param)
-    monkeypatch.setattr("referee.build.open_cache", lambda *_: cache)
+    monkeypatch.setattr("referee.scoring.build.open_cache", lambda *_: cache)
     return cache
 
 
@@ -118,7 +118,7 @@ def test_a_cancelled_batch_releases_its_searches(shared: FakeShared) -> None:
 
     async def cancel(scorer: Scorer, batch: Batch) -> None:
         await asyncio.sleep(1)
-        scorer.stop(batch, Unscored(reason=Reason.CANCELLED, detail="enough"))
+        scorer.cancel(batch, Unscored(reason=Reason.CANCELLED, detail="enough"))
         assert scorer.engine.flying == 0
 
     result = run(samples(4), ProviderSpec(), during=cancel)
@@ -132,7 +132,7 @@ def test_closing_while_searching_ends_it(shared: FakeShared) -> None:
 
     async def close(scorer: Scorer, batch: Batch) -> None:
         await asyncio.sleep(1)
-        await scorer.close()
+        await scorer.aclose()
 
     result = run(samples(2), ProviderSpec(), during=close)
     assert result.reasons() == {str(Reason.CANCELLED): 2}

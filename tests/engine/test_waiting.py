@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from tests.engine.harness import config_for, run, samples
 
-from referee.batch import Batch
-from referee.build import build_scorer
 from referee.config import Config
 from referee.engine import Flight
 from referee.records import Reason, Reward, Sample, Unscored
-from referee.scorer import Scorer
+from referee.scoring.batch import Batch
+from referee.scoring.build import build_scorer
+from referee.scoring.local import Scorer
 from referee.sim import Provider, ProviderSpec, SimTransport, run_virtual
 
 STOP = Unscored(reason=Reason.CANCELLED, detail="enough")
@@ -50,13 +50,13 @@ def test_a_stopped_batch_leaves_no_flight_behind(after: float) -> None:
         first, _ = desk.batch(samples(5))
         task = desk.start(first)
         await asyncio.sleep(after)
-        desk.scorer.stop(first, STOP)
+        desk.scorer.cancel(first, STOP)
         await task
         assert desk.scorer.engine.flying == 0
         again, landed = desk.batch(samples(5))
         await desk.scorer.run(again)
         assert reasons(landed) == {"scored"}
-        await desk.scorer.close()
+        await desk.scorer.aclose()
 
     run_virtual(main())
 
@@ -70,10 +70,10 @@ def test_a_batch_that_joins_as_another_leaves_is_judged() -> None:
         task = desk.start(one)
         await asyncio.sleep(0.3)
         two, landed = desk.batch(samples(5))
-        desk.scorer.stop(one, STOP)
+        desk.scorer.cancel(one, STOP)
         await asyncio.gather(task, desk.start(two))
         assert reasons(landed) == {"scored"}
-        await desk.scorer.close()
+        await desk.scorer.aclose()
 
     run_virtual(main())
 
@@ -87,11 +87,11 @@ def test_when_the_payer_leaves_the_next_pays() -> None:
         two, landed = desk.batch(samples(5))
         tasks = [desk.start(one), desk.start(two)]
         await asyncio.sleep(0.5)
-        desk.scorer.stop(one, STOP)
+        desk.scorer.cancel(one, STOP)
         await asyncio.gather(*tasks)
         assert {r.settled.origin for r in landed} == {"call"}
         assert desk.scorer.metrics()["cost_usd"] == pytest.approx(desk.scorer.metrics()["budget_spent_usd"])
-        await desk.scorer.close()
+        await desk.scorer.aclose()
 
     run_virtual(main())
 
@@ -105,11 +105,11 @@ def test_a_long_queue_cancelled_makes_room_for_the_next_batch() -> None:
         short, landed = desk.batch(samples(50, name="short"))
         tasks = [desk.start(long), desk.start(short)]
         await asyncio.sleep(1.5)
-        desk.scorer.stop(long, STOP)
+        desk.scorer.cancel(long, STOP)
         await asyncio.gather(*tasks)
         assert reasons(landed) == {"scored"}
         assert asyncio.get_running_loop().time() < 60
-        await desk.scorer.close()
+        await desk.scorer.aclose()
 
     run_virtual(main())
 
@@ -125,10 +125,10 @@ def test_the_batch_that_is_due_first_is_judged_first() -> None:
         tasks = [desk.start(first), desk.start(second)]
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         found = len(landed), len(later)
-        desk.scorer.stop(first, STOP)
-        desk.scorer.stop(second, STOP)
+        desk.scorer.cancel(first, STOP)
+        desk.scorer.cancel(second, STOP)
         await asyncio.gather(*tasks)
-        await desk.scorer.close()
+        await desk.scorer.aclose()
         return found
 
     done, begun = run_virtual(main(300.0))
@@ -158,9 +158,9 @@ def test_another_callers_small_batch_does_not_wait_for_a_large_one(size: int) ->
         assert reasons(landed) == {"scored"}
         before = sum(len(rewards) for _, rewards in large)
         for batch, _ in large:
-            desk.scorer.stop(batch, STOP)
+            desk.scorer.cancel(batch, STOP)
         await asyncio.gather(*tasks)
-        await desk.scorer.close()
+        await desk.scorer.aclose()
         return before
 
     assert run_virtual(main(("", ""))) > 4000
@@ -184,7 +184,7 @@ def test_a_failing_listener_does_not_starve_the_others() -> None:
         assert reasons(landed) == {"scored"}
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-        await desk.scorer.close()
+        await desk.scorer.aclose()
 
     run_virtual(main())
 
@@ -290,7 +290,7 @@ def test_time_between_steps_is_no_line_in_front_of_the_server() -> None:
             assert reasons(landed) == {"scored"}
             limits.append(desk.scorer.engine.endpoints[0].limiter.limit)
             await asyncio.sleep(10.0)
-        await desk.scorer.close()
+        await desk.scorer.aclose()
         return limits
 
     assert min(run_virtual(main())) >= 60
@@ -313,11 +313,11 @@ def test_what_is_done_is_freed_without_the_collector() -> None:
         task = desk.start(stopped)
         await asyncio.sleep(0.5)
         assert flights() > before
-        desk.scorer.stop(stopped, STOP)
+        desk.scorer.cancel(stopped, STOP)
         await task
         await asyncio.sleep(5.0)
         assert flights() == before
-        await desk.scorer.close()
+        await desk.scorer.aclose()
 
     gc.collect()
     gc.disable()
@@ -344,7 +344,7 @@ def test_small_batches_that_keep_coming_do_not_walk_past_one_that_waits() -> Non
                 small, _ = desk.batch(samples(1, name=f"{number}-{turn}"), seconds=5.0)
                 small.caller = "small"
                 await desk.scorer.run(small)
-                most = max(most, sum(map(len, desk.scorer._line._waiting.values())))
+                most = max(most, sum(map(len, desk.scorer._worker._line._waiting.values())))
                 turn += 1
 
         clients = [asyncio.create_task(client(number)) for number in range(100)]
@@ -352,7 +352,7 @@ def test_small_batches_that_keep_coming_do_not_walk_past_one_that_waits() -> Non
         await desk.scorer.run(big)
         over.set()
         await asyncio.gather(*clients)
-        await desk.scorer.close()
+        await desk.scorer.aclose()
         assert reasons(landed) == {"scored"}
         assert most < 200, "a batch that is over does not stay in line for long"
 

@@ -10,7 +10,7 @@ from tests.faults.world import Heard, Play
 
 from referee.config import EndpointConfig, JudgeConfig
 from referee.judging import make_judge
-from referee.records import JudgeRequest, Reply, Sample, Verdict
+from referee.records import Ask, Reply, Sample, Verdict
 from referee.sim import Provider, ProviderSpec, SimTransport, run_virtual
 from referee.wire import classify, encode
 
@@ -66,7 +66,7 @@ def _invented(play: Play, heard: Heard) -> list[str]:
         if not isinstance(verdict, Verdict) or reward.settled.origin == "gate":
             continue
         sample = heard.act.samples[index]
-        kind = play.config.judge.kind
+        kind = play.config.judge[0].kind
         if not any(_same(verdict, honest) for honest in _honest(kind, sample.response, sample.reference)):
             problems.append(f"sample {index} ({sample.response!r}) was given {verdict.score} ({verdict.how})")
     return problems
@@ -82,7 +82,7 @@ def _honest(kind: str, response: str, reference: str | None) -> tuple[Verdict, .
     judge = make_judge(JudgeConfig(kind=kind, max_tokens=64), b"secret")  # type: ignore[arg-type]
     sample = Sample(prompt="How many are there?", response=response, reference=reference)
 
-    async def ask(request: JudgeRequest) -> Verdict:
+    async def ask(request: Ask) -> Verdict:
         transport = SimTransport(Provider(ProviderSpec()))
         answer = await transport.post("http://judge.test/v1", {}, encode(EndpointConfig(), request), 30.0)
         reply = classify(answer.status, answer.headers, answer.body, 0.0)
@@ -92,7 +92,7 @@ def _honest(kind: str, response: str, reference: str | None) -> tuple[Verdict, .
         return verdict
 
     plans = [judge.plan(sample, "schema"), judge.plan(sample, "text")]
-    return tuple(run_virtual(ask(plan)) for plan in plans if isinstance(plan, JudgeRequest))
+    return tuple(run_virtual(ask(plan)) for plan in plans if isinstance(plan, Ask))
 
 
 def _money(play: Play) -> list[str]:
@@ -133,7 +133,7 @@ def _paid_once(play: Play) -> list[str]:
         clean += stats.answered - spoiled
     cancelled = any(act.cancelled_at is not None for act in play.scenario.acts)
     distinct = len({(s.prompt, s.response) for act in play.scenario.acts for s in act.samples if s.response})
-    forms = 2 if play.config.judge.reply == "auto" else 1
+    forms = 2 if play.config.judge[0].reply == "auto" else 1
     # A caller who left, a time-out or a full batch may leave an answer that nobody reads any more.
     slack = sum(s.abandoned for s in play.stats.values()) + (len(play.sends) if cancelled else 0)
     if clean > distinct * forms + slack:

@@ -64,7 +64,7 @@ TARGETS: dict[str, tuple[str, ...]] = {
         "tests/limits/test_adaptive.py",
         "tests/limits/test_adaptive_runs.py",
     ),
-    "runtime/dealing.py": ("tests/runtime/test_dealing.py", "tests/runtime/test_own_workers.py"),
+    "runtime/routing.py": ("tests/runtime/test_routing.py", "tests/runtime/test_own_workers.py"),
     "shaping/missing.py": ("tests/shaping/test_missing.py",),
     "shaping/length.py": ("tests/shaping/test_length.py",),
     "shaping/combine.py": ("tests/shaping/test_combine.py",),

@@ -9,11 +9,11 @@ import pytest
 from tests.faults.served import Served
 
 from referee import Referee, clock
-from referee.batch import Batch
-from referee.build import build_scorer
 from referee.config import load
 from referee.errors import RefereeError
 from referee.records import Reward, Sample
+from referee.scoring.batch import Batch
+from referee.scoring.build import build_scorer
 from referee.sim import Provider, ProviderSpec, SimTransport, run_virtual
 
 CAPACITY, MEDIAN = 60, 2.0
@@ -60,7 +60,7 @@ def arrive(seed: int, kind: str) -> tuple[list[float], int, int]:
             running.append(asyncio.ensure_future(scorer.run(Batch(str(second), given, config, 300.0, deliver))))
             await clock.sleep(1.0)
         await asyncio.gather(*running)
-        await scorer.close()
+        await scorer.aclose()
 
     run_virtual(main())
     return scored, lost, provider.stats().received

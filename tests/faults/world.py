@@ -11,13 +11,13 @@ from msgspec import Struct, field
 from tests.faults.scenario import Act, Scenario
 
 from referee import clock
-from referee.batch import Batch
-from referee.build import build_scorer
 from referee.config import Config, load
 from referee.engine import Response, Transport
 from referee.errors import RefereeError
 from referee.records import Reason, Reward, Unscored
-from referee.scorer import Scorer
+from referee.scoring.batch import Batch
+from referee.scoring.build import build_scorer
+from referee.scoring.local import Scorer
 from referee.sim import Provider, SimTransport, Stats, run_virtual
 
 EPOCH = 1_700_000_000.0
@@ -94,13 +94,13 @@ async def _main(scenario: Scenario) -> Play:
     acting = [asyncio.ensure_future(_act(scorer, config, one, str(n))) for n, one in enumerate(heard)]
     if scenario.closed_at is not None:
         await clock.sleep(scenario.closed_at)
-        await scorer.close()
+        await scorer.aclose()
         for task in acting:
             task.cancel()
     await asyncio.gather(*acting, return_exceptions=True)
     metrics = scorer.metrics()
     if scenario.closed_at is None:
-        await scorer.close()
+        await scorer.aclose()
     left = [f"{scorer.engine.flying} flights"] if scorer.engine.flying else []
     left += [f"{e.in_flight} permits of {e.label}" for e in scorer.engine.endpoints if e.in_flight]
     await clock.breathe()
@@ -129,5 +129,5 @@ async def _act(scorer: Scorer, config: Config, heard: Heard, name: str) -> None:
     if act.cancelled_at is not None:
         why = Unscored(reason=Reason.CANCELLED, detail="cancelled by the caller")
         loop = asyncio.get_running_loop()
-        clock.at(loop, loop.time() + act.cancelled_at, lambda: scorer.stop(batch, why))
+        clock.at(loop, loop.time() + act.cancelled_at, lambda: scorer.cancel(batch, why))
     await scorer.run(batch)

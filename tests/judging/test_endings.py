@@ -7,7 +7,7 @@ import pytest
 from referee.config import JudgeConfig
 from referee.judging import Form, make_judge
 from referee.judging.make import KINDS
-from referee.records import JudgeRequest, Reason, Reply, Sample, Unscored, Verdict
+from referee.records import Ask, Reason, Reply, Sample, Unscored, Verdict
 from referee.wire import classify
 
 CUT = [
@@ -44,7 +44,7 @@ def read(kind: str, form: Form, finish: str, *, bare: bool = False, tokens_out: 
     """A right reply of this kind that ended so. `bare`: for kind = "integer" in schema form, the number alone."""
     judge = make_judge(JudgeConfig(kind=kind, ask_again=0), b"0123456789abcdef")
     request = judge.plan(Sample(prompt="p", response="<think>r</think>r", reference="r"), form)
-    assert isinstance(request, JudgeRequest)
+    assert isinstance(request, Ask)
     value = {"reference": '"correct"', "monitor": '"yes"'}.get(kind, "1")
     name = "score" if kind in ("score", "integer") else "verdict"
     text = f'{{"reason": "It is.", "{name}": {value}}}'
@@ -114,7 +114,7 @@ def test_an_ending_that_is_no_text_is_not_an_absent_one(finish: str) -> None:
     assert isinstance(reply, Reply)
     judge = make_judge(JudgeConfig(kind="integer"), b"0123456789abcdef")
     request = judge.plan(Sample(prompt="p", response="r"), "text")
-    assert isinstance(request, JudgeRequest)
+    assert isinstance(request, Ask)
     verdict = judge.read(request, reply)
     assert isinstance(verdict, Unscored)
     assert verdict.reason is Reason.TRUNCATED

@@ -9,7 +9,7 @@ from referee.judging import make_judge
 from referee.judging.guard import show
 from referee.judging.monitor import trace_of
 from referee.judging.reasoning import reasoning_of, strip_reasoning
-from referee.records import JudgeRequest, Sample
+from referee.records import Ask, Sample
 
 UNCHANGED = {
     "prose about reasoning": "Models wrap their thoughts in <thinking> and </thinking>; some say <reasoning> instead.",
@@ -167,9 +167,9 @@ def test_gates_and_judge_see_the_same_answer() -> None:
     """An answer that only mentions a tag is not empty to a gate, and it is whole in the request."""
     text = "Use <think> to open a block."
     request = make_judge(JudgeConfig(), b"0123456789abcdef").plan(Sample(prompt="p", response=text), "text")
-    assert isinstance(request, JudgeRequest)
+    assert isinstance(request, Ask)
     assert "Use < think> to open a block." in request.messages[-1].content
-    assert load({}).judge.view == "answer"
+    assert load({}).judge[0].view == "answer"
 
 
 def test_a_flag_carries_no_other_message() -> None:

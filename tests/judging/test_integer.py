@@ -7,22 +7,22 @@ import pytest
 from referee.config import JudgeConfig, load
 from referee.errors import ConfigError
 from referee.judging import Form, make_judge
-from referee.records import JudgeRequest, Reason, Reply, Sample, Unscored, Verdict
+from referee.records import Ask, Reason, Reply, Sample, Unscored, Verdict
 
 SECRET = b"0123456789abcdef"
 PROMPT = "You grade texts. Answer with 1 to 10, digits only.\n[user]\n{{response}} stays as it is."
 
 
-def ask(config: JudgeConfig, response: str, form: Form = "text", rule: float = 0.0) -> JudgeRequest:
+def ask(config: JudgeConfig, response: str, form: Form = "text", rule: float = 0.0) -> Ask:
     plan = make_judge(config, SECRET).plan(Sample(prompt="p", response=response, rule_score=rule), form)
-    assert isinstance(plan, JudgeRequest), plan
+    assert isinstance(plan, Ask), plan
     return plan
 
 
 def read(text: str, form: Form = "text", finish: str = "stop", refusal: str = "") -> Verdict | Unscored:
     judge = make_judge(JudgeConfig(kind="integer"), SECRET)
     request = judge.plan(Sample(prompt="p", response="r"), form)
-    assert isinstance(request, JudgeRequest)
+    assert isinstance(request, Ask)
     return judge.read(request, Reply(text=text, finish=finish, refusal=refusal))
 
 
@@ -149,7 +149,7 @@ def test_settings_that_do_not_go_together_are_refused() -> None:
             make_judge(config, SECRET)
     with pytest.raises(ConfigError, match="system_prompt"):
         make_judge(JudgeConfig(kind="integer", system_prompt="x"), SECRET, "{{response}}")
-    assert load({"judge": {"kind": "integer", "system_prompt": "x"}}).judge.system_prompt == "x"
+    assert load({"judge": {"kind": "integer", "system_prompt": "x"}}).judge[0].system_prompt == "x"
 
 
 @pytest.mark.parametrize(("rule", "asked"), [(0.0, False), (-1.0, False), (0.1, True), (1.0, True)])
@@ -157,6 +157,6 @@ def test_only_samples_above_a_rule_score_are_asked(rule: float, asked: bool) -> 
     """ask_above = 0: a wrong answer costs no call, and the judge adds nothing to it."""
     judge = make_judge(JudgeConfig(kind="integer", ask_above=0.0), SECRET)
     plan = judge.plan(Sample(prompt="p", response="r", rule_score=rule), "text")
-    assert isinstance(plan, JudgeRequest) == asked
+    assert isinstance(plan, Ask) == asked
     if isinstance(plan, Verdict):
         assert (plan.score, plan.value, plan.how) == (0.0, 0.0, "gate")

@@ -7,13 +7,13 @@ import pytest
 from referee.config import JudgeConfig
 from referee.judging import Form, make_judge
 from referee.judging.monitor import trace_of
-from referee.records import JudgeRequest, Reason, Reply, Sample, Unscored, Verdict
+from referee.records import Ask, Reason, Reply, Sample, Unscored, Verdict
 
 SECRET = b"0123456789abcdef"
 RESPONSE = "<think>Six times seven, I count.</think>The answer is 42."
 
 
-def ask(response: str, form: Form = "text", **settings: str) -> JudgeRequest | Verdict | Unscored:
+def ask(response: str, form: Form = "text", **settings: str) -> Ask | Verdict | Unscored:
     config = JudgeConfig(kind="monitor", **settings)  # type: ignore[arg-type]
     return make_judge(config, SECRET).plan(Sample(prompt="TASK", response=response, truncated=True), form)
 
@@ -43,7 +43,7 @@ def test_what_counts_as_reasoning(response: str, trace: str) -> None:
 def test_the_monitor_sees_only_the_reasoning(form: Form) -> None:
     """Neither the task nor the answer; the reasoning stands between fences."""
     request = ask(RESPONSE, form)
-    assert isinstance(request, JudgeRequest)
+    assert isinstance(request, Ask)
     shown = "".join(message.content for message in request.messages)
     assert "Six times seven" in shown
     assert "42" not in shown.replace(request.nonce, "")
@@ -54,7 +54,7 @@ def test_the_monitor_sees_only_the_reasoning(form: Form) -> None:
 def test_the_question_is_the_criteria() -> None:
     """Any hidden fact can be asked for."""
     request = ask(RESPONSE, criteria="Does the model hide something?")
-    assert isinstance(request, JudgeRequest)
+    assert isinstance(request, Ask)
     assert "Does the model hide something?" in request.messages[0].content
 
 
@@ -72,7 +72,7 @@ def test_a_prediction_is_read_in_both_forms(label: str, value: float) -> None:
     judge = make_judge(JudgeConfig(kind="monitor"), SECRET)
     for form in ("schema", "text"):
         request = judge.plan(Sample(prompt="p", response="r"), form)
-        assert isinstance(request, JudgeRequest)
+        assert isinstance(request, Ask)
         text = f"Hm.\n<verdict-{request.nonce}>{label}</verdict-{request.nonce}>"
         if form == "schema":
             text = f'{{"reason": "Hm.", "verdict": "{label}"}}'
@@ -96,5 +96,5 @@ def test_doubtful_replies_are_unscored(text: str) -> None:
     """Exactly one label, in this request's tag, at the end."""
     judge = make_judge(JudgeConfig(kind="monitor"), SECRET)
     request = judge.plan(Sample(prompt="p", response="r"), "text")
-    assert isinstance(request, JudgeRequest)
+    assert isinstance(request, Ask)
     assert isinstance(judge.read(request, Reply(text=text.replace("NONCE", request.nonce), finish="stop")), Unscored)

@@ -12,7 +12,7 @@ from referee.config import JudgeConfig
 from referee.judging import make_judge, read_integer
 from referee.judging.make import KINDS
 from referee.judging.read import LONGEST_REASON, kept, tagged, whole
-from referee.records import JudgeRequest, Reason, Reply, Sample, TokenChoice, Unscored, Verdict
+from referee.records import Ask, Reason, Reply, Sample, TokenChoice, Unscored, Verdict
 
 SECRET = b"0123456789abcdef"
 
@@ -111,7 +111,7 @@ def test_the_reason_is_kept() -> None:
     sample = Sample(prompt="p", response="r")
     for form in ("schema", "text"):
         request = judge.plan(sample, form)
-        assert isinstance(request, JudgeRequest)
+        assert isinstance(request, Ask)
         text = f"Half right.\n<verdict-{request.nonce}>4</verdict-{request.nonce}>"
         if form == "schema":
             text = '{"reason": "Half right.", "score": 4}'
@@ -200,7 +200,7 @@ def test_no_reply_crashes_a_reader_or_leaves_the_scale(
 ) -> None:
     """Every reply ends as a verdict on the scale or as unscored with a reason; cut replies and refusals never score."""
     judge, request = JUDGES[which]
-    assert isinstance(request, JudgeRequest)
+    assert isinstance(request, Ask)
     tag = f"verdict-{request.nonce}>"
     text = text.replace("OPEN", f"<{tag}").replace("CLOSE", f"</{tag}")
     verdict = judge.read(request, Reply(text=text, finish=finish, refusal=refusal, choices=choices))
@@ -222,7 +222,7 @@ def test_no_reply_crashes_a_reader_or_leaves_the_scale(
 def test_a_tag_scores_if_and_only_if_it_is_the_end(number: int, words: str, after: str) -> None:
     """The verdict is the number in the tag when nothing but markup follows and it is on the scale."""
     judge, request = JUDGES["score", "text"]
-    assert isinstance(request, JudgeRequest)
+    assert isinstance(request, Ask)
     text = f"w {words} <verdict-{request.nonce}>{number}</verdict-{request.nonce}>{after}"
     verdict = judge.read(request, Reply(text=text))
     if after.strip(" *`\n") or not 0 <= number <= 7:

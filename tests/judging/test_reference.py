@@ -6,15 +6,15 @@ import pytest
 
 from referee.config import JudgeConfig
 from referee.judging import Form, make_judge
-from referee.records import JudgeRequest, Reason, Reply, Sample, Unscored, Verdict
+from referee.records import Ask, Reason, Reply, Sample, Unscored, Verdict
 
 JUDGE = make_judge(JudgeConfig(kind="reference"), b"0123456789abcdef")
 SAMPLE = Sample(prompt="What is 2 + 2?", response="It is four.", reference="4")
 
 
-def ask(form: Form) -> JudgeRequest:
+def ask(form: Form) -> Ask:
     request = JUDGE.plan(SAMPLE, form)
-    assert isinstance(request, JudgeRequest)
+    assert isinstance(request, Ask)
     return request
 
 

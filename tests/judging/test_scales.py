@@ -41,7 +41,9 @@ def judged(monkeypatch: pytest.MonkeyPatch, spoil: str, lacks: Callable[[int], b
         return Response(answer.status, answer.headers, msgspec.json.encode(data))
 
     monkeypatch.setattr(SimTransport, "post", post)
-    done = harness.run(GIVEN, ProviderSpec(latency_median=0.5, latency_sigma=0.5), judge={"kind": "yes_no"})
+    done = harness.run(
+        GIVEN, ProviderSpec(latency_median=0.5, latency_sigma=0.5), judge={"kind": "yes_no", "ask_again": 5}
+    )
     return done.verdicts(), done.seen.received
 
 
@@ -68,13 +70,13 @@ def test_an_endpoint_that_ignores_the_wish_is_scored_by_words(monkeypatch: pytes
     verdicts, requests = judged(monkeypatch, spoil, lambda _: True)
     assert {verdict.how for verdict in verdicts if isinstance(verdict, Verdict)} == {"tag"}
     assert len([verdict for verdict in verdicts if isinstance(verdict, Verdict)]) == len(GIVEN)
-    assert requests == len(GIVEN) + 2
+    assert requests == len(GIVEN) + 5
 
 
 @pytest.mark.parametrize("alone", [True, False])
 def test_a_server_that_refuses_log_probabilities_is_scored_by_words(alone: bool) -> None:
     """Whether a run has many samples or one, each has its 1 or 0."""
     given = GIVEN[:1] if alone else GIVEN
-    done = harness.run(given, ProviderSpec(unsupported=("logprobs",)), judge={"kind": "yes_no"})
+    done = harness.run(given, ProviderSpec(unsupported=("logprobs",)), judge={"kind": "yes_no", "ask_again": 5})
     assert done.reasons() == {"scored": len(given)}
     assert {verdict.how for verdict in done.verdicts() if isinstance(verdict, Verdict)} == {"tag"}

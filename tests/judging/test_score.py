@@ -8,14 +8,14 @@ from referee.config import JudgeConfig
 from referee.errors import ConfigError
 from referee.judging import make_judge
 from referee.judging.score import levels
-from referee.records import JudgeRequest, Reply, Sample, Verdict
+from referee.records import Ask, Reply, Sample, Verdict
 
 SECRET = b"0123456789abcdef"
 
 
-def ask(low: int = 1, high: int = 10) -> JudgeRequest:
+def ask(low: int = 1, high: int = 10) -> Ask:
     request = make_judge(JudgeConfig(low=low, high=high), SECRET).plan(Sample(prompt="p", response="r"), "schema")
-    assert isinstance(request, JudgeRequest)
+    assert isinstance(request, Ask)
     return request
 
 
@@ -42,8 +42,8 @@ def test_all_requests_share_one_schema_object() -> None:
     """The schema does not depend on the sample, so providers compile it once."""
     judge = make_judge(JudgeConfig(), SECRET)
     one, other = (judge.plan(Sample(prompt=p, response="r"), "schema") for p in "ab")
-    assert isinstance(one, JudgeRequest)
-    assert isinstance(other, JudgeRequest)
+    assert isinstance(one, Ask)
+    assert isinstance(other, Ask)
     assert one.sampling is other.sampling
 
 

@@ -8,15 +8,15 @@ from referee.config import JudgeConfig
 from referee.errors import ConfigError
 from referee.judging import make_judge
 from referee.judging.template import fill, parse
-from referee.records import JudgeRequest, Sample
+from referee.records import Ask, Sample
 
 SECRET = b"0123456789abcdef"
 SAMPLE = Sample(prompt="Say hi.", response="hi", reference="hello")
 
 
-def ask(template: str, config: JudgeConfig | None = None, sample: Sample = SAMPLE) -> JudgeRequest:
+def ask(template: str, config: JudgeConfig | None = None, sample: Sample = SAMPLE) -> Ask:
     request = make_judge(config or JudgeConfig(), SECRET, template).plan(sample, "text")
-    assert isinstance(request, JudgeRequest)
+    assert isinstance(request, Ask)
     return request
 
 
@@ -91,7 +91,7 @@ def test_fields_a_template_does_not_show_are_not_facets() -> None:
     """Two prompts asked the same way are one request."""
     one = ask("{{response}}")
     other = ask("{{response}}", sample=Sample(prompt="Other", response="hi"))
-    assert one == other
+    assert (one.messages, one.facets, one.nonce) == (other.messages, other.facets, other.nonce)
     assert "prompt" not in dict(one.facets)
 
 
@@ -102,7 +102,7 @@ def test_placeholders_in_data_are_not_expanded(field: str) -> None:
     texts[field] = "{{prompt}}{{response}}{{reference}}{{criteria}}{{reply}}{{nonce}}{{low}}"
     config = JudgeConfig(kind="reference")
     request = make_judge(config, SECRET).plan(Sample(**texts), "text")
-    assert isinstance(request, JudgeRequest)
+    assert isinstance(request, Ask)
     user = request.messages[1].content
     assert f"\n{texts[field]}\n" in user
     assert all(user.count(f"<<<{name} ") == 1 for name in texts)
@@ -111,7 +111,7 @@ def test_placeholders_in_data_are_not_expanded(field: str) -> None:
 def test_placeholders_in_criteria_are_not_expanded() -> None:
     """Criteria are text, not a template."""
     request = make_judge(JudgeConfig(criteria="Use {{response}} and {{low}}."), SECRET).plan(SAMPLE, "schema")
-    assert isinstance(request, JudgeRequest)
+    assert isinstance(request, Ask)
     assert "Use {{response}} and {{low}}." in request.messages[0].content
 
 

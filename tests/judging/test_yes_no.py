@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from referee.config import JudgeConfig
 from referee.judging import Judge, make_judge
-from referee.records import JudgeRequest, Reason, Reply, Sample, TokenChoice, Unscored, Verdict
+from referee.records import Ask, Reason, Reply, Sample, TokenChoice, Unscored, Verdict
 
 SECRET = b"0123456789abcdef"
 JUDGE = make_judge(JudgeConfig(kind="yes_no"), SECRET)
 REQUEST = JUDGE.plan(Sample(prompt="p", response="r"), "text")
-assert isinstance(REQUEST, JudgeRequest)
+assert isinstance(REQUEST, Ask)
 
 
 def token(text: str, **mass: float) -> TokenChoice:
@@ -24,7 +24,7 @@ def token(text: str, **mass: float) -> TokenChoice:
 
 def read(text: str, *choices: TokenChoice, judge: Judge | None = None) -> Verdict | Unscored:
     """As a judge reads it that nothing was read by before, unless one is given."""
-    assert isinstance(REQUEST, JudgeRequest)
+    assert isinstance(REQUEST, Ask)
     reader = judge or make_judge(JudgeConfig(kind="yes_no"), SECRET)
     return reader.read(REQUEST, Reply(text=text, finish="stop", choices=choices))
 
@@ -45,7 +45,7 @@ def probability(verdict: Verdict | Unscored) -> float:
 
 def test_the_request_asks_for_log_probabilities_and_one_word() -> None:
     """Both forms are the same request: twenty alternatives, few tokens, no schema."""
-    assert isinstance(REQUEST, JudgeRequest)
+    assert isinstance(REQUEST, Ask)
     assert JUDGE.plan(Sample(prompt="p", response="r"), "schema") == REQUEST
     assert (REQUEST.sampling.top_logprobs, REQUEST.sampling.max_tokens, REQUEST.sampling.schema) == (20, 16, None)
     assert dict(REQUEST.facets)["form"] == "text"
@@ -172,5 +172,5 @@ def test_the_cap_of_the_configuration_holds() -> None:
     """A smaller judge.max_tokens is kept; no temperature is sent when it is to be left out."""
     judge = make_judge(JudgeConfig(kind="yes_no", max_tokens=4, temperature="default"), b"0123456789abcdef")
     request = judge.plan(Sample(prompt="p", response="r"), "text")
-    assert isinstance(request, JudgeRequest)
+    assert isinstance(request, Ask)
     assert (request.sampling.max_tokens, request.sampling.temperature) == (4, None)

@@ -20,7 +20,7 @@ from referee.ledger import (
 )
 from referee.ledger.lines import digest
 from referee.records import (
-    JudgeRequest,
+    Ask,
     Message,
     Reason,
     Reply,
@@ -35,7 +35,7 @@ from referee.records import (
 SAMPLE = Sample(
     prompt="PROMPT", response="RESPONSE", id="i", group="g", reference="GOLD", rule_score=0.5, length=9, step=3
 )
-REQUEST = JudgeRequest((Message("system", "SYSTEM"), Message("user", "FENCED")), Sampling(), (), "n", 5)
+REQUEST = Ask((Message("system", "SYSTEM"), Message("user", "FENCED")), Sampling(), (), "n", 5)
 REPLY = Reply(text="RAW", model="m-1", request_id="req", tokens_in=100, tokens_out=20, tokens_cached=60)
 SETTLED = Settled(
     verdict=Verdict(score=7.0, value=2 / 3, reason="WHY", how="schema", uncertainty=0.2),

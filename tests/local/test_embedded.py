@@ -63,7 +63,7 @@ def test_the_two_files_share_no_prompt() -> None:
 def test_the_configuration_loads() -> None:
     """It is a valid configuration for a yes/no judge without a key."""
     config = load(embedded_config("http://127.0.0.1:1/v1", "m"))
-    assert config.judge.kind == "yes_no"
+    assert config.judge[0].kind == "yes_no"
     assert config.endpoint[0].key_env == ""
 
 

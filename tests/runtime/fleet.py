@@ -1,4 +1,4 @@
-"""A near side, several far sides and their broker on one loop in virtual time, joined by encoded messages."""
+"""A client, several workers and their broker on one loop in virtual time, joined by encoded messages."""
 
 from __future__ import annotations
 
@@ -9,26 +9,19 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from referee import clock
-from referee.batch import Batch
-from referee.build import build_scorer
 from referee.config import Config, load
 from referee.engine.port import Transport
 from referee.errors import RefereeError
 from referee.limits import AdaptiveLimit, FixedLimit
 from referee.limits.shares import Broker, Grant, Report, SharedEndpoint
 from referee.records import Reward, Sample
-from referee.runtime.host import Host
-from referee.runtime.messages import (
-    Cancel,
-    Granted,
-    Landed,
-    Work,
-    decode_inbound,
-    decode_outbound,
-    encode,
-)
-from referee.runtime.remote import Remote
-from referee.scorer import Scorer
+from referee.runtime.client import RemoteTracker
+from referee.runtime.messages import Granted, decode_inbound, decode_outbound, encode
+from referee.runtime.worker_engine import WorkerEngine
+from referee.scoring.batch import Batch
+from referee.scoring.build import worker_with
+from referee.scoring.lines import Wanted
+from referee.scoring.messages import Cancel, Update, Work
 from referee.sim import Provider, ProviderSpec, SimTransport, run_virtual
 
 TRAVEL = 0.002
@@ -50,7 +43,7 @@ class Fleet:
         self.config = config
         self.providers = providers
         self._network = network
-        self.remote = Remote(config, hosts, self._send, alone=alone)
+        self.remote = RemoteTracker(config, hosts, self._send, exclusive=alone)
         self.broker = Broker(
             [
                 SharedEndpoint(
@@ -67,7 +60,7 @@ class Fleet:
         self.answering = True
         self.messages = 0
         self._shared = shared
-        self.hosts: dict[int, Host] = {}
+        self.hosts: dict[int, WorkerEngine] = {}
         self._count = hosts
         self._made = 0
         for number in range(hosts):
@@ -77,9 +70,6 @@ class Fleet:
         """A new host in this place."""
         self._made += 1
         name, seed = f"{number}.{self._made}", self._made
-
-        def build(config: Config) -> Scorer:
-            return build_scorer(config, self._network(self.providers), random.Random(seed), b"secret")
 
         async def exchange(report: Report) -> Grant:
             await clock.sleep(TRAVEL)
@@ -91,20 +81,21 @@ class Fleet:
             assert isinstance(message, Granted)
             return message.grant
 
-        def emit(client: str, landed: Landed) -> None:
+        def emit(client: str, update: Update) -> None:
             self.messages += 1
-            data = encode(landed)
+            data = encode(update)
             if self.hosts.get(number) is host:
                 self._later(lambda: self._landed(number, host, data))
 
-        host = Host(
+        wanted = Wanted(self.config.ledger.content) if self.remote.recorder.kept else None
+        host = WorkerEngine(
             self.config,
             emit,
-            lines=self.remote.books.kept,
+            wanted=lambda _: wanted,
             exchange=exchange if self._shared else None,
             members=self._count,
             rank=number,
-            build=build,
+            build=worker_with(lambda: self._network(self.providers), random.Random(seed), b"secret"),
         )
         host.name = name  # type: ignore[attr-defined]
         self.hosts[number] = host
@@ -132,19 +123,19 @@ class Fleet:
         self.remote.submit(job.batch)
         return job
 
-    def _landed(self, number: int, host: Host, data: bytes) -> None:
+    def _landed(self, number: int, host: WorkerEngine, data: bytes) -> None:
         if self.hosts.get(number) is not host:
             return
         message = decode_outbound(data)
-        assert isinstance(message, Landed)
-        self.remote.landed(number, message)
+        assert isinstance(message, Update)
+        self.remote.updated(number, message)
 
     def _send(self, number: int, messages: Sequence[Work | Cancel]) -> None:
         host = self.hosts[number]
         for data in [encode(message) for message in messages]:
             self._later(functools.partial(self._take, number, host, data))
 
-    def _take(self, number: int, host: Host, data: bytes) -> None:
+    def _take(self, number: int, host: WorkerEngine, data: bytes) -> None:
         if self.hosts.get(number) is not host:
             return
         message = decode_inbound(data)
@@ -215,7 +206,7 @@ def sail(
         await story(fleet)
         await fleet.close()
         for host in fleet.hosts.values():
-            assert host.scorer.engine.flying == 0
+            assert host.worker.engine.flying == 0
 
     run_virtual(main())
     return fleets[0]

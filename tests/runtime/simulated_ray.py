@@ -9,15 +9,13 @@ from typing import Any
 
 import msgspec
 
-from referee.build import build_scorer
-from referee.config import Config
 from referee.limits.shares import Grant, Report
 from referee.records import Reward, Sample
 from referee.referee import Referee
 from referee.runtime.ray import RayRuntime
 from referee.runtime.ray_engine import BrokerActor, EngineActor, News, Opened
 from referee.runtime.ray_settings import Sealed
-from referee.scorer import Scorer
+from referee.scoring.build import worker_with
 from referee.sim import Provider, ProviderSpec, SimTransport
 
 PATIENCE = 50.0
@@ -34,7 +32,9 @@ class Cluster:
 
     def __init__(self, spec: ProviderSpec) -> None:
         self.provider = Provider(spec, 1)
+        self.build = worker_with(lambda: SimTransport(self.provider))
         self.engines: dict[str, EngineActor] = {}
+        self._making = threading.Lock()
         self.gone: list[EngineActor] = []
         self.broker: BrokerActor | None = None
         self.loop = asyncio.new_event_loop()
@@ -43,13 +43,11 @@ class Cluster:
         self.lose_answers = 0
         self.refuse_calls = 0
 
-    def build(self, config: Config) -> Scorer:
-        return build_scorer(config, SimTransport(self.provider))
-
     def attach(self, name: str, tag: str, rank: int, members: int) -> Line:
-        if name not in self.engines:
-            self.engines[name] = Member(self, name, tag, rank, members)
-        return Line(self, self.engines[name])
+        with self._making:  # clients attach from threads of their own, and Ray makes a named actor once
+            if name not in self.engines:
+                self.engines[name] = Member(self, name, tag, rank, members)
+            return Line(self, self.engines[name])
 
     def close(self) -> None:
         """End the process that the engines live in."""

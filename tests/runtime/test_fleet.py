@@ -12,9 +12,9 @@ from tests.runtime.fleet import Fleet, Job, sail
 from referee import clock
 from referee.errors import EndpointClosed, TooManyUnscored
 from referee.records import Reason, Sample, Settled, Unscored, Verdict
-from referee.runtime import dealing
-from referee.runtime.dealing import mark_of
-from referee.runtime.messages import Landed, Part, end_of
+from referee.runtime import routing
+from referee.runtime.routing import route_key
+from referee.scoring.messages import Result, Results, Update
 from referee.sim import ProviderSpec
 
 SLOW = ProviderSpec(latency_median=0.5, latency_sigma=0.3)
@@ -67,7 +67,7 @@ def test_a_limit_is_used_well_even_if_the_work_is_uneven() -> None:
     given = samples(4000)
 
     async def story(fleet: Fleet) -> None:
-        await fleet.submit([s for s in given if mark_of(s, str) % 4 == 2][:400], seconds=3000.0).result()
+        await fleet.submit([s for s in given if route_key(s, str) % 4 == 2][:400], seconds=3000.0).result()
 
     fleet = sail(story, ProviderSpec(latency_median=1.0), limits={"concurrency": 20})
     stats = fleet.providers["a.test"].stats()
@@ -228,7 +228,7 @@ def test_an_end_that_comes_twice_counts_once() -> None:
         job = fleet.submit(samples(5))
         rewards = await job.result()
         other = Settled(verdict=Unscored(reason=Reason.TIMEOUT))
-        fleet.remote.landed(0, Landed((Part(1, tuple(end_of(n, other, b"") for n in range(5))),)))
+        fleet.remote.updated(0, Update((Results(1, tuple(Result(n, (other,)) for n in range(5))),)))
         assert all(r.scored for r in rewards)
         assert fleet.remote.metrics()["samples"] == 5
 
@@ -305,7 +305,7 @@ def test_a_closed_endpoint_is_told_once_and_clearly() -> None:
 
 def test_more_than_fits_waits_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     """No far side holds more than its room, however much is submitted."""
-    monkeypatch.setattr(dealing, "ROOM", 64)
+    monkeypatch.setattr(routing, "SHARED_ROOM", 64)
     most = 0
 
     async def story(fleet: Fleet) -> None:

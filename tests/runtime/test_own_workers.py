@@ -12,8 +12,8 @@ from tests.runtime.fleet import Fleet, sail
 from referee import clock
 from referee.errors import TooManyUnscored
 from referee.records import Reason, Unscored
-from referee.runtime import dealing
-from referee.runtime.dealing import mark_of
+from referee.runtime import routing
+from referee.runtime.routing import route_key
 from referee.sim import ProviderSpec
 
 SLOW = ProviderSpec(latency_median=0.5, latency_sigma=0.3)
@@ -22,13 +22,13 @@ NOTHING_KEPT = {"enabled": False}
 
 def test_work_for_one_is_done_by_all(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every sample belongs to one of four; the others have their share of it in the end."""
-    monkeypatch.setattr(dealing, "SPARE", 64)
-    given = [sample for sample in samples(8000) if mark_of(sample, str) % 4 == 2]
+    monkeypatch.setattr(routing, "OWN_ROOM", 64)
+    given = [sample for sample in samples(8000) if route_key(sample, str) % 4 == 2]
 
     async def story(fleet: Fleet) -> None:
         rewards = await fleet.submit(given, seconds=3000.0).result()
         assert [r.verdict.score for r in rewards] == expected(given)  # type: ignore[union-attr]
-        asked = [host.scorer.engine.endpoints[0].sent for host in fleet.hosts.values()]
+        asked = [host.worker.engine.endpoints[0].sent for host in fleet.hosts.values()]
         assert min(asked) > len(given) / 8
 
     fleet = sail(story, SLOW, alone=True, cache=NOTHING_KEPT, limits={"concurrency": 40})
@@ -39,12 +39,12 @@ def test_work_for_one_is_done_by_all(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_where_nobody_else_would_find_it_everything_stays_in_its_place() -> None:
     """Verdicts in memory only: the next equal sample goes to the same far side, and must find it there."""
-    given = [sample for sample in samples(8000) if mark_of(sample, str) % 4 == 2]
+    given = [sample for sample in samples(8000) if route_key(sample, str) % 4 == 2]
 
     async def story(fleet: Fleet) -> None:
         await fleet.submit(given, seconds=3000.0).result()
         await fleet.submit(given, seconds=3000.0, name="again").result()
-        assert [host.scorer.engine.endpoints[0].sent for host in fleet.hosts.values()] == [0, 0, len(given), 0]
+        assert [host.worker.engine.endpoints[0].sent for host in fleet.hosts.values()] == [0, 0, len(given), 0]
 
     sail(story, SLOW, alone=True, limits={"concurrency": 100})
 
@@ -52,8 +52,8 @@ def test_where_nobody_else_would_find_it_everything_stays_in_its_place() -> None
 @pytest.mark.parametrize("again", [0.01, 1.0])
 def test_one_that_dies_loses_nothing(again: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two of three die at different times, while work moves between them: each sample lands and is recorded once."""
-    monkeypatch.setattr(dealing, "SPARE", 64)
-    given = [sample for sample in samples(4000) if mark_of(sample, str) % 3 != 0]
+    monkeypatch.setattr(routing, "OWN_ROOM", 64)
+    given = [sample for sample in samples(4000) if route_key(sample, str) % 3 != 0]
 
     async def story(fleet: Fleet) -> None:
         job = fleet.submit(given, seconds=3000.0)
@@ -75,7 +75,7 @@ def test_one_that_dies_loses_nothing(again: float, tmp_path: Path, monkeypatch: 
 
 def test_a_small_batch_does_not_wait_behind_a_large_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """What one caller has sent ahead is little; then the other has its turn."""
-    monkeypatch.setattr(dealing, "SPARE", 64)
+    monkeypatch.setattr(routing, "OWN_ROOM", 64)
     took: dict[str, float] = {}
 
     async def story(fleet: Fleet) -> None:
@@ -116,8 +116,8 @@ def test_at_its_deadline_a_batch_sends_nothing_more(alone: bool) -> None:
 
 def test_what_is_over_does_not_stand_in_the_way() -> None:
     """A cancelled batch fills the queue of a far side that is idle; another batch's samples behind it are sent."""
-    large = [sample for sample in samples(30_000, "large") if mark_of(sample, str) % 2 == 1]
-    small = [sample for sample in samples(500, "small") if mark_of(sample, str) % 2 == 1]
+    large = [sample for sample in samples(30_000, "large") if route_key(sample, str) % 2 == 1]
+    small = [sample for sample in samples(500, "small") if route_key(sample, str) % 2 == 1]
 
     async def story(fleet: Fleet) -> None:
         job = fleet.submit(large, seconds=3000.0, caller="large")
@@ -153,8 +153,8 @@ def test_after_a_cancel_nothing_is_said_to_be_in_flight() -> None:
 
 def test_turns_are_kept_while_one_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
     """What belongs to it does not pile up in front of who comes later."""
-    monkeypatch.setattr(dealing, "SPARE", 64)
-    monkeypatch.setattr(dealing, "HELD", 32)
+    monkeypatch.setattr(routing, "OWN_ROOM", 64)
+    monkeypatch.setattr(routing, "BACKLOG", 32)
     took: dict[str, float] = {}
 
     async def story(fleet: Fleet) -> None:
@@ -175,7 +175,7 @@ def test_turns_are_kept_while_one_is_away(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_what_the_dead_still_had_does_not_hold_up_a_batch_that_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     """Samples that were lost three times make too many unscored: all the rest ends with them, at once."""
-    monkeypatch.setattr(dealing, "SPARE", 0)
+    monkeypatch.setattr(routing, "OWN_ROOM", 0)
 
     async def story(fleet: Fleet) -> None:
         job = fleet.submit(samples(1000), seconds=3000.0)

@@ -19,7 +19,6 @@ from msgspec.structs import replace
 from tests.engine.harness import expected, samples
 
 from referee import clock
-from referee.build import build_scorer
 from referee.config import Secret, load
 from referee.errors import ConfigError, MissingKeyError, RefereeError
 from referee.referee import Referee
@@ -68,7 +67,7 @@ def alive(pid: int) -> bool:
 
 def pids(referee: Referee) -> list[int]:
     """The workers of a Referee."""
-    return [child.process.pid for child in referee._runtime._crew.children]  # type: ignore[attr-defined]
+    return [child.process.pid for child in referee._runtime._pool.children]  # type: ignore[attr-defined]
 
 
 def verdict_lines(folder: Path) -> list[dict[str, Any]]:
@@ -217,7 +216,7 @@ from referee.referee import Referee
 config = {"endpoint": {"url": sys.argv[1], "model": "m", "key_env": ""}, "cache": {"path": ""}, "runtime": "processes"}
 referee = Referee(load(config))
 ticket = referee.submit([Sample(prompt="p", response=f"[[quality=3]] {n}") for n in range(50)])
-pids = [child.process.pid for child in referee._runtime._crew.children]
+pids = [child.process.pid for child in referee._runtime._pool.children]
 """
 
 
@@ -277,7 +276,7 @@ def test_ctrl_c_is_for_the_parent_alone() -> None:
                 os.kill(pid, signal.SIGINT)
             assert all(os.getpgid(pid) != os.getpgid(0) for pid in pids)
             print(sum(r.scored for r in ticket.result(40)), flush=True)
-            print([child.process.pid for child in referee._runtime._crew.children] == pids, flush=True)
+            print([child.process.pid for child in referee._runtime._pool.children] == pids, flush=True)
             """,
             server.url,
         )
@@ -329,7 +328,7 @@ def test_a_builder_cannot_cross() -> None:
     """A scorer made by the caller's own function would be lost silently; it is refused."""
     config = load({"endpoint": {"url": "http://127.0.0.1:9/v1", "key_env": ""}, "runtime": "processes"})
     with pytest.raises(ConfigError, match="builder"):
-        Referee(config, lambda config: build_scorer(config))
+        Referee(config, lambda *_: None)
 
 
 def test_warnings_of_workers_reach_the_parents_log(make: Make, caplog: pytest.LogCaptureFixture) -> None:

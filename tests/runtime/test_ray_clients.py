@@ -10,7 +10,7 @@ from tests.runtime.simulated_ray import BASE, CANARY, PATIENCE, Make, Start, sam
 from referee.config import Config
 from referee.errors import EndpointClosed, RefereeError
 from referee.ledger.reader import read
-from referee.scorer import Scorer
+from referee.scoring.worker import JudgeWorker
 
 
 def test_two_clients_share_an_engine_and_its_cache(start: Start, connect: Make) -> None:
@@ -75,7 +75,7 @@ def test_an_engine_that_cannot_start_says_why(start: Start, connect: Make) -> No
     assert len(referee.score(samples(2))) == 2
 
 
-def _broken(config: Config) -> Scorer:
+def _broken(config: Config, lines: object, emit: object) -> JudgeWorker:
     raise RefereeError("this cannot work")
 
 

@@ -88,9 +88,9 @@ def test_workers_without_work_may_be_silent(make: Make, monkeypatch: pytest.Monk
     monkeypatch.setattr(processes, "LOOK", 0.02)
     referee, _ = make(workers=2)
     scores(referee, "before")
-    crew = referee._runtime._crew  # type: ignore[attr-defined]
+    crew = referee._runtime._pool  # type: ignore[attr-defined]
     before, looks = pids(referee), []
-    monkeypatch.setattr(crew.remote, "has", lambda rank: bool(looks.append(rank)))
+    monkeypatch.setattr(crew.tracker, "has_work", lambda rank: bool(looks.append(rank)))
     until(lambda: len(looks) > 3 * 2 * processes.LOOKS)
     assert pids(referee) == before
 
@@ -104,15 +104,15 @@ def test_places_that_are_no_text_are_passed_over(make: Make, monkeypatch: pytest
 
 def test_one_that_ends_while_others_start_is_replaced(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     """It was ready, and gone before all were: it is missed once they are."""
-    ready, ended = processes.Crew._ready, list[int]()
+    ready, ended = processes.WorkerPool._ready, list[int]()
 
-    def kill_the_first(crew: processes.Crew, rank: int, child: children.Child, message: Any) -> None:
+    def kill_the_first(crew: processes.WorkerPool, rank: int, child: children.Child, message: Any) -> None:
         ready(crew, rank, child, message)
         if not ended:
             ended.append(child.process.pid)
             child.end()
 
-    monkeypatch.setattr(processes.Crew, "_ready", kill_the_first)
+    monkeypatch.setattr(processes.WorkerPool, "_ready", kill_the_first)
     referee, _ = make(workers=3)
     scores(referee, "three")
     until(lambda: len(pids(referee)) == 3)

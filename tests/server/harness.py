@@ -13,11 +13,10 @@ import httpx
 from fastapi import FastAPI
 
 from referee import clock
-from referee.build import build_scorer
 from referee.config import Config, Secret, load
 from referee.engine.port import Response
 from referee.referee import Referee
-from referee.scorer import Scorer
+from referee.scoring.build import worker_with
 from referee.server import make_app
 from referee.server.service import Service
 from referee.sim import Provider, ProviderSpec, SimTransport
@@ -108,10 +107,7 @@ async def serving(
     if not held:
         transport.release()
 
-    def build(config: Config) -> Scorer:
-        return build_scorer(config, transport, random.Random(1), b"secret")
-
-    referee = Referee(config_for(**sections), build)
+    referee = Referee(config_for(**sections), worker_with(lambda: transport, random.Random(1), b"secret"))
     app = make_app(referee, Secret(token) if token else None)
     web = httpx.ASGITransport(app)
     try:

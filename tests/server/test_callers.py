@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.server.harness import TOKEN, Served, sample, samples, serving, until
 
-from referee.batch import Batch
+from referee.scoring.batch import Batch
 from referee.server.gate import _caller
 from referee.server.shares import Shares
 

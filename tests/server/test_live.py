@@ -11,11 +11,11 @@ import pytest
 
 pytest.importorskip("fastapi")
 
-from referee.build import build_scorer
 from referee.cli.live import add_live_page
 from referee.config import Secret, load
 from referee.records import Sample
 from referee.referee import Referee
+from referee.scoring.build import worker_with
 from referee.server import make_app
 from referee.sim import Provider, ProviderSpec, SimTransport
 
@@ -36,7 +36,7 @@ def asked(tmp_path: Path, path: str, token: str = "", ledger: bool = True, **hea
         async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1", follow_redirects=True) as client:
             return await client.get(path, headers=headers)
 
-    with Referee(config, lambda chosen: build_scorer(chosen, SimTransport(Provider(ProviderSpec(), 1)))) as referee:
+    with Referee(config, worker_with(lambda: SimTransport(Provider(ProviderSpec(), 1)))) as referee:
         referee.score([Sample(prompt="a secret question", response="[[quality=5]] a secret answer", id="one")])
         return asyncio.run(ask())
 

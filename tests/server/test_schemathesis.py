@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import random
 import subprocess
 import sys
 import threading
@@ -16,10 +15,9 @@ import pytest
 import uvicorn
 from tests.server.harness import PATIENCE, TOKEN, config_for
 
-from referee.build import build_scorer
-from referee.config import Config, Secret
+from referee.config import Secret
 from referee.referee import Referee
-from referee.scorer import Scorer
+from referee.scoring.build import worker_with
 from referee.server import make_app
 from referee.server.listen import listening, url_of
 from referee.sim import Provider, ProviderSpec, SimTransport
@@ -32,17 +30,15 @@ checks.positive_data_acceptance.expected-statuses = ["2xx", 422]
 """
 
 
-def build(config: Config) -> Scorer:
-    """A scorer over the simulated provider, in process."""
-    return build_scorer(config, SimTransport(Provider(ProviderSpec(), 1)), random.Random(1), b"secret")
-
-
 @pytest.fixture(params=["", TOKEN], ids=["open", "token"])
 def address(request: Any) -> Iterator[tuple[str, str]]:
     """The application in this process, on a loop of its own, behind a real socket."""
     config = config_for(serve={"max_tickets": 10**6, "max_queue": 10**6}, missing={"abort_above": 1.0})
     token: str = request.param
-    with listening("127.0.0.1", 0) as sock, Referee(config, build) as referee:
+    with (
+        listening("127.0.0.1", 0) as sock,
+        Referee(config, worker_with(lambda: SimTransport(Provider(ProviderSpec(), 1)))) as referee,
+    ):
         server: list[uvicorn.Server] = []
 
         async def serve() -> None:

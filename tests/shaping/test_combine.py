@@ -32,7 +32,7 @@ def group(*ends: Settled, lengths: list[int | None] | None = None, rules: list[f
         (
             10 + n,
             Sample(prompt="p", response="one two three", id=f"s{n}", group="g", rule_score=rule, length=length),
-            end,
+            (end,),
         )
         for n, (end, length, rule) in enumerate(zip(ends, lengths, rules, strict=True))
     ]
@@ -72,7 +72,7 @@ def test_a_reward_carries_its_sample() -> None:
     members = group(judged(5), MISSING)
     rewards = shape_group(members, config())
     assert [(reward.index, reward.id, reward.group) for reward in rewards] == [(10, "s0", "g"), (11, "s1", "g")]
-    assert [reward.settled for reward in rewards] == [members[0][2], MISSING]
+    assert [reward.settled for reward in rewards] == [members[0][2][0], MISSING]
     assert [reward.scored for reward in rewards] == [True, False]
 
 

@@ -7,7 +7,7 @@ import pytest
 from referee.config import EndpointConfig, JudgeConfig
 from referee.engine.port import TransportFault
 from referee.judging import Form, make_judge
-from referee.records import Failure, JudgeRequest, Reply, Sample, Unscored, Verdict
+from referee.records import Ask, Failure, Reply, Sample, Unscored, Verdict
 from referee.sim.provider import Provider
 from referee.sim.spec import FAULTS, Fault, ProviderSpec
 from referee.sim.transport import SimTransport
@@ -22,7 +22,7 @@ def outcome(kind: str, form: Form, fault: Fault | None) -> Verdict | Unscored | 
     """What becomes of one sample under a fault."""
     judge = make_judge(JudgeConfig(kind=kind), b"0123456789abcdef")  # type: ignore[arg-type]
     request = judge.plan(Sample(prompt="How many?", response="Seven. [[quality=7]]", reference="7"), form)
-    assert isinstance(request, JudgeRequest)
+    assert isinstance(request, Ask)
     spec = ProviderSpec(faults={fault: 1.0} if fault else {}, huge_bytes=100_000)
 
     async def main() -> Verdict | Unscored | Failure:

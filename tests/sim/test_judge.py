@@ -10,7 +10,7 @@ import pytest
 
 from referee.config import EndpointConfig, JudgeConfig
 from referee.judging import Form, Judge, make_judge
-from referee.records import JudgeRequest, Reply, Sample, TokenChoice, Verdict
+from referee.records import Ask, Reply, Sample, TokenChoice, Verdict
 from referee.sim.chat import ChatMessage, ChatRequest, ask, unfence
 from referee.sim.judge import GullibleJudge, HonestJudge, QuotingJudge, forged
 from referee.sim.judge import Judge as SimJudge
@@ -23,7 +23,7 @@ SECRET = b"0123456789abcdef"
 def verdict(judge: Judge, form: Form, response: str, sim: SimJudge) -> Any:
     """Ask the real judge's question of a simulated one, over the real encoding, and read the reply."""
     request = judge.plan(Sample(prompt="What is it?", response=response, reference="four"), form)
-    assert isinstance(request, JudgeRequest)
+    assert isinstance(request, Ask)
     chat = msgspec.json.decode(encode(EndpointConfig(), request), type=ChatRequest)
     question = ask(chat)
     answer = sim.answer(question)

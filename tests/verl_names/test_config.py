@@ -147,7 +147,7 @@ def test_what_the_keys_mean() -> None:
         referee={"cache": {"path": ""}, "limits": {"rpm": 5}},
     )
     found = load(config.settings("thread"))
-    assert (found.judge.kind, found.judge.system_prompt, found.judge.ask_above) == ("integer", "Grade.", 0.0)
+    assert (found.judge[0].kind, found.judge[0].system_prompt, found.judge[0].ask_above) == ("integer", "Grade.", 0.0)
     assert (found.endpoint[0].url, found.endpoint[0].model) == ("https://judge.test/v2/chat/completions", "m")
     assert (found.limits.max_concurrency, found.limits.concurrency, found.limits.rpm) == (7, "auto", 5)
     assert (found.shaping.coefficient, found.shaping.scale, found.cache.path) == (0.1, "native", "")

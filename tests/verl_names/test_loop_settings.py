@@ -43,7 +43,7 @@ def test_length_penalty_keys_work_here_too(where: str) -> None:
         if where == "referee"
         else verl(None, reward_kwargs={"length_penalty_config": keys})
     )
-    assert found.config.judge.kind == "integer"
+    assert found.config.judge[0].kind == "integer"
     assert found.config.shaping.length.enable
     assert found.config.missing.policy == "abstain"
 

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from referee.config import EndpointConfig, Secret
-from referee.records import JudgeRequest, Message, Sampling
+from referee.records import Ask, Message, Sampling
 from referee.wire import DIALECT, Adaptation, Encoder, adapt, chat_url, encode, headers
 
 SCHEMA = {"type": "object", "properties": {"score": {"type": "integer"}}, "required": ["score"]}
 
 
-def request(sampling: Sampling, text: str = "judge this") -> JudgeRequest:
-    return JudgeRequest((Message("system", "be strict"), Message("user", text)), sampling, (), "n", 10)
+def request(sampling: Sampling, text: str = "judge this") -> Ask:
+    return Ask((Message("system", "be strict"), Message("user", text)), sampling, (), "n", 10)
 
 
 def body(endpoint: EndpointConfig | None = None, **kwargs: Any) -> dict[str, Any]:
@@ -138,9 +138,9 @@ def test_an_encoder_notices_whatever_changes() -> None:
     endpoint = EndpointConfig(model="m", extra={"seed": 7})
     encoder = Encoder(endpoint)
     text, schema = Sampling(max_tokens=9), Sampling(schema=SCHEMA, top_logprobs=3, temperature=None)
-    bare = JudgeRequest((Message("user", "alone"),), text, (), "n", 10)
-    other = JudgeRequest((Message("system", "be kind"), Message("user", "judge this")), text, (), "n", 10)
-    steps: list[tuple[JudgeRequest, Adaptation, int | None]] = [
+    bare = Ask((Message("user", "alone"),), text, (), "n", 10)
+    other = Ask((Message("system", "be kind"), Message("user", "judge this")), text, (), "n", 10)
+    steps: list[tuple[Ask, Adaptation, int | None]] = [
         (request(text), Adaptation(), None),
         (request(text, 'another "one" \n é \ud800'), Adaptation(), None),
         (request(text), Adaptation(), 18),

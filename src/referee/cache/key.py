@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from referee.config import EndpointConfig
-from referee.records import JudgeRequest, Sampling
+from referee.records import Ask, Sampling
 from referee.wire import chat_url, scrub
 
 KEY_BYTES = 16
@@ -50,7 +50,7 @@ class KeyMaker:
         self._prefix = self._base
         self._common: tuple[tuple[tuple[str, str], ...], Sampling | None, dict[str, str]] = ((), None, {})
 
-    def key(self, request: JudgeRequest) -> str:
+    def key(self, request: Ask) -> str:
         """The key, in hex."""
         if request.sampling is not self._sampling:
             # One judge, one Sampling object: in the steady state this is computed once.
@@ -61,7 +61,7 @@ class KeyMaker:
         state.update(_joined(request.facets))
         return state.hexdigest()[: 2 * KEY_BYTES]
 
-    def facets(self, request: JudgeRequest) -> tuple[dict[str, str], dict[str, str]]:
+    def facets(self, request: Ask) -> tuple[dict[str, str], dict[str, str]]:
         """What the key is made of, by name and short enough to be stored: the part most requests share, and the rest.
 
         The first is the same object from one request to the next of the same judge.

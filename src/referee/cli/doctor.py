@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import os
 import platform
 import secrets
@@ -19,19 +20,19 @@ import typer
 from msgspec.structs import replace
 
 from referee import clock
-from referee.build import read_template
 from referee.cache import RedisLink
 from referee.cache.file import inspect
 from referee.cache.redis_check import examine
 from referee.cli.settings import settings
 from referee.cli.words import counted
-from referee.config import CacheConfig, Config, LedgerConfig, RedisConfig
+from referee.config import CacheConfig, Config, JudgeConfig, LedgerConfig, RedisConfig
 from referee.engine import Endpoint, find_key
 from referee.errors import RefereeError
 from referee.judging import make_judge
-from referee.records import JudgeRequest, Sample, Unscored
+from referee.records import Ask, Sample, Unscored
 from referee.referee import Referee
-from referee.tracing import open_tracer
+from referee.scoring.build import read_template
+from referee.scoring.tracing import open_tracer
 from referee.version import VERSION
 
 PROBE = Sample(
@@ -62,8 +63,10 @@ def command(
     good = _show(True, f"referee {VERSION}, Python {platform.python_version()}, {_loop()}, {_versions()}")
     try:
         with settings(config) as chosen:
+            kinds = ", ".join(judge.kind for judge in chosen.judge)
             good &= _show(
-                True, f"settings: {chosen.judge.kind} judge, runtime {chosen.runtime}, digest {chosen.digest()}"
+                True,
+                f"settings: {kinds} judge, runtime {chosen.runtime}, digest {chosen.digest()}",
             )
             for check in _checks(chosen, offline):
                 good &= _show(*check)
@@ -91,7 +94,8 @@ def wrapped(text: str, width: int | None) -> str:
 
 
 def _checks(config: Config, offline: bool) -> Iterator[Check]:
-    yield _tried(lambda: _judge(config))
+    for judge in config.judge:
+        yield _tried(functools.partial(_judge, judge))
     for endpoint in config.endpoint:
         try:
             key = find_key(endpoint)
@@ -137,13 +141,13 @@ def _tried(check: Callable[[], Check]) -> Check:
         return False, str(error)
 
 
-def _judge(config: Config) -> Check:
-    """The judge as judging makes it: template, criteria, scale. It plans one request, which is not sent."""
-    judge = make_judge(config.judge, secrets.token_bytes(32), read_template(config))
-    planned = judge.plan(PROBE, "text" if config.judge.reply == "text" else "schema")
-    own = f", template {config.judge.prompt_file}" if config.judge.prompt_file else ""
-    size = f", about {planned.prompt_tokens} tokens for a short answer" if isinstance(planned, JudgeRequest) else ""
-    return True, f"judge: {config.judge.kind}{own}{size}"
+def _judge(config: JudgeConfig) -> Check:
+    """A judge as judging makes it: template, criteria, scale. It plans one request, which is not sent."""
+    judge = make_judge(config, secrets.token_bytes(32), read_template(config))
+    planned = judge.plan(PROBE, "text" if config.reply == "text" else "schema")
+    own = f", template {config.prompt_file}" if config.prompt_file else ""
+    size = f", about {planned.prompt_tokens} tokens for a short answer" if isinstance(planned, Ask) else ""
+    return True, f"judge {config.name}: {config.kind}{own}{size}"
 
 
 def _redis(config: RedisConfig) -> Check:

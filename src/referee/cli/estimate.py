@@ -8,16 +8,16 @@ from pathlib import Path
 import typer
 from msgspec import Struct
 
-from referee.build import read_template
 from referee.cli.problems import Problems, refuse_binary, refuse_text
 from referee.cli.words import counted
 from referee.config import Config
 from referee.errors import InputError
 from referee.judging import make_judge
-from referee.records import JudgeRequest
+from referee.records import Ask
 from referee.report.plan import Workload
 from referee.report.workload import limits_in
 from referee.rollouts import BadLine, read_rollouts
+from referee.scoring.build import read_template
 
 NO_DEADLINE = 1e9
 """Seconds. `referee score` judges a file to its end, however long that takes."""
@@ -44,7 +44,7 @@ class Estimate(Struct, frozen=True, kw_only=True):
                 "samples": float(self.samples),
                 "asked": self.asked / self.samples,
                 "tokens_in": self.tokens_in,
-                "tokens_out": float(config.judge.max_tokens),
+                "tokens_out": float(max(judge.max_tokens for judge in config.judge)),
                 "steps": 1.0,
                 "deadline": NO_DEADLINE,
             }
@@ -61,7 +61,8 @@ class Estimate(Struct, frozen=True, kw_only=True):
 def estimate(path: Path, config: Config) -> Estimate:
     """Read all of it and plan every request."""
     refuse_binary(str(path), path)
-    judge = make_judge(config.judge, secrets.token_bytes(32), read_template(config))
+    secret = secrets.token_bytes(32)
+    judges = [(make_judge(judge, secret, read_template(judge)), judge.reply) for judge in config.judge]
     known: set[int] = set()
     samples = settled = tokens = 0
     bad = Problems()
@@ -70,14 +71,15 @@ def estimate(path: Path, config: Config) -> Estimate:
             bad.add(sample)
             continue
         samples += 1
-        planned = judge.plan(sample, "text" if config.judge.reply == "text" else "schema")
-        if not isinstance(planned, JudgeRequest):
-            settled += 1
-            continue
-        name = hash(planned.facets)
-        if name not in known:
-            known.add(name)
-            tokens += planned.prompt_tokens
+        for judge, reply in judges:
+            planned = judge.plan(sample, "text" if reply == "text" else "schema")
+            if not isinstance(planned, Ask):
+                settled += 1
+                continue
+            name = hash((planned.facets, planned.pool))
+            if name not in known:
+                known.add(name)
+                tokens += planned.prompt_tokens
     if not samples:
         refuse_text(str(path), path)
         raise InputError(bad.complaint(str(path), "It is neither a ledger nor a file of rollouts."))
@@ -87,7 +89,7 @@ def estimate(path: Path, config: Config) -> Estimate:
     return Estimate(
         samples=samples,
         asked=asked,
-        repeated=samples - settled - asked,
+        repeated=samples * len(judges) - settled - asked,
         settled=settled,
         tokens_in=tokens / asked if asked else 0.0,
     )

@@ -18,10 +18,29 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Struct
 
-from referee.build import read_template
 from referee.config import Config
-from referee.records import Reward, Sample, Unscored, Verdict
+from referee.records import Reward, Sample, Term, Unscored, Verdict
+from referee.scoring.build import read_template
 from referee.wire import chat_url
+
+
+class JudgeRow(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What one of several judges said."""
+
+    weight: float
+    judge: float | None = None
+    """What it adds to the reward."""
+    score: float | None = None
+    value: float | None = None
+    why: str = ""
+    unscored: str = ""
+    detail: str = ""
+    origin: str = ""
+    how: str = ""
+    cost: float = 0.0
+    model: str = ""
+    endpoint: str = ""
+    key: str = ""
 
 
 class Row(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -53,8 +72,13 @@ class Row(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """call, cache, shared, gate or none."""
     how: str = ""
     cost: float = 0.0
+    model: str = ""
+    """The model that answered, by its own account, and the endpoint it was asked at."""
+    endpoint: str = ""
     key: str = ""
     """Cache key of the request; `referee cache explain` takes it."""
+    judges: dict[str, JudgeRow] = {}
+    """With several judges: what each said, by name. The fields above are what they make together."""
     digest: str = ""
     """Names the sample and the settings that made this row: a resumed run keeps the row only if both are the same."""
 
@@ -95,8 +119,32 @@ def row_of(line: int, digest: str, reward: Reward) -> Row:
         origin=settled.origin,
         how=verdict.how if verdict else "",
         cost=settled.cost,
+        model=settled.reply.model if settled.reply else "",
+        endpoint=settled.endpoint,
         key=settled.key,
+        judges={term.judge: _judge_row(term) for term in reward.terms} if len(reward.terms) > 1 else {},
         digest=digest,
+    )
+
+
+def _judge_row(term: Term) -> JudgeRow:
+    settled = term.settled
+    verdict = settled.verdict if isinstance(settled.verdict, Verdict) else None
+    missing = settled.verdict if isinstance(settled.verdict, Unscored) else None
+    return JudgeRow(
+        weight=term.weight,
+        judge=term.value,
+        score=verdict.score if verdict else None,
+        value=verdict.value if verdict else None,
+        why=verdict.reason if verdict else "",
+        unscored=missing.reason.value if missing else "",
+        detail=missing.detail if missing else "",
+        origin=settled.origin,
+        how=verdict.how if verdict else "",
+        cost=settled.cost,
+        model=settled.reply.model if settled.reply else "",
+        endpoint=settled.endpoint,
+        key=settled.key,
     )
 
 
@@ -107,7 +155,10 @@ class Digests:
         public = config.public()
         shaped = {name: public[name] for name in ("judge", "endpoint", "shaping", "missing")}
         # The template counts by its text: a file can change under its name, or move and stay the same.
-        shaped["judge"] = {**shaped["judge"], "prompt_file": read_template(config) or ""}
+        shaped["judge"] = [
+            {**judge, "prompt_file": read_template(given) or ""}
+            for judge, given in zip(shaped["judge"], config.judge, strict=True)
+        ]
         shaped["endpoint"] = [_without_address(endpoint) for endpoint in shaped["endpoint"]]
         self._settings = msgspec.json.encode(shaped, order="sorted")
 

@@ -69,7 +69,7 @@ def command(
         with settings(config, references == total) as chosen:
             if mixed.count and chosen.shaping.length.enable:
                 raise InputError(mixed.complaint(rollouts, "Give every rollout of a group its length, or none."))
-            if chosen.judge.kind == "reference" and not references:
+            if any(judge.kind == "reference" for judge in chosen.judge) and not references:
                 raise InputError(
                     f'{rollouts}: judge.kind = "reference" compares with a known answer, and no rollout has a '
                     "`reference` (or `ground_truth`). Nothing was spent."

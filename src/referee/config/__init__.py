@@ -1,6 +1,7 @@
 """What a user may write (TOML, environment, mappings), and nothing about what is done with it."""
 
 from referee.config.check import key_may_travel
+from referee.config.judges import endpoints_of, pool_of
 from referee.config.keys import is_variable, looks_like_key
 from referee.config.load import anchored, load
 from referee.config.schema import (
@@ -34,8 +35,10 @@ __all__ = [
     "Secret",
     "ShapingConfig",
     "anchored",
+    "endpoints_of",
     "is_variable",
     "key_may_travel",
     "load",
     "looks_like_key",
+    "pool_of",
 ]

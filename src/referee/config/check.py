@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from referee.config.judges import HEAVIEST, check_judges
 from referee.config.keys import is_variable
 from referee.config.schema import Config, EndpointConfig, RedisConfig
 from referee.errors import ConfigError
@@ -23,8 +24,6 @@ OURS = {
     "top_logprobs": "judge.kind",
 }
 """Fields of the request that a setting of ours fills in, and that the budget and the reading of replies go by."""
-HEAVIEST = 1e9
-"""Largest weight of a reward's term: trainers keep 7 digits, beyond this the other terms would vanish."""
 
 
 def checked(config: Config, where: str) -> Config:
@@ -33,18 +32,8 @@ def checked(config: Config, where: str) -> Config:
     def refuse(setting: str, problem: str) -> ConfigError:
         return ConfigError(f"{where}: {setting}: {problem}", setting=setting)
 
-    judge, limits, missing, length = config.judge, config.limits, config.missing, config.shaping.length
-    if judge.low >= judge.high:
-        raise refuse("judge.low", f"low ({judge.low}) must be below high ({judge.high}).")
-    if judge.temperature != "default" and not (judge.temperature >= 0 and math.isfinite(judge.temperature)):
-        raise refuse("judge.temperature", f'must be a number of at least 0, or "default", not {judge.temperature}.')
-    if not judge.fences and judge.kind != "yes_no":
-        raise refuse(
-            "judge.fences", f'false needs kind = "yes_no", not "{judge.kind}": elsewhere fences are the defence.'
-        )
+    limits, missing, length = config.limits, config.missing, config.shaping.length
     for name, number, least in (
-        ("judge.max_tokens", judge.max_tokens, 1),
-        ("judge.ask_again", judge.ask_again, 0),
         ("limits.max_concurrency", limits.max_concurrency, 1),
         ("limits.concurrency", limits.concurrency if limits.concurrency != "auto" else 1, 1),
         ("limits.rpm", limits.rpm if limits.rpm is not None else 1, 1),
@@ -88,6 +77,7 @@ def checked(config: Config, where: str) -> Config:
         _check_endpoint(endpoint, f"endpoint[{number}]", limits.budget_usd is not None, refuse)
     if limits.budget_usd is not None and not 0 < limits.budget_usd < math.inf:
         raise refuse("limits.budget_usd", f"must be above 0 and finite, not {limits.budget_usd}.")
+    check_judges(config, refuse)
     _check_redis(config.redis, refuse)
     for name, variable in (
         ("redis.password_env", config.redis.password_env),

@@ -24,7 +24,7 @@ from msgspec import Struct
 
 from referee.config.check import checked
 from referee.config.keys import find_key_field, looks_like_key
-from referee.config.schema import Config, EndpointConfig, Secret
+from referee.config.schema import LONE, Config, EndpointConfig, Secret
 from referee.errors import ConfigError
 
 ENV_PREFIX = "REFEREE_"
@@ -39,30 +39,33 @@ def load(source: str | Path | Mapping[str, Any] | Config, env: Mapping[str, str]
     A Config is checked and comes back as it is: it has been read already, and what was changed in it since stays.
     """
     if isinstance(source, Config):
-        return _told_apart(checked(source, "the configuration"))
+        return _told_apart(checked(_named(source), "the configuration"))
     if isinstance(source, Mapping):
         data = {str(key): value for key, value in source.items()}
         where = "the configuration"
     else:
         data = _read_toml(Path(source))
         where = str(source)
-    data["endpoint"] = _endpoints(data, where)
+    data["endpoint"] = _tables(data, "endpoint", where)
+    data["judge"] = _tables(data, "judge", where)
     if not isinstance(source, Mapping):
         _refuse_keys(data["endpoint"], where)
         _locate(data, Path(source).expanduser().absolute().parent)
     if env:
         _apply_environment(data, env)
     _locate(data, "")
-    if not data["endpoint"]:
-        del data["endpoint"]
+    for name in ("endpoint", "judge"):
+        if not data[name]:
+            del data[name]
     _refuse_unknown(data, Config, "", where)
     try:
         config = msgspec.convert(data, Config, strict=True, dec_hook=_decode)
     except msgspec.ValidationError as error:
-        raise ConfigError(f"{where}: {_plain(error)}{_choices(error)}") from None
+        problem = _plain(error) if len(data.get("judge", ())) > 1 else _plain(error).replace("judge[0]", "judge", 1)
+        raise ConfigError(f"{where}: {problem}{_choices(error)}") from None
     except UnicodeEncodeError as error:
         raise ConfigError(f"{where}: half a character (lone surrogate) in {error.object[:40]!r}.") from None
-    return _told_apart(checked(config, where))
+    return _told_apart(checked(_named(config), where))
 
 
 def anchored(config: Config) -> Config:
@@ -74,7 +77,7 @@ def anchored(config: Config) -> Config:
     change = msgspec.structs.replace
     return change(
         config,
-        judge=change(config.judge, prompt_file=_absolute(config.judge.prompt_file)),
+        judge=tuple(change(judge, prompt_file=_absolute(judge.prompt_file)) for judge in config.judge),
         endpoint=tuple(change(endpoint, key_file=_absolute(endpoint.key_file)) for endpoint in config.endpoint),
         cache=change(config.cache, path=_absolute(config.cache.path)),
         redis=change(config.redis, ca_file=_absolute(config.redis.ca_file)),
@@ -84,6 +87,13 @@ def anchored(config: Config) -> Config:
 
 def _absolute(path: str, folder: Path | str = "") -> str:
     return os.path.abspath(os.path.join(folder, os.path.expanduser(path))) if path else ""
+
+
+def _named(config: Config) -> Config:
+    """A lone judge without a name gets one."""
+    if len(config.judge) != 1 or config.judge[0].name:
+        return config
+    return msgspec.structs.replace(config, judge=(msgspec.structs.replace(config.judge[0], name=LONE),))
 
 
 def _told_apart(config: Config) -> Config:
@@ -133,9 +143,9 @@ def _refuse_keys(endpoints: list[dict[str, Any]], where: str) -> None:
 
 def _locate(data: dict[str, Any], folder: Path | str) -> None:
     """Make the files that `data` names absolute. What is of a wrong type is refused later."""
-    for section, name in (("judge", "prompt_file"), ("redis", "ca_file")):
-        if isinstance(data.get(section), Mapping):
-            data[section] = _located(data[section], name, folder)
+    if isinstance(data.get("redis"), Mapping):
+        data["redis"] = _located(data["redis"], "ca_file", folder)
+    data["judge"] = [_located(judge, "prompt_file", folder) for judge in data["judge"]]
     data["endpoint"] = [_located(endpoint, "key_file", folder) for endpoint in data["endpoint"]]
 
 
@@ -146,15 +156,15 @@ def _located(section: Mapping[str, Any], name: str, folder: Path | str) -> Mappi
     return {**section, name: _absolute(path, folder)}
 
 
-def _endpoints(data: dict[str, Any], where: str) -> list[dict[str, Any]]:
-    """`[endpoint]`, `[[endpoint]]` and `[[endpoints]]` all mean the same list, taken out of `data`."""
-    if "endpoint" in data and "endpoints" in data:
-        raise ConfigError(f"{where}: both `endpoint` and `endpoints` are given; keep `endpoint`.", setting="endpoint")
-    given = data.pop("endpoint", data.pop("endpoints", []))
+def _tables(data: dict[str, Any], name: str, where: str) -> list[dict[str, Any]]:
+    """One table or several, as a list, taken out of `data`. `[[endpoints]]` means the same as `[[endpoint]]`."""
+    if name == "endpoint" and name in data and "endpoints" in data:
+        raise ConfigError(f"{where}: both `{name}` and `endpoints` are given; keep `{name}`.", setting=name)
+    given = data.pop(name, data.pop("endpoints", []) if name == "endpoint" else [])
     if isinstance(given, Mapping):
         given = [given]
     if not isinstance(given, list | tuple) or not all(isinstance(item, Mapping) for item in given):
-        raise ConfigError(f"{where}: endpoint must be a table [endpoint] or tables [[endpoint]].", setting="endpoint")
+        raise ConfigError(f"{where}: {name} must be a table [{name}] or tables [[{name}]].", setting=name)
     return [dict(item) for item in given]
 
 
@@ -253,7 +263,7 @@ def _override(data: dict[str, Any], struct: type[Struct], words: list[str], text
             data[name] = _from_text(text, known[name], variable)
             return
         if inner is not None and rest:
-            if name == "endpoint":
+            if name in ("endpoint", "judge"):
                 data[name] = data.get(name) or [{}]
                 _override(data[name][0], inner, rest, text, variable)
             elif isinstance(data.get(name, {}), Mapping):  # anything else is refused where types are checked

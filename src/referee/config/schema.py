@@ -12,6 +12,8 @@ from msgspec import Meta, Struct, field
 
 from referee.config.keys import without_keys
 
+LONE = "judge"
+"""Name of a judge that has none."""
 GateAction = Literal["lowest", "unscored", "off"]
 
 
@@ -29,8 +31,18 @@ class Gates(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class JudgeConfig(Struct, frozen=True, forbid_unknown_fields=True):
-    """What to ask and how to read the answer."""
+    """What to ask and how to read the answer. `[judge]` is one judge, `[[judge]]` several: each is a term of the
+    reward."""
 
+    name: str = ""
+    """Shown in rows and records, and by which other settings refer to it. Empty: `judge`; several judges need names."""
+    weight: float = 1.0
+    """Its share of the reward: coefficient * (sum of weight * judge). 0: asked and recorded, but not rewarded."""
+    optional: bool = False
+    """True: without its verdict the reward is made of the other terms, whose weights stay as they are. False: then
+    there is no reward."""
+    endpoint: str | tuple[str, ...] = ""
+    """Names of the endpoints it asks. Empty: all of them; they must serve the same model, or be `backup`."""
     kind: Literal["score", "yes_no", "reference", "integer", "monitor"] = "score"
     """score: an integer on a scale. yes_no: one question, as P(yes) where the endpoint gives log-probabilities.
     reference: does the answer agree with the known one. integer: a system prompt, the bare response, and a reply that
@@ -289,7 +301,7 @@ class OtelConfig(Struct, frozen=True, forbid_unknown_fields=True):
 class Config(Struct, frozen=True, forbid_unknown_fields=True):
     """Everything."""
 
-    judge: JudgeConfig = field(default_factory=JudgeConfig)
+    judge: tuple[JudgeConfig, ...] = field(default_factory=lambda: (JudgeConfig(name=LONE),))
     endpoint: tuple[EndpointConfig, ...] = field(default_factory=lambda: (EndpointConfig(),))
     limits: LimitsConfig = field(default_factory=LimitsConfig)
     cache: CacheConfig = field(default_factory=CacheConfig)
@@ -327,8 +339,9 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True):
         Files count by their names alone: the machines of one job may keep them in different folders.
         """
         data = self.public()
-        for section, name in ((data["judge"], "prompt_file"), (data["redis"], "ca_file")):
-            section[name] = os.path.basename(section[name])
+        for judge in data["judge"]:
+            judge["prompt_file"] = os.path.basename(judge["prompt_file"])
+        data["redis"]["ca_file"] = os.path.basename(data["redis"]["ca_file"])
         for endpoint in data["endpoint"]:
             endpoint["key_file"] = os.path.basename(endpoint["key_file"])
         return hashlib.sha256(msgspec.json.encode(data, order="sorted")).hexdigest()[:16]

@@ -17,7 +17,7 @@ from referee import clock
 from referee.engine.endpoint import Endpoint
 from referee.limits import Budget, Outcome, Stamp
 from referee.limits.worst import Bound
-from referee.records import Failure, JudgeRequest, RateHints, Reason, Reply, Unscored
+from referee.records import Ask, Failure, RateHints, Reason, Reply, Unscored
 
 NOBODY: frozenset[Endpoint] = frozenset()
 IDLE = 0.5
@@ -33,7 +33,7 @@ class Permit:
         self,
         gate: Admission,
         endpoint: Endpoint,
-        request: JudgeRequest,
+        request: Ask,
         stamp: Stamp,
         foreseen: Bound | None,
         reserved: float,
@@ -77,7 +77,7 @@ class Waiter:
     def __init__(
         self,
         turn: int,
-        request: JudgeRequest,
+        request: Ask,
         avoid: Endpoint | None,
         excluded: frozenset[Endpoint],
         open_ended: bool,
@@ -149,7 +149,7 @@ class Admission:
 
     def join(
         self,
-        request: JudgeRequest,
+        request: Ask,
         turn: int,
         avoid: Endpoint | None,
         excluded: frozenset[Endpoint],
@@ -170,7 +170,7 @@ class Admission:
             self.pump()
         return waiter
 
-    def now(self, request: JudgeRequest, avoid: Endpoint | None, excluded: frozenset[Endpoint]) -> Permit | None:
+    def now(self, request: Ask, avoid: Endpoint | None, excluded: frozenset[Endpoint]) -> Permit | None:
         """A permit if there is one to spare: nobody waits in line, and an endpoint has room."""
         if self.queued:
             return None
@@ -184,7 +184,7 @@ class Admission:
         return self._permit(endpoint, request, foreseen, reserved, now) if self.budget.reserve(reserved) else None
 
     async def acquire(
-        self, request: JudgeRequest, turn: int, avoid: Endpoint | None, excluded: frozenset[Endpoint], open_ended: bool
+        self, request: Ask, turn: int, avoid: Endpoint | None, excluded: frozenset[Endpoint], open_ended: bool
     ) -> Permit:
         """Wait for a permit. Raises Closed."""
         future: asyncio.Future[Permit | Closed] = asyncio.get_running_loop().create_future()
@@ -281,9 +281,7 @@ class Admission:
                 found, turn = excluded, line[0].turn
         return found
 
-    def _permit(
-        self, endpoint: Endpoint, request: JudgeRequest, foreseen: Bound | None, reserved: float, now: float
-    ) -> Permit:
+    def _permit(self, endpoint: Endpoint, request: Ask, foreseen: Bound | None, reserved: float, now: float) -> Permit:
         endpoint.in_flight += 1
         endpoint.sent += 1
         endpoint.requests.take(1, now)

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from referee import clock, wire
 from referee.engine.endpoint import Endpoint
 from referee.engine.port import Transport, TransportFault
-from referee.records import Failure, JudgeRequest, RateHints, Reply
+from referee.records import Ask, Failure, RateHints, Reply
 
 STALE_CODE = "stale"
 """Failure.code of a reused connection that died before any byte of an answer: probably closed before it was used, so
@@ -17,7 +17,7 @@ the request is worth sending again at once."""
 async def attempt(
     transport: Transport,
     endpoint: Endpoint,
-    request: JudgeRequest,
+    request: Ask,
     timeout: float,
     max_tokens: int | None = None,
 ) -> tuple[Reply | Failure, RateHints | None]:

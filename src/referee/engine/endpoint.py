@@ -14,7 +14,7 @@ from referee.config import EndpointConfig, LimitsConfig, Secret
 from referee.limits import AdaptiveLimit, Breaker, Bucket, FixedLimit, Limit, Stamp
 from referee.limits.breaker import LONGEST_PAUSE
 from referee.limits.worst import Bound, Excess, bound
-from referee.records import Action, Failure, JudgeRequest, Reason, Reply, Sampling, Unscored
+from referee.records import Action, Ask, Failure, Reason, Reply, Sampling, Unscored
 
 log = logging.getLogger("referee.engine")
 
@@ -104,11 +104,11 @@ class Endpoint:
                 detail = f"{failure.detail}; it has never answered. Check endpoint.url and the network"
                 breaker.close(Unscored(reason=Reason.CONNECTION, detail=detail))
 
-    def tokens_of(self, request: JudgeRequest) -> int:
+    def tokens_of(self, request: Ask) -> int:
         """Tokens a request may use: what providers count before they process it."""
         return request.prompt_tokens + request.sampling.max_tokens
 
-    def foresee(self, request: JudgeRequest) -> Bound | None:
+    def foresee(self, request: Ask) -> Bound | None:
         """The most tokens one attempt should be billed for; None where no price makes a cost of it."""
         if not self._priced:
             return None

@@ -1,4 +1,4 @@
-"""The async pipe: coalesce, cache, admission, attempt, retry. JudgeRequest in, Settled out.
+"""The async pipe: coalesce, cache, admission, attempt, retry. Ask in, Settled out.
 
 Lives on one event loop. Decides nothing about judging or rewards; `read` (from judging) says whether a reply holds
 a verdict. Retries end by deadline, not by count; only replies without a verdict are counted.
@@ -12,7 +12,7 @@ import functools
 import logging
 import math
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 
@@ -24,12 +24,11 @@ from referee.engine.calls import Calls
 from referee.engine.endpoint import Endpoint
 from referee.engine.ends import from_cache, shared
 from referee.engine.flight import Flight, Listener
+from referee.engine.pools import Pools
 from referee.engine.port import Transport
-from referee.engine.quota import Exchange
 from referee.engine.retry import Course
-from referee.errors import EndpointClosed
 from referee.limits import Budget, retry_delay
-from referee.records import JudgeRequest, Reason, Reply, Settled, Unscored, Verdict
+from referee.records import Ask, Reason, Reply, Settled, Unscored, Verdict
 
 log = logging.getLogger("referee.engine")
 
@@ -48,20 +47,25 @@ class Engine:
         endpoints: Sequence[Endpoint],
         transports: Sequence[Transport],
         cache: Cache,
-        read: Callable[[JudgeRequest, Reply], Verdict | Unscored],
         rng: random.Random,
+        on_room: Callable[[], None],
+        more_to_come: Callable[[], bool],
     ) -> None:
-        """`transports[i]` serves `endpoints[i]`; one object may serve several. The cache calls back on this loop."""
+        """`transports[i]` serves `endpoints[i]`; one object may serve several. The cache calls back on this loop.
+        `on_room` is called when another request may be begun; `more_to_come` says whether any is about to be."""
         self._loop = asyncio.get_running_loop()
         self._now = clock.running()
         self._config = config
         self._transport = dict(zip(endpoints, transports, strict=True))
         self._cache = cache
         self._shared = cache if isinstance(cache, SharedCache) else None
-        self._read = read
+        self._on_room = on_room
+        self._more_to_come = more_to_come
         self._rng = rng
-        self._good: dict[Endpoint, JudgeRequest] = {}
+        self._good: dict[Endpoint, Ask] = {}
         """The latest request each endpoint has answered: sent again, it tells an outage from a request at fault."""
+        self.pools = Pools(config, endpoints)
+        self._no_schema: set[Endpoint] = set()
         self._flights: dict[str, Flight] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         """Of all flights, also of those that were left and have not noticed yet."""
@@ -70,16 +74,6 @@ class Engine:
         self.admission = Admission(endpoints, Budget(config.limits.budget_usd), rng, config.limits.deadline)
         self.endpoints = self.admission.endpoints
         self.calls = Calls(config.limits, self._transport, self.admission)
-        self.on_room: Callable[[], None] = _nothing
-        """Called when a flight is over, for whoever holds back new ones."""
-        self.paced: Callable[[Exchange], Exchange] = _as_it_is
-        """Applied to whoever answers for limits shared with others: their pace may come from elsewhere."""
-        self.closing: list[Callable[[], Awaitable[None]]] = []
-        """What else ends with the engine, in order."""
-        self.planning = 0
-        """Batches that have more to ask; kept by whoever plans them."""
-        self.schema_refused = False
-        """An endpoint does not take response_format: plan in text form from now on."""
 
     @property
     def flying(self) -> int:
@@ -91,36 +85,46 @@ class Engine:
         """Requests that hold back new ones: all that fly, but for those being stored, who need the provider no more."""
         return len(self._flights) - min(self._storing, STORING)
 
-    def key(self, request: JudgeRequest) -> str:
-        """What the request is known by, here and in the cache."""
-        return self.endpoints[0].keys.key(request)
+    def takes_schema(self, pool: str) -> bool:
+        """False once an endpoint of a pool has refused a JSON schema: plan in text form from then on."""
+        return not self.pools.any_of(pool, self._no_schema)
 
-    def expect(self, requests: Sequence[JudgeRequest]) -> list[str]:
+    def key(self, request: Ask) -> str:
+        """What the request is known by, here and in the cache."""
+        return self.pools.key(request)
+
+    def expect(self, requests: Sequence[Ask]) -> list[str]:
         """These will be asked next: the cache looks them up together. Returns their keys."""
-        keys = [self.key(request) for request in requests]
-        others = [endpoint.keys.key(request) for endpoint in self.endpoints[1:] for request in requests]
-        self._cache.expect([*keys, *others])
+        keys = [self.pools.key(request) for request in requests]
+        if self.pools.several:
+            others = [key for request in requests for key in self.pools.other_keys(request)]
+            self._cache.expect([*keys, *others])
+        else:
+            self._cache.expect(keys)
         return keys
 
-    def known(self, request: JudgeRequest, key: str) -> Settled | None:
+    def known(self, request: Ask, key: str) -> Settled | None:
         """The verdict, if it is there already. Not while a flight for it is in the air: what that found may be in
         memory, and not yet stored."""
         if key in self._flights:
             return None
-        for endpoint in self.endpoints:
-            name = key if endpoint is self.endpoints[0] else endpoint.keys.key(request)
-            entry = self._cache.get(name)
+        entry = self._cache.get(key)
+        if entry is not None:
+            return from_cache(key, entry)
+        for other in self.pools.other_keys(request) if self.pools.several else ():
+            entry = self._cache.get(other)
             if entry is not None:
-                return from_cache(name, entry)
+                return from_cache(other, entry)
         return None
 
-    def ask(self, request: JudgeRequest, key: str, deadline: float, listener: Listener) -> Flight:
+    def ask(self, request: Ask, key: str, deadline: float, listener: Listener) -> Flight:
         """A flight for what is not known: a new one, or the one in the air for the same key."""
         flight = self._flights.get(key)
         if flight is not None:
             flight.join(listener, deadline)
             return flight
         flight = self._flights[key] = Flight(key, request, self._now())
+        flight.refused_by = self.pools.excluded(request)
         flight.join(listener, deadline)
         self._search(flight)
         return flight
@@ -135,20 +139,8 @@ class Engine:
 
     def settle(self) -> None:
         """If everything in the air only waits to be stored, and nothing is about to follow, it need not wait long."""
-        if self._storing >= len(self._flights) and not self.planning:
+        if self._storing >= len(self._flights) and not self._more_to_come():
             self._cache.hurry()
-
-    def closed(self) -> EndpointClosed | None:
-        """The one clear error, once no endpoint can answer any more."""
-        why = self.admission.closed()
-        if why is None:
-            return None
-        labels = ", ".join(endpoint.label for endpoint in self.endpoints)
-        return EndpointClosed(
-            f"no judge can answer ({labels}: {why.reason}): {why.detail.rstrip('.')}. What was judged before is kept; "
-            "nothing else was scored.",
-            reason=str(why.reason),
-        )
 
     async def close(self) -> None:
         """Cancel what is in the air, close connections, write the cache out."""
@@ -166,15 +158,12 @@ class Engine:
         if self._shared is not None:
             with contextlib.suppress(Exception):
                 await self._shared.finish()
-        for close in self.closing:
-            with contextlib.suppress(Exception):
-                await close()
         self._cache.close()
 
     def _search(self, flight: Flight) -> None:
         """Look where others put their verdicts; into the line if there is no such place, or nothing there."""
         if self._shared is not None:
-            keys = [flight.key, *(endpoint.keys.key(flight.request) for endpoint in self.endpoints[1:])]
+            keys = [flight.key, *self.pools.other_keys(flight.request)]
             # Half of the time goes to waiting for somebody else's verdict, so that the other half is left for our own.
             patience = min(self._config.limits.deadline, flight.deadline - self._now()) / 2
             flight.claim = self._shared.claim(keys, patience, functools.partial(self._searched, flight))
@@ -251,11 +240,11 @@ class Engine:
             del self._flights[flight.key]
             if flight.claim is not None:
                 flight.claim.release()
-            self.on_room()
+            self._on_room()
 
     async def _settle(self, flight: Flight, granted: Permit | Closed) -> Settled | None:
         """Try until there is an end. None: there is, and the cache tells it once the verdict is stored."""
-        course = Course(self._config.judge.ask_again, self._config.limits.give_up_after)
+        course = Course(flight.request.again, self._config.limits.give_up_after)
         while True:
             if isinstance(granted, Closed):
                 return self._end(flight, granted.verdict)
@@ -263,7 +252,7 @@ class Engine:
             endpoint = permit.endpoint
             if isinstance(outcome, Reply):
                 self._good[endpoint] = flight.request
-                verdict = self._read(flight.request, outcome)
+                verdict = flight.request.read(flight.request, outcome)
                 if isinstance(verdict, Verdict):
                     settled = self._end(flight, verdict, outcome, permit)
                     return None if self._keep(flight, endpoint, verdict, settled) else settled
@@ -283,7 +272,8 @@ class Engine:
                 return self._end(flight, course.given_up(outcome, flight.attempts, endpoint.label), None, permit)
             delay = retry_delay(outcome, course.failures, self._rng.random(), endpoint.latency)
             left = self.calls.give_up_at(flight) - now
-            stay_away = outcome.retry_after or 0.0 if len(self.endpoints) == 1 else 0.0
+            lone = len(self.endpoints) - len(flight.refused_by) == 1
+            stay_away = outcome.retry_after or 0.0 if lone else 0.0
             if left < SHORTEST or left <= stay_away:
                 why = Unscored(reason=outcome.reason, detail=f"out of time after {flight.trouble()}")
                 return self._end(flight, why, None, permit)
@@ -322,10 +312,10 @@ class Engine:
         adapted = wire.adapt(endpoint.adaptation, unsupported)
         if adapted is None:
             return False
-        if adapted.no_schema != endpoint.adaptation.no_schema:
-            if not self.schema_refused:
+        if adapted.no_schema:
+            if not self._no_schema:
                 log.warning("%s does not take response_format; asking for text verdicts instead", endpoint.label)
-            self.schema_refused = True
+            self._no_schema.add(endpoint)
             return False
         log.info("%s does not take %s; leaving it out", endpoint.label, unsupported)
         endpoint.adaptation = adapted
@@ -345,12 +335,11 @@ class Engine:
             common=common,
             own=own,
         )
-        key = flight.key if endpoint is self.endpoints[0] else endpoint.keys.key(flight.request)
-        if not self._cache.put(key, entry, _Stored(self, flight, settled)):
+        if not self._cache.put(endpoint.keys.key(flight.request), entry, _Stored(self, flight, settled)):
             return False
         self._storing += 1
         self.settle()
-        self.on_room()
+        self._on_room()
         return True
 
     def _stored(self, flight: Flight, settled: Settled) -> None:
@@ -388,11 +377,3 @@ class _Stored:
 
     def __call__(self) -> None:
         self.engine._stored(self.flight, self.settled)
-
-
-def _nothing() -> None:
-    return None
-
-
-def _as_it_is(exchange: Exchange) -> Exchange:
-    return exchange

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from referee.cache import Claim
 from referee.engine.admission import NOBODY, Waiter
 from referee.engine.endpoint import Endpoint
-from referee.records import Failure, JudgeRequest, Settled, Unscored
+from referee.records import Ask, Failure, Settled, Unscored
 from referee.wire import Adaptation
 
 Listener = Callable[[Settled], None]
@@ -35,7 +35,7 @@ class Flight:
         "waiter",
     )
 
-    def __init__(self, key: str, request: JudgeRequest, asked: float) -> None:
+    def __init__(self, key: str, request: Ask, asked: float) -> None:
         self.key = key
         self.request = request
         self.asked = asked

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import secrets
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
@@ -181,19 +181,25 @@ def paced_by_redis(lease: RedisLease, exchange: Exchange) -> Exchange:
     return both
 
 
-def share_limits(engine: Engine, config: Config, link: RedisLink) -> None:
-    """Share what this configuration limits. Workers of one job share it with other jobs' through `engine.paced`."""
+Paced = Callable[[Exchange], Exchange]
+"""Puts rates shared through Redis into an exchange with a job's own broker."""
+Close = Callable[[], Awaitable[None]]
+
+
+def share_limits(engine: Engine, config: Config, link: RedisLink) -> tuple[Paced | None, Close | None]:
+    """Share what this configuration limits. Returns what workers that share a broker apply to their exchange with it,
+    and what to call when the engine has closed."""
     limits = config.limits
     workers = config.runtime not in ("thread", "inline")
     paced = limits.rpm is not None or limits.tpm is not None
     if not config.redis.limits:
-        return
+        return None, None
     if workers and paced:
         lease = RedisLease(config, engine.endpoints, link, concurrency=False)
-        engine.paced = functools.partial(paced_by_redis, lease)
-        engine.closing.append(lease.leave)
-    elif not workers and (paced or (limits.concurrency != "auto" and config.runtime != "inline")):
-        engine.closing.append(SharedLimits(engine.admission, config, link).close)
+        return functools.partial(paced_by_redis, lease), lease.leave
+    if not workers and (paced or (limits.concurrency != "auto" and config.runtime != "inline")):
+        return None, SharedLimits(engine.admission, config, link).close
+    return None, None
 
 
 def scope(endpoint: Endpoint) -> str:

@@ -1,7 +1,8 @@
 """What to ask a judge and how to read its answer. Pure: no network, no files, no clock, no chance."""
 
-from referee.judging.kind import Form, Judge
+from referee.judging.kind import Deliberation, Form, Judge
 from referee.judging.make import make_judge, seen_by
 from referee.judging.read import read_integer
+from referee.judging.together import together
 
-__all__ = ["Form", "Judge", "make_judge", "read_integer", "seen_by"]
+__all__ = ["Deliberation", "Form", "Judge", "make_judge", "read_integer", "seen_by", "together"]

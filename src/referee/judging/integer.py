@@ -18,7 +18,7 @@ from referee.judging.read import ended, json_object, scaled, whole
 from referee.judging.read import integer as as_integer
 from referee.judging.score import LONGEST_ENUM
 from referee.judging.template import shipped
-from referee.records import JudgeRequest, Reason, Reply, Unscored, Verdict
+from referee.records import Ask, Reason, Reply, Unscored, Verdict
 
 SHIPPED = shipped("integer.txt")
 OWN = shipped("integer_own.txt")
@@ -69,7 +69,7 @@ def integer(config: JudgeConfig) -> Kind:
     )
 
 
-def _read(low: int, high: int, said: str, request: JudgeRequest, reply: Reply) -> Verdict | Unscored:
+def _read(low: int, high: int, said: str, request: Ask, reply: Reply) -> Verdict | Unscored:
     number = as_integer(said)
     if number is not None:
         return ended(request, reply) or scaled(number, low, high, "", "integer")

@@ -2,29 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Literal, Protocol
 
 from msgspec import Struct
 
 from referee.config import JudgeConfig
-from referee.records import JudgeRequest, Reply, Sample, Sampling, Unscored, Verdict
+from referee.records import Ask, Reply, Sample, Sampling, Unscored, Verdict
 
 Form = Literal["schema", "text"]
 
-Reader = Callable[[str, JudgeRequest, Reply], Verdict | Unscored]
+Reader = Callable[[str, Ask, Reply], Verdict | Unscored]
 """Reads what the judge said (its own reasoning already stripped, refusals and cut replies already settled)."""
 
 
-class Judge(Protocol):
-    """What to ask about a sample, and what a reply means. Pure: no network, no clock, no chance."""
+Deliberation = Generator[Sequence[Ask], Sequence[Verdict | Unscored], Sequence[Verdict | Unscored]]
+"""Yields a round of questions, is sent their answers in the same order, and may ask more before it returns one verdict
+for each of its samples, in their order."""
 
-    def plan(self, sample: Sample, form: Form) -> JudgeRequest | Verdict | Unscored:
-        """The request to send, or what a gate made of the sample without one."""
+
+class Judge(Protocol):
+    """What to ask about samples, and what the answers mean for them. Pure: no network, no clock, no chance. The same
+    samples and the same answers give the same questions."""
+
+    @property
+    def unit(self) -> Literal["sample", "group"]:
+        """Whether `deliberate` is given one sample, or all of a group."""
         ...
 
-    def read(self, request: JudgeRequest, reply: Reply) -> Verdict | Unscored:
-        """The reply's verdict, read strictly. Never raises."""
+    def deliberate(self, samples: Sequence[Sample], form: Form) -> Deliberation:
+        """Judge these. `form`: how replies are best asked for, as far as is known of the endpoints."""
         ...
 
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal
 
-from referee.config import JudgeConfig
+from referee.config import JudgeConfig, pool_of
 from referee.errors import ConfigError
 from referee.judging.digest import key_of
 from referee.judging.gates import settle
 from referee.judging.guard import FIELDS, show, with_reasoning_tags
 from referee.judging.integer import integer
-from referee.judging.kind import Form, Judge
+from referee.judging.kind import Deliberation, Form
 from referee.judging.monitor import monitor, trace_of
 from referee.judging.read import visible
 from referee.judging.reference import reference
@@ -19,7 +20,7 @@ from referee.judging.score import score
 from referee.judging.sheet import Group, Sheet, compose, gather, prepare
 from referee.judging.template import parse, uses
 from referee.judging.yes_no import yes_no
-from referee.records import JudgeRequest, Reason, Reply, Sample, Unscored, Verdict
+from referee.records import Ask, Reason, Reply, Sample, Unscored, Verdict
 
 GROUPS = 128
 """Prompts whose part of the request is remembered: the rollouts of one come together, or a few at a time in turn."""
@@ -29,22 +30,27 @@ FORMS: tuple[Form, ...] = ("schema", "text")
 KINDS = {"score": score, "yes_no": yes_no, "reference": reference, "integer": integer, "monitor": monitor}
 
 
-def seen_by(config: JudgeConfig) -> Callable[[str], str]:
-    """What a judge can tell responses of one prompt apart by: equal wherever its requests are."""
-    return trace_of if config.kind == "monitor" else functools.partial(show, reasoning=False)
+def seen_by(configs: Sequence[JudgeConfig]) -> Callable[[str], str]:
+    """What judges can tell responses of one prompt apart by: equal wherever their requests are."""
+    traces = all(config.kind == "monitor" for config in configs)
+    return trace_of if traces else functools.partial(show, reasoning=False)
 
 
-def make_judge(config: JudgeConfig, secret: bytes, template: str | None = None) -> Judge:
+def make_judge(config: JudgeConfig, secret: bytes, template: str | None = None) -> SampleJudge:
     """The judge this configuration describes.
 
     `secret` keys the nonces: 16 or more random bytes that the policy never sees. With an empty one the configuration is
     checked, but the judge refuses to plan: its nonces could be predicted. `template` is the text of
     `judge.prompt_file`; the caller reads files.
     """
-    return _Judge(config, secret, template)
+    return SampleJudge(config, secret, template)
 
 
-class _Judge:
+class SampleJudge:
+    """A judge that asks one question about one sample: template, gates and guard of its configuration."""
+
+    unit: Literal["sample"] = "sample"
+
     def __init__(self, config: JudgeConfig, secret: bytes, template: str | None) -> None:
         kind = KINDS[config.kind](config)
         if config.system_prompt.strip() and (config.kind != "integer" or template is not None):
@@ -66,6 +72,10 @@ class _Judge:
                 "judge.criteria: is set, but the template of judge.prompt_file has no {{criteria}} to put it in.",
                 setting="judge.criteria",
             )
+        self._again = config.ask_again
+        self._read = self.read  # one bound method for all asks: thousands wait at once, and the GC walks each object
+        self._pool = pool_of(config)
+        self._falls_back = config.reply == "auto" and kind.sampling["schema"] != kind.sampling["text"]
         self._key = key_of(secret)
         self._kind = kind
         self._gates = config.gates
@@ -76,7 +86,16 @@ class _Judge:
         self._gather = functools.partial(_gather, self._sheets, self._key)
         self._remembered = functools.lru_cache(maxsize=GROUPS)(self._gather)
 
-    def plan(self, sample: Sample, form: Form) -> JudgeRequest | Verdict | Unscored:
+    def deliberate(self, samples: Sequence[Sample], form: Form) -> Deliberation:
+        """One question, one answer, one verdict."""
+        planned = self.plan(samples[0], form)
+        if isinstance(planned, Ask):
+            answers = yield (planned,)
+            return answers
+        return (planned,)
+
+    def plan(self, sample: Sample, form: Form) -> Ask | Verdict | Unscored:
+        """The question about a sample, or what a gate made of it without one."""
         if not self._key:
             raise ConfigError("this judge was made without a secret, so its verdict tags could be forged.")
         if self._compares and not (sample.reference or "").strip():
@@ -89,7 +108,7 @@ class _Judge:
         short = len(sample.prompt) + len(reference or "") <= LONGEST_REMEMBERED
         group = (self._remembered if short else self._gather)(sample.prompt, reference, form)
         if self._kind.trace:
-            return self._plan_trace(sample, group)
+            return self._plan_trace(sample, group, form)
         answer = show(sample.response, reasoning=False)
         settled = settle(sample, answer, group.prompt, self._gates, self._kind.lowest)
         if settled is not None:
@@ -97,15 +116,20 @@ class _Judge:
         shown = show(sample.response) if self._reasoning and answer is not sample.response else answer
         if self._kind.bare:
             shown = with_reasoning_tags(shown)
-        return compose(group, shown, self._key)
+        return self._ask(group, shown, sample, form)
 
-    def _plan_trace(self, sample: Sample, group: Group) -> JudgeRequest | Unscored:
+    def _ask(self, group: Group, shown: str, sample: Sample, form: Form) -> Ask:
+        in_text = functools.partial(self.plan, sample, "text") if form == "schema" and self._falls_back else None
+        return compose(group, shown, self._key, self._read, self._again, self._pool, in_text)
+
+    def _plan_trace(self, sample: Sample, group: Group, form: Form) -> Ask | Unscored:
         trace = show(trace_of(sample.response))
         if not trace or trace.isspace():
             return Unscored(reason=Reason.EMPTY, detail="the response holds no reasoning for the monitor to read")
-        return compose(group, trace, self._key)
+        return self._ask(group, trace, sample, form)
 
-    def read(self, request: JudgeRequest, reply: Reply) -> Verdict | Unscored:
+    def read(self, request: Ask, reply: Reply) -> Verdict | Unscored:
+        """The reply's verdict, read strictly. Never raises."""
         said = visible(reply)
         if isinstance(said, Unscored):
             return said

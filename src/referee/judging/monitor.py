@@ -13,7 +13,7 @@ from referee.judging.kind import Kind, object_schema, sampling_for
 from referee.judging.read import fields, kept, tagged
 from referee.judging.reasoning import reasoning_of
 from referee.judging.template import shipped
-from referee.records import How, JudgeRequest, Reason, Reply, Unscored, Verdict
+from referee.records import Ask, How, Reason, Reply, Unscored, Verdict
 
 TEMPLATE = shipped("monitor.txt")
 QUESTION = shipped("monitor_criteria.txt")
@@ -52,7 +52,7 @@ def trace_of(response: str) -> str:
     return _ANSWER.split(response, maxsplit=1)[0].strip() if thought is None else thought
 
 
-def _read(said: str, request: JudgeRequest, _: Reply) -> Verdict | Unscored:
+def _read(said: str, request: Ask, _: Reply) -> Verdict | Unscored:
     if request.sampling.schema is None:
         found = tagged(said, request.nonce)
         if isinstance(found, Unscored):

@@ -23,7 +23,7 @@ import msgspec
 
 from referee.judging.guard import scrub
 from referee.judging.reasoning import strip_reasoning
-from referee.records import How, JudgeRequest, Reason, Reply, Unscored, Verdict
+from referee.records import Ask, How, Reason, Reply, Unscored, Verdict
 
 LONGEST_REASON = 2000
 """Characters of the judge's words that are kept."""
@@ -100,7 +100,7 @@ def _unfinished(reply: Reply) -> Unscored | None:
     return Unscored(reason=Reason.TRUNCATED, detail=f"{detail}; raise judge.max_tokens" if finish in _FULL else detail)
 
 
-def ended(request: JudgeRequest, reply: Reply) -> Unscored | None:
+def ended(request: Ask, reply: Reply) -> Unscored | None:
     """For a bare word or number: None if it is whole. A tag or a JSON object shows its own end; 1 may be half of 10.
 
     Honest servers leave finish_reason out now and then. Then fewer tokens than the limit must have been counted.

@@ -6,7 +6,7 @@ from referee.config import JudgeConfig
 from referee.judging.kind import Kind, object_schema, sampling_for
 from referee.judging.read import fields, kept, tagged
 from referee.judging.template import shipped
-from referee.records import How, JudgeRequest, Reason, Reply, Unscored, Verdict
+from referee.records import Ask, How, Reason, Reply, Unscored, Verdict
 
 TEMPLATE = shipped("reference.txt")
 CRITERIA = shipped("reference_criteria.txt")
@@ -35,7 +35,7 @@ def reference(config: JudgeConfig) -> Kind:
     )
 
 
-def _read(said: str, request: JudgeRequest, _: Reply) -> Verdict | Unscored:
+def _read(said: str, request: Ask, _: Reply) -> Verdict | Unscored:
     if request.sampling.schema is None:
         found = tagged(said, request.nonce)
         if isinstance(found, Unscored):

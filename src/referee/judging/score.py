@@ -9,7 +9,7 @@ from referee.errors import ConfigError
 from referee.judging.kind import Kind, object_schema, sampling_for
 from referee.judging.read import fields, integer, scaled, tagged, whole
 from referee.judging.template import shipped
-from referee.records import JudgeRequest, Reason, Reply, Unscored, Verdict
+from referee.records import Ask, Reason, Reply, Unscored, Verdict
 
 TEMPLATE = shipped("score.txt")
 CRITERIA = shipped("score_criteria.txt")
@@ -61,7 +61,7 @@ def levels(low: int, high: int) -> str:
     return "\n".join(f"{step}: {LEVELS[which]}" for step, which in zip(steps, _LEVELS_OF[count], strict=True))
 
 
-def _read(low: int, high: int, said: str, request: JudgeRequest, _: Reply) -> Verdict | Unscored:
+def _read(low: int, high: int, said: str, request: Ask, _: Reply) -> Verdict | Unscored:
     if request.sampling.schema is None:
         found = tagged(said, request.nonce)
         if isinstance(found, Unscored):

@@ -1,4 +1,4 @@
-"""From a judge's fixed parts and a sample's texts to a JudgeRequest.
+"""From a judge's fixed parts and a sample's texts to a Ask.
 
 All that does not depend on the sample is put together once (`prepare`). Order in the messages: instructions, prompt,
 reference, response, how to reply. The prompt and the reference are fenced with a code that depends on them alone, so
@@ -8,7 +8,7 @@ carry the nonce, which depends on everything.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import msgspec
 from msgspec import Struct
@@ -17,7 +17,7 @@ from referee.judging.digest import code, digest, measure
 from referee.judging.guard import FIELDS, fence
 from referee.judging.kind import Form, Kind
 from referee.judging.template import Pieces, Template, fill, shipped, uses
-from referee.records import JudgeRequest, Message, Sampling
+from referee.records import Ask, Message, Reply, Sampling, Unscored, Verdict
 
 RULES = shipped("rules.txt")
 BARE = "bare/1"
@@ -107,18 +107,30 @@ def gather(sheet: Sheet, texts: Mapping[str, str], key: bytes) -> Group:
     return Group(sheet, texts["prompt"], tuple(user), (*sheet.facets, *facets), content, tokens)
 
 
-def compose(group: Group, response: str, key: bytes) -> JudgeRequest:
-    """The request for one response of a group, which the guard has been over."""
+def compose(
+    group: Group,
+    response: str,
+    key: bytes,
+    read: Callable[[Ask, Reply], Verdict | Unscored],
+    again: int,
+    pool: str,
+    in_text: Callable[[], Ask | Verdict | Unscored] | None,
+) -> Ask:
+    """The question about one response of a group, which the guard has been over. The rest as in Ask."""
     sheet = group.sheet
     named, size = measure(response)
     nonce = code(group.content + named, key, b"request")
     filled = {"response": fence("response", response, nonce) if sheet.fenced else response, "nonce": nonce, "": ""}
     text = "".join([literal + filled[slot] for literal, slot in group.user])
     body = Message("user", text if sheet.fenced else text.rstrip())
-    return JudgeRequest(
+    return Ask(
         messages=(sheet.system, body) if sheet.system.content else (body,),
         sampling=sheet.sampling,
         facets=(*group.facets, ("response", named)),
         nonce=nonce,
         prompt_tokens=group.tokens + size,
+        read=read,
+        again=again,
+        pool=pool,
+        in_text=in_text,
     )

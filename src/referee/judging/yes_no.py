@@ -19,7 +19,7 @@ from referee.config import JudgeConfig
 from referee.judging.kind import Kind, sampling_for
 from referee.judging.read import ended
 from referee.judging.template import shipped
-from referee.records import JudgeRequest, Reason, Reply, TokenChoice, Unscored, Verdict
+from referee.records import Ask, Reason, Reply, TokenChoice, Unscored, Verdict
 
 TEMPLATE = shipped("yes_no.txt")
 QUESTION = shipped("yes_no_criteria.txt")
@@ -74,7 +74,7 @@ class _Scale:
                 self.words = not probabilities
 
 
-def _read(scale: _Scale, said: str, request: JudgeRequest, reply: Reply) -> Verdict | Unscored:
+def _read(scale: _Scale, said: str, request: Ask, reply: Reply) -> Verdict | Unscored:
     word = said.strip(_MARKS).lower()
     if word not in ("yes", "no"):
         if len(_LABEL.findall(word)) > 1:

@@ -3,6 +3,7 @@
 from referee.ledger.lines import (
     MAX_LINE,
     BatchLine,
+    JudgeLine,
     LimitsLine,
     Line,
     RewardLine,
@@ -10,6 +11,7 @@ from referee.ledger.lines import (
     TextLine,
     VerdictLine,
     common_step,
+    judge_line,
     reward_line,
     verdict_line,
 )
@@ -20,6 +22,7 @@ from referee.ledger.writer import Ledger, NullLedger, open_ledger
 __all__ = [
     "MAX_LINE",
     "BatchLine",
+    "JudgeLine",
     "Ledger",
     "LimitsLine",
     "Line",
@@ -31,6 +34,7 @@ __all__ = [
     "TextLine",
     "VerdictLine",
     "common_step",
+    "judge_line",
     "open_ledger",
     "read",
     "reward_line",

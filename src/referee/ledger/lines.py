@@ -1,7 +1,8 @@
 """The lines of a ledger: one JSON object each, told apart by `type`. Names are stable; readers skip what is new.
 
     run      first in a file: version, configuration
-    verdict  per sample: the judgement, where it came from, what it cost
+    verdict  per sample: the judgement, where it came from, what it cost; of several judges, what they said as one
+    judge    per sample and judge, where there are several: what this one said, was asked and cost
     reward   per sample: the reward and its terms
     batch    per batch: when, and how long the caller waited
     limits   now and then, per endpoint: how hard it is pressed   text   once: what many verdict lines refer to
@@ -18,7 +19,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from referee.records import JudgeRequest, Reward, Sample, Settled, Unscored, Verdict
+from referee.records import Ask, Reward, Sample, Settled, Unscored, Verdict
 
 MAX_LINE = 64 * 1024 * 1024
 """Bytes. The writer drops longer lines and counts them, the reader skips them."""
@@ -102,6 +103,40 @@ class VerdictLine(_Line, frozen=True, kw_only=True, omit_defaults=True, gc=False
     """What it answered, unread. These six only with `[ledger] content = true`."""
 
 
+class JudgeLine(_Line, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag="judge"):
+    """What one of several judges said of one sample. Fields as in VerdictLine, where their sums and means are."""
+
+    batch: str = ""
+    index: int = 0
+    judge: str = ""
+    """Its name."""
+    weight: float = 1.0
+    origin: str = "none"
+    key: str = ""
+    endpoint: str = ""
+    model: str = ""
+    request_id: str = ""
+    score: float | None = None
+    value: float | None = None
+    why: str = ""
+    how: str = ""
+    uncertainty: float | None = None
+    unscored: str = ""
+    detail: str = ""
+    attempts: int = 0
+    sent: float = 0.0
+    queued_s: float = 0.0
+    latency_s: float = 0.0
+    tokens_in: int = 0
+    tokens_out: int = 0
+    tokens_cached: int = 0
+    cost: float = 0.0
+    saved: float = 0.0
+    system: str = ""
+    asked: str = ""
+    reply: str = ""
+
+
 class TextLine(_Line, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag="text"):
     """A text that many lines refer to by its digest."""
 
@@ -128,6 +163,8 @@ class RewardLine(_Line, frozen=True, kw_only=True, omit_defaults=True, gc=False,
     median_length: float = 0.0
     filled: str = ""
     """The missing policy that supplied `value`, if one did."""
+    terms: dict[str, float | None] = {}
+    """With several judges: what each adds, coefficient and weight included, by name."""
 
 
 class BatchLine(_Line, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag="batch"):
@@ -158,10 +195,10 @@ class LimitsLine(_Line, frozen=True, kw_only=True, omit_defaults=True, gc=False,
     """Total of requests sent."""
 
 
-Line = RunLine | VerdictLine | TextLine | RewardLine | BatchLine | LimitsLine
+Line = RunLine | VerdictLine | JudgeLine | TextLine | RewardLine | BatchLine | LimitsLine
 
 
-def _system(request: JudgeRequest) -> str:
+def _system(request: Ask) -> str:
     return _system_digest(request.messages[0].content) if len(request.messages) > 1 else ""
 
 
@@ -183,7 +220,7 @@ def verdict_line(
     wall: float = 0.0,
     batch: str = "",
     index: int = 0,
-    request: JudgeRequest | None = None,
+    request: Ask | None = None,
     saved: float | None = None,
     content: bool = False,
 ) -> VerdictLine:
@@ -238,6 +275,12 @@ def verdict_line(
     )
 
 
+def judge_line(name: str, weight: float, line: VerdictLine) -> JudgeLine:
+    """The line of one of several judges, from what its verdict line would be."""
+    shared = {field: getattr(line, field) for field in JudgeLine.__struct_fields__ if field not in ("judge", "weight")}
+    return JudgeLine(judge=name, weight=weight, **shared)
+
+
 def reward_line(reward: Reward, *, wall: float = 0.0, batch: str = "", step: int | None = None) -> RewardLine:
     """The line for one reward."""
     return RewardLine(
@@ -254,6 +297,7 @@ def reward_line(reward: Reward, *, wall: float = 0.0, batch: str = "", step: int
         length=reward.length,
         median_length=reward.median_length,
         filled=reward.filled,
+        terms={term.judge: term.value for term in reward.terms} if len(reward.terms) > 1 else {},
     )
 
 

@@ -139,7 +139,8 @@ def side(lines: Iterable[Line]) -> Side:
                 found.rows.append(_row(line, groups.number(line)))
             if line.model:
                 found.models[line.model] = found.models.get(line.model, 0) + 1
-    judge = dict(found.config.get("judge") or {})
+    judges = found.config.get("judge") or {}
+    judge = dict(judges if isinstance(judges, Mapping) else judges[0])  # ledgers of 0.1 hold one table
     kind = judge.get("kind", "score")
     found.scale = (judge.get("low", 1), judge.get("high", 10)) if kind in ("score", "integer") else kind
     return found
@@ -360,6 +361,8 @@ def _flat(data: Any, name: str = "") -> Iterable[tuple[str, Any]]:
     if isinstance(data, Mapping):
         for key, inner in data.items():
             yield from _flat(inner, f"{name}.{key}" if name else str(key))
+    elif name == "judge" and isinstance(data, list | tuple) and len(data) == 1:
+        yield from _flat(data[0], name)  # as its user wrote it, and as ledgers of 0.1 hold it
     elif isinstance(data, list | tuple):
         for number, inner in enumerate(data):
             yield from _flat(inner, f"{name}[{number}]")

@@ -1,18 +1,16 @@
 """Where judging runs: inline, in a thread, in processes, on a Ray cluster. Same behaviour, same tests."""
 
-from collections.abc import Callable
-
-from referee.build import build_scorer
 from referee.config import Config
 from referee.runtime.inline import InlineRuntime
 from referee.runtime.port import Runtime
 from referee.runtime.thread import ThreadRuntime
-from referee.scorer import Scorer
+from referee.scoring.build import build_worker
+from referee.scoring.local import BuildWorker
 
 __all__ = ["InlineRuntime", "Runtime", "ThreadRuntime", "open_runtime"]
 
 
-def open_runtime(config: Config, build: Callable[[Config], Scorer] = build_scorer) -> Runtime:
+def open_runtime(config: Config, build: BuildWorker = build_worker) -> Runtime:
     """The runtime the configuration names."""
     if config.runtime == "processes":
         from referee.runtime.processes import ProcessesRuntime  # only where it is used: it is no small import

@@ -7,23 +7,23 @@ import contextlib
 import os
 import threading
 import weakref
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from typing import Any
 
 from msgspec.structs import replace
 
 from referee import clock
-from referee.batch import Batch
-from referee.build import build_scorer
 from referee.config import Config
 from referee.errors import TicketCancelled, WrongContext
-from referee.scorer import Scorer
+from referee.scoring.batch import Batch
+from referee.scoring.build import build_worker
+from referee.scoring.local import BuildWorker, Scorer
 
 
 class InlineRuntime:
     """A Scorer on a loop that runs only while the caller waits."""
 
-    def __init__(self, config: Config, build: Callable[[Config], Scorer] = build_scorer) -> None:
+    def __init__(self, config: Config, build: BuildWorker = build_worker) -> None:
         self._config = replace(config, limits=replace(config.limits, concurrency=1))
         self._build = build
         self._closed = False
@@ -46,7 +46,7 @@ class InlineRuntime:
 
         async def judge() -> None:
             if self._scorer is None:
-                self._scorer = self._build(self._config)
+                self._scorer = Scorer(self._config, self._build)
             await self._scorer.run(batch)
 
         try:
@@ -83,7 +83,7 @@ class InlineRuntime:
         if self._closed or self._pid != os.getpid():
             return
         if self._scorer is not None and self._loop is not None:
-            self._do(self._scorer.close())
+            self._do(self._scorer.aclose())
             self._loop.close()
         self._closed = True
 
@@ -116,7 +116,7 @@ class InlineRuntime:
             task.cancel()
         if scorer is not None:
             with contextlib.suppress(Exception):
-                loop.run_until_complete(scorer.close())
+                loop.run_until_complete(scorer.aclose())
         loop.close()
 
 

@@ -1,6 +1,6 @@
-"""What crosses the border between a trainer's process and the places that judge for it. Data and its encoding only.
+"""What crosses the border between a trainer's process and its workers, and its encoding.
 
-Everything is a msgspec Struct in msgpack, never a pickle. A sample is named by its batch's ticket and its index.
+Everything is a msgspec Struct in msgpack, never a pickle. Samples and results are those of `scoring.messages`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from referee.config import Config, Secret
 from referee.limits.shares import Grant, Report
-from referee.records import Origin, Reply, Sample, Settled, Unscored, Verdict
+from referee.scoring.messages import Cancel, Update, Work
 
 
 class Open(Struct, frozen=True, array_like=True, tag=1):
@@ -28,27 +28,6 @@ class Open(Struct, frozen=True, array_like=True, tag=1):
     """Whether ledger lines are wanted."""
     level: int = 30
     """Log records from this level on are sent back."""
-
-
-class Work(Struct, frozen=True, array_like=True, tag=2):
-    """Samples of one batch to judge."""
-
-    ticket: int
-    """Names the batch at the side that sent it."""
-    batch: str
-    """Its name in records."""
-    seconds: float
-    """What is left of its time."""
-    indexes: tuple[int, ...]
-    samples: tuple[Sample, ...]
-    caller: str = ""
-
-
-class Cancel(Struct, frozen=True, array_like=True, tag=3):
-    """Stop judging a batch: everything of it that has no end gets one now."""
-
-    ticket: int
-    why: Unscored
 
 
 class Granted(Struct, frozen=True, array_like=True, tag=4):
@@ -68,59 +47,6 @@ class Nudge(Struct, frozen=True, array_like=True, tag=6):
 Inbound = Open | Work | Cancel | Granted | Leave | Nudge
 
 
-class End(Struct, frozen=True, array_like=True, gc=False):
-    """How one sample's judging ended: a Settled that can be told apart when decoded, and its ledger line."""
-
-    index: int
-    line: bytes
-    """The encoded verdict line, without `seq`. Empty when no ledger is kept."""
-    verdict: Verdict | None
-    unscored: Unscored | None
-    origin: Origin
-    key: str
-    reply: Reply | None
-    endpoint: str
-    attempts: int
-    sent: float
-    queued_s: float
-    latency_s: float
-    cost: float
-    saved: float
-
-
-class Part(Struct, frozen=True, array_like=True, gc=False):
-    """Ends of samples of one batch."""
-
-    ticket: int
-    ends: tuple[End, ...]
-    closed: tuple[str, str] | None = None
-    """No endpoint can answer any more: the reason's name, and the message for the user."""
-
-
-class Gauge(Struct, frozen=True, array_like=True, gc=False):
-    """How hard one endpoint is pressed from one place."""
-
-    endpoint: str
-    limit: int
-    """The whole limit, shared or not; 0 when the endpoint is closed."""
-    in_flight: int
-    sent: int
-    throttled: int
-
-
-class Landed(Struct, frozen=True, array_like=True, tag=10):
-    """Ends, gathered for a moment. May be empty, to tell how things stand."""
-
-    parts: tuple[Part, ...]
-    texts: tuple[str, ...] = ()
-    """Texts that ledger lines refer to by digest, each sent once."""
-    gauges: tuple[Gauge, ...] = ()
-    queued: int = 0
-    spent_usd: float = 0.0
-    hedged: int = 0
-    """Late requests that were asked a second time, in total."""
-
-
 class Asked(Struct, frozen=True, array_like=True, tag=11):
     """A report for the broker of the shared limits."""
 
@@ -137,14 +63,14 @@ class Ready(Struct, frozen=True, array_like=True, tag=12):
 
 
 class Note(Struct, frozen=True, array_like=True, tag=13):
-    """A log record of a far side, to be logged here."""
+    """A log record of a worker, to be logged here."""
 
     level: int
     logger: str
     text: str
 
 
-Outbound = Landed | Asked | Ready | Note
+Outbound = Update | Asked | Ready | Note
 
 _encoder = msgspec.msgpack.Encoder()
 _inbound: msgspec.msgpack.Decoder[Inbound] = msgspec.msgpack.Decoder(Inbound)
@@ -160,54 +86,13 @@ def encode(message: Inbound | Outbound) -> bytes:
 
 
 def decode_inbound(data: bytes | memoryview) -> Inbound:
-    """A message to a far side."""
+    """A message to a worker."""
     return _inbound.decode(data)
 
 
 def decode_outbound(data: bytes | memoryview) -> Outbound:
-    """A message from a far side."""
+    """A message from a worker."""
     return _outbound.decode(data)
-
-
-def end_of(index: int, settled: Settled, line: bytes) -> End:
-    """How one sample ended, ready to travel."""
-    verdict = settled.verdict
-    scored = isinstance(verdict, Verdict)
-    return End(
-        index,
-        line,
-        verdict if scored else None,  # type: ignore[arg-type]
-        None if scored else verdict,  # type: ignore[arg-type]
-        settled.origin,
-        settled.key,
-        settled.reply,
-        settled.endpoint,
-        settled.attempts,
-        settled.sent,
-        settled.queued_s,
-        settled.latency_s,
-        settled.cost,
-        settled.saved,
-    )
-
-
-def settled_of(end: End) -> Settled:
-    """The same as the rest of referee knows it."""
-    verdict = end.verdict if end.verdict is not None else end.unscored
-    assert verdict is not None
-    return Settled(
-        verdict=verdict,
-        origin=end.origin,
-        key=end.key,
-        reply=end.reply,
-        endpoint=end.endpoint,
-        attempts=end.attempts,
-        sent=end.sent,
-        queued_s=end.queued_s,
-        latency_s=end.latency_s,
-        cost=end.cost,
-        saved=end.saved,
-    )
 
 
 def pack_config(config: Config) -> bytes:

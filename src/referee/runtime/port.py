@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from referee.batch import Batch
+from referee.scoring.batch import Batch
 
 
 class Runtime(Protocol):

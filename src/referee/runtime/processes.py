@@ -16,8 +16,6 @@ from typing import Any
 from msgspec.structs import replace
 
 from referee import clock, errors
-from referee.batch import Batch
-from referee.build import build_scorer
 from referee.config import Config
 from referee.engine import find_key
 from referee.errors import ConfigError, RefereeError, TicketCancelled
@@ -26,10 +24,10 @@ from referee.limits.shares import Broker, SharedEndpoint
 from referee.records import Reason, Unscored
 from referee.runtime.background import Background
 from referee.runtime.child import Child, start_child
+from referee.runtime.client import RemoteTracker
 from referee.runtime.messages import (
     Asked,
     Granted,
-    Landed,
     Leave,
     Note,
     Nudge,
@@ -39,8 +37,10 @@ from referee.runtime.messages import (
     encode,
     pack_config,
 )
-from referee.runtime.remote import Remote
-from referee.scorer import Scorer
+from referee.scoring.batch import Batch
+from referee.scoring.build import build_worker
+from referee.scoring.local import BuildWorker
+from referee.scoring.messages import Update
 from referee.version import VERSION
 
 log = logging.getLogger("referee.runtime")
@@ -58,7 +58,7 @@ SOON = 5.0
 """A worker that dies younger than this is replaced after a pause, so that a sick machine is not kept busy."""
 
 
-class Crew:
+class WorkerPool:
     """The workers, and everything about them that lives on the parent's loop."""
 
     def __init__(self, config: Config, folder: str, give_up: Callable[[], None]) -> None:
@@ -75,7 +75,7 @@ class Crew:
         self._heard: set[int] = set()
         self._silent: dict[int, int] = {}
         """Looks in a row at which a worker that has work had not said a word."""
-        self.remote = Remote(config, config.workers, self._send, gather=GATHER, alone=True)
+        self.tracker = RemoteTracker(config, config.workers, self._send, gather=GATHER, exclusive=True)
         self._broker = Broker(
             [SharedEndpoint(_limiter(config), config.limits.rpm, config.limits.tpm) for _ in config.endpoint],
             config.limits.budget_usd,
@@ -117,8 +117,8 @@ class Crew:
             await clock.sleep(0.01)
         for rank in list(self._children):
             self._children.pop(rank).end()
-        self.remote.end_all(Unscored(reason=Reason.CANCELLED, detail="the Referee was closed"))
-        self.remote.close()
+        self.tracker.end_all(Unscored(reason=Reason.CANCELLED, detail="the Referee was closed"))
+        self.tracker.close()
 
     async def _launch(self, rank: int) -> Child:
         child = start_child(self._folder)
@@ -132,7 +132,8 @@ class Crew:
             child.end()
             raise
         level = min(logging.getLogger(name).getEffectiveLevel() for name in ("referee", "referee.engine"))
-        opening = Open(VERSION, pack_config(self._config), self._config.workers, rank, self.remote.books.kept, level)
+        lines = self.tracker.recorder.kept
+        opening = Open(VERSION, pack_config(self._config), self._config.workers, rank, lines, level)
         child.send((encode(opening),))
         return child
 
@@ -143,8 +144,8 @@ class Crew:
 
     def _took(self, rank: int, child: Child, message: Outbound) -> None:
         self._heard.add(rank)
-        if isinstance(message, Landed):
-            self.remote.landed(rank, message)
+        if isinstance(message, Update):
+            self.tracker.updated(rank, message)
         elif isinstance(message, Asked):
             grant = self._broker.exchange(self._names[rank], message.report, clock.now())
             child.send((encode(Granted(grant)),))
@@ -167,7 +168,7 @@ class Crew:
             return
         self._failures = 0
         child.ready.set_result(None)
-        self.remote.ready(rank)
+        self.tracker.ready(rank)
 
     def _ended(self, rank: int, child: Child) -> None:
         """A worker's pipe is closed: it has ended, or is about to."""
@@ -188,7 +189,7 @@ class Crew:
             self._failures += 1
         else:
             log.warning("a worker process died (exit code %d); another takes over its samples", code)
-        self.remote.lost(rank)
+        self.tracker.lost(rank)
         if self._started:
             self._begin(self._replace(rank, child, young=clock.now() - child.started < SOON))
 
@@ -219,7 +220,7 @@ class Crew:
                 break
         log.error("worker processes died and could not be replaced: %s", trouble)
         self._give_up()
-        self.remote.fail(TicketCancelled(f"Worker processes died and could not be replaced: {trouble}"))
+        self.tracker.fail(TicketCancelled(f"Worker processes died and could not be replaced: {trouble}"))
 
     async def _watch(self) -> None:
         """End workers that have work and say nothing: they have stopped, and word of a dead one comes by itself.
@@ -229,7 +230,7 @@ class Crew:
         while True:
             await clock.sleep(LOOK)
             for rank, child in list(self._children.items()):
-                quiet = rank not in self._heard and self.remote.has(rank)
+                quiet = rank not in self._heard and self.tracker.has_work(rank)
                 self._silent[rank] = self._silent.get(rank, 0) + 1 if quiet else 0
                 if self._silent[rank] >= LOOKS:
                     log.warning("a worker process has said nothing for %g s; it is ended", LOOK * LOOKS)
@@ -250,10 +251,10 @@ class ProcessesRuntime(Background):
     _patience = START + 10.0
     _margin = 1.0
 
-    def __init__(self, config: Config, build: Callable[[Config], Scorer] = build_scorer) -> None:
-        if build is not build_scorer:
+    def __init__(self, config: Config, build: BuildWorker = build_worker) -> None:
+        if build is not build_worker:
             raise ConfigError(
-                'runtime = "processes" makes its scorers in other processes, where a builder of this one cannot go. '
+                'runtime = "processes" judges in other processes, where a builder of this one cannot go. '
                 'Use runtime = "thread" with it.',
                 setting="runtime",
             )
@@ -264,7 +265,7 @@ class ProcessesRuntime(Background):
 
     def _reset(self) -> None:
         super()._reset()
-        self._crew: Crew | None = None
+        self._pool: WorkerPool | None = None
 
     def submit(self, batch: Batch) -> None:
         """Start judging in the background."""
@@ -272,45 +273,45 @@ class ProcessesRuntime(Background):
 
     def cancel(self, batch: Batch) -> None:
         """Stop judging a batch."""
-        crew = self._crew
-        if crew is not None:
+        pool = self._pool
+        if pool is not None:
             why = Unscored(reason=Reason.CANCELLED, detail="cancelled by the caller")
-            self._on_loop(crew.remote.cancel, batch, why)
+            self._on_loop(pool.tracker.cancel, batch, why)
 
     def record(self, line: Any) -> None:
         """Add a line to the ledger, from any thread."""
-        crew = self._crew
-        if crew is not None:
-            self._on_loop(crew.remote.books.write, line)
+        pool = self._pool
+        if pool is not None:
+            self._on_loop(pool.tracker.recorder.write, line)
 
     def metrics(self) -> dict[str, float]:
         """Counts so far; zeros before the first batch."""
-        crew = self._crew
-        return {} if crew is None else crew.remote.metrics()
+        pool = self._pool
+        return {} if pool is None else pool.tracker.metrics()
 
     async def _begin(self) -> None:
-        crew = self._crew = Crew(self._config, os.getcwd(), self._retire)
+        pool = self._pool = WorkerPool(self._config, os.getcwd(), self._retire)
         try:
-            await crew.start()
+            await pool.start()
         except BaseException:
-            self._crew = None
+            self._pool = None
             with contextlib.suppress(Exception):
-                await crew.close(0.0)
+                await pool.close(0.0)
             raise
 
     async def _end(self, seconds: float) -> None:
-        assert self._crew is not None
-        await self._crew.close(seconds)
+        assert self._pool is not None
+        await self._pool.close(seconds)
 
     def _take(self, batch: Batch, submitted: float) -> None:
-        assert self._crew is not None
+        assert self._pool is not None
         batch.late = clock.monotonic() - submitted
-        self._crew.remote.submit(batch)
+        self._pool.tracker.submit(batch)
 
     def _after_fork(self) -> None:
-        if self._crew is not None:
-            _abandoned.append((self._crew, self._loop))
-            for child in self._crew.children:
+        if self._pool is not None:
+            _abandoned.append((self._pool, self._loop))
+            for child in self._pool.children:
                 child.cut()
         self._reset()
 

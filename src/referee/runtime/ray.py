@@ -12,24 +12,24 @@ import contextlib
 import functools
 import os
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from referee import clock
-from referee.batch import Batch
-from referee.build import build_scorer
 from referee.config import Config
 from referee.engine import find_key
 from referee.errors import TicketCancelled
 from referee.records import Reason, Unscored
 from referee.runtime.background import Background, close_all
-from referee.runtime.messages import Cancel, Work
+from referee.runtime.client import RemoteTracker
 from referee.runtime.ray_cluster import end, find, find_or_make, join
 from referee.runtime.ray_engine import CONTENT, DIGESTS, MANY, NOTHING, EngineActor
 from referee.runtime.ray_link import Link, RayEngine
 from referee.runtime.ray_settings import broker_name, engine_names, key_tag, seal
-from referee.runtime.remote import Remote
-from referee.scorer import Scorer
+from referee.scoring.batch import Batch
+from referee.scoring.build import build_worker
+from referee.scoring.local import BuildWorker
+from referee.scoring.messages import Cancel, Work
 
 IDLE = 600.0
 """Seconds without a client after which an engine ends itself."""
@@ -49,18 +49,16 @@ class RayRuntime(Background):
     _who = "the thread that talks to Ray"
     _name = "referee-ray"
 
-    def __init__(
-        self, config: Config, build: Callable[[Config], Scorer] = build_scorer, idle: float | None = None
-    ) -> None:
+    def __init__(self, config: Config, build: BuildWorker = build_worker, idle: float | None = None) -> None:
         """An engine with a `build` of its own belongs to this client alone and ends with it."""
         self._config = config
-        self._build = None if build is build_scorer else build
+        self._build = None if build is build_worker else build
         self._idle = IDLE if idle is None else idle
         super().__init__()
 
     def _reset(self) -> None:
         super()._reset()
-        self._remote: Remote | None = None
+        self._tracker: RemoteTracker | None = None
         self._links: list[Link] = []
         self._runs: list[asyncio.Task[None]] = []
         self._own = f"-{uuid.uuid4().hex[:8]}" if self._build is not None else ""
@@ -71,34 +69,34 @@ class RayRuntime(Background):
 
     def cancel(self, batch: Batch) -> None:
         """Stop judging a batch."""
-        remote = self._remote
-        if remote is not None:
+        tracker = self._tracker
+        if tracker is not None:
             why = Unscored(reason=Reason.CANCELLED, detail="cancelled by the caller")
-            self._on_loop(remote.cancel, batch, why)
+            self._on_loop(tracker.cancel, batch, why)
 
     def record(self, line: Any) -> None:
         """Add a line to the ledger, from any thread."""
-        remote = self._remote
-        if remote is not None:
-            self._on_loop(remote.books.write, line)
+        tracker = self._tracker
+        if tracker is not None:
+            self._on_loop(tracker.recorder.write, line)
 
     def metrics(self) -> dict[str, float]:
         """Counts of this client, and how hard the whole cluster presses the endpoints."""
-        remote = self._remote
-        if remote is None:
+        tracker = self._tracker
+        if tracker is None:
             return {}
-        found = remote.metrics()
+        found = tracker.metrics()
         if len(self._links) == 1:  # a single engine carries on what those before it had spent
             found["budget_spent_usd"] = self._links[0].spent_usd
         return found
 
     async def _begin(self) -> None:
         config, client = self._config, f"{os.getpid()}-{uuid.uuid4().hex}"
-        remote = self._remote = Remote(config, config.shards, self._post, gather=GATHER)
-        lines = NOTHING if not remote.books.kept else CONTENT if config.ledger.content else DIGESTS
+        tracker = self._tracker = RemoteTracker(config, config.shards, self._post, gather=GATHER)
+        lines = NOTHING if not tracker.recorder.kept else CONTENT if config.ledger.content else DIGESTS
         names = engine_names(config, self._own)
         self._links = [
-            Link(client, rank, remote, functools.partial(self._attach, rank, name), self._seal, lines)
+            Link(client, rank, tracker, functools.partial(self._attach, rank, name), self._seal, lines)
             for rank, name in enumerate(names)
         ]
         self._runs = [asyncio.get_running_loop().create_task(link.run()) for link in self._links]
@@ -122,14 +120,14 @@ class RayRuntime(Background):
         return RayEngine(handle)
 
     def _take(self, batch: Batch, submitted: float) -> None:
-        assert self._remote is not None
+        assert self._tracker is not None
         if self._closed:
             batch.fail(TicketCancelled("The Referee was closed."))
             return
         batch.late = clock.monotonic() - submitted
-        self._remote.submit(batch)
+        self._tracker.submit(batch)
         if len(batch.samples) >= COMPANY:
-            self._remote.flush()
+            self._tracker.flush()
         for link in self._links:
             link.wanted.set()
 
@@ -137,19 +135,19 @@ class RayRuntime(Background):
         self._links[shard].post(messages)
 
     async def _end(self, seconds: float) -> None:
-        assert self._remote is not None
+        assert self._tracker is not None
         for task in self._runs:
             task.cancel()
         await asyncio.gather(*self._runs, return_exceptions=True)
-        self._remote.end_all(Unscored(reason=Reason.CANCELLED, detail="the Referee was closed"))
-        self._remote.fail(TicketCancelled("The Referee was closed."))
+        self._tracker.end_all(Unscored(reason=Reason.CANCELLED, detail="the Referee was closed"))
+        self._tracker.fail(TicketCancelled("The Referee was closed."))
         await asyncio.gather(*(link.leave() for link in self._links))
         if self._own:
             names = engine_names(self._config, self._own)
             for name in [*names, broker_name(names[0])]:
                 with contextlib.suppress(Exception):
                     end(name)
-        self._remote.close()
+        self._tracker.close()
 
 
 def shutdown(config: Config) -> int:

@@ -1,4 +1,4 @@
-"""The engine as a Ray actor: a Host with many clients. Work comes in calls, ends are fetched by long polls.
+"""The engine as a Ray actor: a WorkerEngine with many clients. Work comes in calls, results are fetched by long polls.
 
 Every answer says which engine it is from. A client that hears of another engine than it knew sends its work again; an
 end is kept until its client has confirmed it. No method raises: Ray would log it, with everything around it.
@@ -11,25 +11,23 @@ import contextlib
 import logging
 import os
 import uuid
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import msgspec
 
 from referee import clock
-from referee.batch import Batch
-from referee.build import build_scorer
-from referee.config import Config
 from referee.errors import RefereeError
 from referee.limits import AdaptiveLimit, FixedLimit
 from referee.limits.shares import SILENT, Broker, Grant, Report, SharedEndpoint
-from referee.records import JudgeRequest, Settled
 from referee.runtime.collector import collect_rarely
-from referee.runtime.host import Errand, Host, LineRecorder
-from referee.runtime.messages import Cancel, Landed, Part, Work, decode_inbound, encode
+from referee.runtime.messages import decode_inbound, encode
 from referee.runtime.ray_cluster import aside, came_back, end, find_or_make
 from referee.runtime.ray_settings import PROTOCOL, Sealed, broker_name, unseal
-from referee.scorer import Scorer
+from referee.runtime.worker_engine import WorkerEngine
+from referee.scoring.build import build_worker
+from referee.scoring.lines import Wanted
+from referee.scoring.local import BuildWorker
+from referee.scoring.messages import Cancel, Update, Work
 from referee.version import VERSION
 from referee.wire import scrub
 
@@ -42,12 +40,8 @@ CHECK = 1.0
 MANY = 10_000
 """Calls an engine may have open at once: each client keeps one waiting for news."""
 
-GAUGES = ("in_flight", "limit", "queued", "requests", "throttled", "budget_spent_usd")
-
 NOTHING, DIGESTS, CONTENT = 0, 1, 2
 """What a client wants of ledger lines."""
-
-Build = Callable[[Config], Scorer]
 
 
 class Opened(NamedTuple):
@@ -75,8 +69,7 @@ class _Client:
 
     def __init__(self, engine: str, lines: int) -> None:
         self.engine = engine
-        self.lines = lines
-        self.texts: set[str] = set()
+        self.wanted = None if lines == NOTHING else Wanted(lines == CONTENT)
         self.taken = 0
         self.number = 0
         self.letters: list[tuple[int, bytes]] = []
@@ -85,52 +78,22 @@ class _Client:
         self.open_calls = 0
 
 
-class _Lines(LineRecorder):
-    """Ledger lines as each client wants them; a text that lines refer to goes once to every client."""
-
-    def __init__(self, host: _ClientHost) -> None:
-        super().__init__(True, True)
-        self._host = host
-
-    def settled(self, batch: Batch, index: int, request: JudgeRequest | None, settled: Settled) -> None:
-        """One sample's judging has ended."""
-        client = self._host.clients.get(batch.client) if isinstance(batch, Errand) else None
-        if client is None or client.lines == NOTHING:
-            return
-        self._content = client.lines == CONTENT
-        self._known = client.texts
-        self._texts = self._host.texts.setdefault(batch.client, [])  # type: ignore[attr-defined]
-        super().settled(batch, index, request, settled)
-
-
-class _ClientHost(Host):
-    """A Host that knows its clients' wishes."""
-
-    def __init__(self, clients: dict[str, _Client], config: Config, emit: Any, **more: Any) -> None:
-        super().__init__(config, emit, **more)
-        self.clients = clients
-        self.texts: dict[str, list[str]] = {}
-        self._recorder = _Lines(self)
-        self.scorer.recorder = self._recorder
-
-    def _send(self, client: str, parts: tuple[Part, ...]) -> None:
-        self._emit(client, self.status(parts, self.texts.pop(client, ())))
-
-
 class EngineActor:
     """One engine of a cluster, for all clients with the same settings."""
 
-    def __init__(self, name: str, tag: str, rank: int, members: int, idle: float, build: Build | None = None) -> None:
+    def __init__(
+        self, name: str, tag: str, rank: int, members: int, idle: float, build: BuildWorker | None = None
+    ) -> None:
         """`tag`: of the keys it is named after. `idle`: seconds without a client after which it ends itself."""
         self._name = name
         self._tag = tag
         self._rank, self._members = rank, members
         self._idle = idle
-        self._build = build or build_scorer
+        self._build = build or build_worker
         self._id = uuid.uuid4().hex
         self._clients: dict[str, _Client] = {}
         self._met = 0
-        self._host: _ClientHost | None = None
+        self._host: WorkerEngine | None = None
         self._opening = asyncio.Lock()
         self._broker: Any = None
         self._before = 0.0
@@ -209,8 +172,15 @@ class EngineActor:
         }
         if self._host is not None:
             found["pending"] = self._host.pending
-            metrics = self._host.scorer.metrics()
-            found.update({name: float(metrics[name]) for name in GAUGES})
+            state = self._host.state()
+            found.update(
+                in_flight=float(sum(gauge.in_flight for gauge in state.gauges)),
+                limit=float(sum(gauge.limit for gauge in state.gauges)),
+                queued=float(state.queued),
+                requests=float(sum(gauge.sent for gauge in state.gauges)),
+                throttled=float(sum(gauge.throttled for gauge in state.gauges)),
+                budget_spent_usd=state.spent_usd,
+            )
         return found
 
     async def close(self) -> None:
@@ -241,7 +211,7 @@ class EngineActor:
                 "heartbeat": True,
             }
         self._config = config
-        self._host = _ClientHost(self._clients, config, self._landed, build=self._build, **shared)
+        self._host = WorkerEngine(config, self._landed, wanted=self._wanted, build=self._build, **shared)
         collect_rarely()
         return True
 
@@ -250,17 +220,21 @@ class EngineActor:
         if not engine or engine.startswith(self._id) or self._members > 1:
             return
         if self._host is not None and spent_usd > self._before:
-            self._host.scorer.engine.admission.budget.settle(0.0, spent_usd - self._before)
+            self._host.worker.engine.admission.budget.settle(0.0, spent_usd - self._before)
             self._before = spent_usd
 
-    def _landed(self, client: str, landed: Landed) -> None:
+    def _wanted(self, client: str) -> Wanted | None:
+        known = self._clients.get(client)
+        return None if known is None else known.wanted
+
+    def _landed(self, client: str, update: Update) -> None:
         known = self._clients.get(client)
         if known is None:
             return
-        if known.letters and not landed.parts and not landed.texts:
+        if known.letters and not update.parts and not update.texts:
             return  # only how things stand: news enough are waiting
         known.number += 1
-        known.letters.append((known.number, encode(landed)))
+        known.letters.append((known.number, encode(update)))
         known.changed.set()
 
     def _drop(self, client: str) -> None:
@@ -269,7 +243,6 @@ class EngineActor:
             known.changed.set()
         if self._host is not None:
             self._host.forget(client)
-            self._host.texts.pop(client, None)
 
     async def _look_around(self) -> None:
         """Forget clients that are gone; end when nobody has been here for long."""

@@ -14,11 +14,12 @@ from typing import Any, Protocol
 
 from referee import clock, errors
 from referee.errors import RefereeError
-from referee.runtime.messages import Cancel, Landed, Work, decode_outbound, encode
+from referee.runtime.client import RemoteTracker
+from referee.runtime.messages import decode_outbound, encode
 from referee.runtime.ray_cluster import aside
 from referee.runtime.ray_engine import News, Opened
 from referee.runtime.ray_settings import PROTOCOL, Sealed
-from referee.runtime.remote import Remote
+from referee.scoring.messages import Cancel, Update, Work
 from referee.version import VERSION
 
 log = logging.getLogger("referee.runtime")
@@ -63,7 +64,7 @@ class Link:
         self,
         client: str,
         shard: int,
-        remote: Remote,
+        tracker: RemoteTracker,
         attach: Callable[[], Engine],
         seal: Callable[[bool], Sealed],
         lines: int,
@@ -71,7 +72,7 @@ class Link:
         """`attach` finds or makes the engine; it may block. `seal(with_keys)` gives the settings for it."""
         self._client = client
         self._shard = shard
-        self._remote = remote
+        self._tracker = tracker
         self._attach = attach
         self._seal = seal
         self._lines = lines
@@ -103,12 +104,12 @@ class Link:
                 pause = AGAIN
                 await self._talk()
             except RefereeError as error:
-                self._remote.fail(error)
+                self._tracker.fail(error)
                 await self.wanted.wait()
             except Exception as error:
                 self._engine = None
                 self.cuts += 1
-                if not self._remote.outstanding:  # nobody waits: no need to make an engine that others have ended
+                if not self._tracker.outstanding:  # nobody waits: no need to make an engine that others have ended
                     self.wanted.clear()
                     await self.wanted.wait()
                     continue
@@ -147,11 +148,11 @@ class Link:
         if opened.engine != self._known:
             if self._known:
                 log.warning("Ray engine %d is another one now; what was out there is sent again", self._shard)
-                self._remote.lost(self._shard)
+                self._tracker.lost(self._shard)
             self._known = opened.engine
             self._confirmed = self._calls = 0
             self._unsent.clear()
-            self._remote.ready(self._shard)
+            self._tracker.ready(self._shard)
 
     async def _talk(self) -> None:
         """Send and fetch until one of both fails."""
@@ -185,9 +186,9 @@ class Link:
             self._check(news.engine)
             for data in news.landed:
                 message = decode_outbound(data)
-                if isinstance(message, Landed):
+                if isinstance(message, Update):
                     self.spent_usd = max(self.spent_usd, message.spent_usd)
-                    self._remote.landed(self._shard, message)
+                    self._tracker.updated(self._shard, message)
             self._confirmed = news.number
 
     def _check(self, engine: str) -> None:

@@ -16,12 +16,12 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from referee.build import read_template
 from referee.config import Config, Secret
 from referee.config.schema import LedgerConfig, MissingConfig, ServeConfig, ShapingConfig
 from referee.engine import find_key
 from referee.errors import MissingKeyError
 from referee.runtime.messages import pack_config, unpack_config
+from referee.scoring.build import read_template
 from referee.version import VERSION
 
 PROTOCOL = 1
@@ -53,7 +53,7 @@ class Settings(Struct, frozen=True, array_like=True):
 
     config: bytes
     """From `pack_config`."""
-    template: str | None
+    templates: tuple[str | None, ...]
     """The text of judge.prompt_file, which may not be where the engine runs."""
 
 
@@ -62,6 +62,7 @@ def far_config(config: Config) -> Config:
     path = config.cache.path
     return replace(
         config,
+        judge=tuple(replace(judge, weight=1.0, optional=judge.optional or judge.weight == 0) for judge in config.judge),
         shaping=ShapingConfig(),
         missing=MissingConfig(),
         ledger=LedgerConfig(),
@@ -81,7 +82,9 @@ def seal(config: Config, with_keys: bool) -> Sealed:
     if with_keys:
         keys = [find_key(endpoint) for endpoint in config.endpoint]
         far = replace(far, endpoint=tuple(replace(e, api_key=k) for e, k in zip(far.endpoint, keys, strict=True)))
-    return Sealed(msgspec.msgpack.encode(Settings(pack_config(far), read_template(config))))
+    return Sealed(
+        msgspec.msgpack.encode(Settings(pack_config(far), tuple(read_template(judge) for judge in config.judge)))
+    )
 
 
 def unseal(sealed: Sealed, tag: str) -> Config | None:
@@ -95,9 +98,11 @@ def unseal(sealed: Sealed, tag: str) -> Config | None:
     if key_tag(keys) != tag:
         return None  # there is a key, and it is another one
     config = replace(config, endpoint=tuple(replace(e, api_key=k) for e, k in zip(config.endpoint, keys, strict=True)))
-    if settings.template is not None:
-        config = replace(config, judge=replace(config.judge, prompt_file=_kept(settings.template)))
-    return config
+    judges = zip(config.judge, settings.templates, strict=True)
+    return replace(
+        config,
+        judge=tuple(j if text is None else replace(j, prompt_file=_kept(text)) for j, text in judges),
+    )
 
 
 def key_tag(keys: list[Secret | None]) -> str:
@@ -110,7 +115,8 @@ def key_tag(keys: list[Secret | None]) -> str:
 
 def engine_digest(config: Config) -> str:
     """A short name for what an engine goes by; equal settings give equal digests."""
-    text = [far_config(config).digest(), read_template(config) or "", str(config.shards), str(PROTOCOL)]
+    templates = [read_template(judge) or "" for judge in config.judge]
+    text = [far_config(config).digest(), *templates, str(config.shards), str(PROTOCOL)]
     return hashlib.sha256("\0".join(text).encode("utf-8", "replace")).hexdigest()[:16]
 
 

@@ -1,25 +1,18 @@
-"""The default place: a Scorer on a background event loop of this process."""
+"""The default: a Scorer on a background event loop of this process."""
 
 from __future__ import annotations
 
-import asyncio
-import functools
-import logging
-from collections.abc import Callable
 from typing import Any
 
 from referee import clock
-from referee.batch import Batch
-from referee.build import build_scorer
 from referee.config import Config
-from referee.errors import TicketCancelled
 from referee.records import Reason, Unscored
 from referee.runtime.background import Background, new_loop
-from referee.scorer import Scorer
+from referee.scoring.batch import Batch
+from referee.scoring.build import build_worker
+from referee.scoring.local import BuildWorker, Scorer
 
 __all__ = ["ThreadRuntime", "new_loop"]
-
-log = logging.getLogger("referee.runtime")
 
 
 class ThreadRuntime(Background):
@@ -28,7 +21,7 @@ class ThreadRuntime(Background):
     _who = "the judging thread"
     _name = "referee"
 
-    def __init__(self, config: Config, build: Callable[[Config], Scorer] = build_scorer) -> None:
+    def __init__(self, config: Config, build: BuildWorker = build_worker) -> None:
         self._config = config
         self._build = build
         super().__init__()
@@ -36,7 +29,6 @@ class ThreadRuntime(Background):
     def _reset(self) -> None:
         super()._reset()
         self._scorer: Scorer | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
 
     def submit(self, batch: Batch) -> None:
         """Start judging in the background."""
@@ -47,7 +39,7 @@ class ThreadRuntime(Background):
         scorer = self._scorer
         if scorer is not None:
             why = Unscored(reason=Reason.CANCELLED, detail="cancelled by the caller")
-            self._on_loop(scorer.stop, batch, why)
+            self._on_loop(scorer.cancel, batch, why)
 
     def record(self, line: Any) -> None:
         """Add a line to the ledger, from any thread."""
@@ -61,22 +53,13 @@ class ThreadRuntime(Background):
         return {} if scorer is None else scorer.metrics()
 
     async def _begin(self) -> None:
-        self._scorer = self._build(self._config)
+        self._scorer = Scorer(self._config, self._build)
 
     async def _end(self, seconds: float) -> None:
         assert self._scorer is not None
-        await self._scorer.close()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._scorer.aclose()
 
     def _run(self, batch: Batch, submitted: float) -> None:
         assert self._scorer is not None
         batch.late = clock.monotonic() - submitted
-        task = asyncio.get_running_loop().create_task(self._scorer.run(batch))
-        self._tasks.add(task)
-        task.add_done_callback(functools.partial(self._finished, batch))
-
-    def _finished(self, batch: Batch, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and task.exception() is not None:
-            log.error("judging a batch failed unexpectedly", exc_info=task.exception())
-        batch.fail(TicketCancelled("Judging this batch failed unexpectedly; see the log."))
+        self._scorer.submit(batch)

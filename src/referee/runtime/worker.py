@@ -1,4 +1,4 @@
-"""A worker process: a Host on an event loop, fed over a private pipe. It lives as long as the pipe's other end does."""
+"""A worker process: a WorkerEngine fed over a private pipe. It lives as long as the pipe's other end does."""
 
 from __future__ import annotations
 
@@ -18,23 +18,22 @@ from referee.limits.shares import Grant, Report
 from referee.runtime.background import new_loop
 from referee.runtime.collector import collect_rarely
 from referee.runtime.frames import Frames
-from referee.runtime.host import Host
 from referee.runtime.messages import (
     Asked,
-    Cancel,
     Granted,
-    Landed,
     Leave,
     Note,
     Nudge,
     Open,
     Outbound,
     Ready,
-    Work,
     decode_inbound,
     encode,
     unpack_config,
 )
+from referee.runtime.worker_engine import WorkerEngine
+from referee.scoring.lines import Wanted
+from referee.scoring.messages import Cancel, Update, Work
 from referee.version import VERSION
 
 QUIET = 0.5
@@ -47,7 +46,7 @@ class Worker:
     """Answers to one pipe."""
 
     def __init__(self) -> None:
-        self._host: Host | None = None
+        self._engine: WorkerEngine | None = None
         self._grant: asyncio.Future[Grant] | None = None
         self._over = asyncio.Event()
         self._gone = asyncio.Event()
@@ -59,8 +58,8 @@ class Worker:
         await self._over.wait()
         if hasattr(signal, "alarm"):
             signal.alarm(LINGER)
-        if self._host is not None:
-            await self._host.close()
+        if self._engine is not None:
+            await self._engine.close()
         self._frames.close()
         await self._gone.wait()
 
@@ -70,7 +69,7 @@ class Worker:
 
     def _took(self, data: memoryview) -> None:
         message = decode_inbound(data)
-        host = self._host
+        engine = self._engine
         if isinstance(message, Open):
             self._open(message)
         elif isinstance(message, Leave):
@@ -78,19 +77,19 @@ class Worker:
         elif isinstance(message, Granted):
             if self._grant is not None and not self._grant.done():
                 self._grant.set_result(message.grant)
-        elif host is not None and isinstance(message, Nudge):
-            host.nudge()
-        elif host is not None and isinstance(message, Work):
-            host.take(message)
-        elif host is not None and isinstance(message, Cancel):
-            host.cancel(message)
+        elif engine is not None and isinstance(message, Nudge):
+            engine.nudge()
+        elif engine is not None and isinstance(message, Work):
+            engine.take(message)
+        elif engine is not None and isinstance(message, Cancel):
+            engine.cancel(message)
 
     def _open(self, given: Open) -> None:
         try:
             if given.version != VERSION:
                 raise RefereeError(f"worker processes run referee {VERSION}, this process runs {given.version}.")
             self._forward_log(given.level)
-            self._host = self._make_host(unpack_config(given.config), given)
+            self._engine = self._make_engine(unpack_config(given.config), given)
         except Exception as error:
             known = isinstance(error, RefereeError)
             if not known:
@@ -101,12 +100,13 @@ class Worker:
         collect_rarely()
         self._send(Ready(VERSION))
 
-    def _make_host(self, config: Config, given: Open) -> Host:
+    def _make_engine(self, config: Config, given: Open) -> WorkerEngine:
         # The broker lives as long as the pipe: its silence is only a busy parent.
-        return Host(
+        wanted = Wanted(config.ledger.content) if given.lines else None
+        return WorkerEngine(
             config,
-            self._emit,
-            lines=given.lines,
+            self._update,
+            wanted=lambda _: wanted,
             exchange=self._exchange,
             members=given.members,
             rank=given.rank,
@@ -114,8 +114,8 @@ class Worker:
             quiet=QUIET,
         )
 
-    def _emit(self, client: str, landed: Landed) -> None:
-        self._send(landed)
+    def _update(self, client: str, update: Update) -> None:
+        self._send(update)
 
     async def _exchange(self, report: Report) -> Grant:
         self._grant = asyncio.get_running_loop().create_future()

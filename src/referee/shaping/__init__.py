@@ -1,6 +1,6 @@
 """Verdicts to rewards: length, combine, missing. Plain arithmetic: no clock, no files, no awaiting."""
 
-from referee.shaping.combine import needs_group, shape_group
+from referee.shaping.combine import needs_group, shape_group, whole
 from referee.shaping.length import check_lengths, count_tokens, length_penalty, median
 from referee.shaping.missing import UnscoredWatch, fill
 
@@ -13,4 +13,5 @@ __all__ = [
     "median",
     "needs_group",
     "shape_group",
+    "whole",
 ]

@@ -1,11 +1,13 @@
-"""The reward of a group: rule score + coefficient * judge - penalty_scale * penalty, and the missing policy."""
+"""The reward of a group: rule score + coefficient * (sum of weight * judge) - penalty_scale * penalty, and the missing
+policy.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from referee.config import Config
-from referee.records import Reward, Sample, Settled, Verdict
+from referee.config import Config, JudgeConfig, ShapingConfig
+from referee.records import Origin, Part, Reason, Reward, Sample, Settled, Term, Unscored, Verdict
 from referee.shaping.length import count_tokens, length_penalty, median
 from referee.shaping.missing import fill
 
@@ -18,30 +20,29 @@ def needs_group(config: Config) -> bool:
     return config.shaping.length.enable or config.missing.policy == "group_mean"
 
 
-def shape_group(members: Sequence[tuple[int, Sample, Settled]], config: Config) -> list[Reward]:
-    """The rewards of one whole group, in the order given: (index in the batch, sample, how its judging ended).
+def shape_group(members: Sequence[tuple[int, Sample, tuple[Settled, ...]]], config: Config) -> list[Reward]:
+    """The rewards of one whole group, in the order given: (index in the batch, sample, what each judge said of it).
 
     The median counts every member, also unscored ones: their answers are answers. With the length penalty off, no
-    number here depends on the siblings but a group_mean, and `median_length` is 0. It never raises: the judge has been
-    paid by now. A sum that is no number (a rule's NaN, an absurd coefficient) is no reward.
+    number here depends on the siblings but a group_mean, and `median_length` is 0. It never raises: the judges have
+    been paid by now. A sum that is no number (a rule's NaN, an absurd coefficient) is no reward.
     """
-    shaping, limits = config.shaping, config.shaping.length
+    judges, shaping, limits = config.judge, config.shaping, config.shaping.length
     lengths = _lengths([sample for _, sample, _ in members], limits.enable)
     middle = median(lengths) if limits.enable else 0.0
     rewards = []
     for (index, sample, settled), length in zip(members, lengths, strict=True):
         penalty = limits.penalty_scale * length_penalty(length, middle, limits) if limits.enable else 0.0
-        verdict, judge, value = settled.verdict, None, None
-        if isinstance(verdict, Verdict):
-            judge = _number(shaping.coefficient * (verdict.value if shaping.scale == "unit" else verdict.score))
-            value = None if judge is None else _number(sample.rule_score + judge - penalty)
+        terms = tuple([_term(end, judges[place], shaping) for place, end in enumerate(settled)])
+        judge = terms[0].value if len(terms) == 1 else _sum(terms, judges)
         rewards.append(
             Reward(
                 index=index,
                 id=sample.id,
                 group=sample.group,
-                value=value,
-                settled=settled,
+                value=None if judge is None else _number(sample.rule_score + judge - penalty),
+                settled=settled[0] if len(settled) == 1 else whole(settled, judges),
+                terms=terms,
                 rule=sample.rule_score,
                 judge=judge,
                 penalty=penalty,
@@ -50,6 +51,63 @@ def shape_group(members: Sequence[tuple[int, Sample, Settled]], config: Config) 
             )
         )
     return fill(rewards, config.missing)
+
+
+def _term(settled: Settled, judge: JudgeConfig, shaping: ShapingConfig) -> Term:
+    verdict, value = settled.verdict, None
+    if isinstance(verdict, Verdict):
+        number = verdict.value if shaping.scale == "unit" else verdict.score
+        value = _number(shaping.coefficient * (judge.weight * number))
+    return Term(judge.name, value, judge.weight, settled)
+
+
+def _sum(terms: Sequence[Term], judges: Sequence[JudgeConfig]) -> float | None:
+    """What the judges add to a reward. None: one that must not be missing is, or all of them are."""
+    total, found = 0.0, False
+    for term, judge in zip(terms, judges, strict=True):
+        if term.value is not None:
+            total += term.value
+            found = found or judge.weight != 0
+        elif judge.weight != 0 and not judge.optional:
+            return None
+    return _number(total) if found else None
+
+
+def whole(settled: Sequence[Settled], judges: Sequence[JudgeConfig]) -> Settled:
+    """What several judges said of a sample, as one: the first verdict that is missing and must not be, or all of them
+    as parts. Its score is the weighted sum, its value the weighted mean, of those that count.
+    """
+    if len(settled) == 1:
+        return settled[0]
+    missing: Unscored | None = None
+    score = value = weight = 0.0
+    for end, judge in zip(settled, judges, strict=True):
+        said = end.verdict
+        if isinstance(said, Verdict):
+            score += judge.weight * said.score
+            value += abs(judge.weight) * (said.value if judge.weight >= 0 else 1 - said.value)
+            weight += abs(judge.weight)
+        elif judge.weight != 0 and not judge.optional and missing is None:
+            missing = Unscored(reason=said.reason, detail=f"judge {judge.name}: {said.detail}")
+    if missing is None and not weight:
+        missing = Unscored(reason=Reason.NO_VERDICT, detail="no judge that counts gave a verdict")
+    parts = [
+        Part(name=judge.name, verdict=end.verdict, weight=judge.weight)
+        for end, judge in zip(settled, judges, strict=True)
+    ]
+    origins = {end.origin for end in settled}
+    names: tuple[Origin, ...] = ("call", "shared", "cache", "gate")
+    return Settled(
+        verdict=missing or Verdict(score=score, value=value / weight, how="terms", parts=tuple(parts)),
+        origin=next((name for name in names if name in origins), "none"),
+        endpoint=", ".join(dict.fromkeys(end.endpoint for end in settled if end.endpoint)),
+        attempts=sum(end.attempts for end in settled),
+        sent=min((end.sent for end in settled if end.sent), default=0.0),
+        queued_s=max(end.queued_s for end in settled),
+        latency_s=max(end.latency_s for end in settled),
+        cost=sum(end.cost for end in settled),
+        saved=sum(end.saved for end in settled),
+    )
 
 
 def _lengths(samples: Sequence[Sample], compared: bool) -> list[int]:

@@ -21,8 +21,6 @@ from typing import Any
 
 import msgspec
 
-from referee.batch import listed
-from referee.build import read_template
 from referee.config import Config, Secret, load
 from referee.errors import (
     ConfigError,
@@ -35,9 +33,13 @@ from referee.errors import (
 )
 from referee.records import Reason, Reward, Sample, Settled, Unscored
 from referee.referee import Referee
+from referee.scoring.batch import listed
+from referee.scoring.build import read_template
 from referee.shaping import shape_group
 from referee.shaping.missing import WINDOW
 from referee.ticket import Ticket
+
+REFERENCE = re.compile(r"{{\s*reference\s*}}")
 
 log = logging.getLogger("referee.trainers")
 
@@ -146,8 +148,8 @@ class Judged:
         """
         if self._identity in _compared:
             return
-        template = "" if found else read_template(self.config) or ""
-        if not found and (self.config.judge.kind == "reference" or re.search(r"{{\s*reference\s*}}", template)):
+        judges = () if found else self.config.judge
+        if any(judge.kind == "reference" or REFERENCE.search(read_template(judge) or "") for judge in judges):
             raise ConfigError(
                 "the judge compares with a known answer (judge.kind, or {{reference}} in judge.prompt_file), and there "
                 f"is none: no answer could be scored. Give {where}; or choose a judge that needs no reference.",
@@ -170,7 +172,8 @@ class Judged:
 
     def __repr__(self) -> str:
         judges = ", ".join(f"{endpoint.model} at {endpoint.label}" for endpoint in self.config.endpoint)
-        return f"Judged({self.config.judge.kind} by {judges})"
+        kinds = ", ".join(judge.kind for judge in self.config.judge)
+        return f"Judged({kinds} by {judges})"
 
 
 class Pending:
@@ -297,8 +300,8 @@ def unscored(
     samples: Sequence[Sample], config: Config, detail: str, reason: Reason = Reason.CONNECTION
 ) -> list[Reward]:
     """Rewards for samples whose judging broke down as a whole, shaped and filled as the policy says."""
-    end = Settled(verdict=Unscored(reason=reason, detail=detail))
-    groups: dict[str | int, list[tuple[int, Sample, Settled]]] = {}
+    end = (Settled(verdict=Unscored(reason=reason, detail=detail)),) * len(config.judge)
+    groups: dict[str | int, list[tuple[int, Sample, tuple[Settled, ...]]]] = {}
     for index, sample in enumerate(samples):
         groups.setdefault(sample.group or index, []).append((index, sample, end))
     rewards = [reward for members in groups.values() for reward in shape_group(members, config)]

@@ -120,7 +120,8 @@ class TrlReward:
         )
         self._check_release()
         self._check_groups(len(prompts), trainer)
-        if self.judged.config.judge.gates.truncated != "off" and not end_tokens(trainer):
+        gated = any(judge.gates.truncated != "off" for judge in self.judged.config.judge)
+        if gated and not end_tokens(trainer):
             self._warn(
                 "judge.gates.truncated does nothing here: TRL does not tell a reward function which tokens end an "
                 "answer. Answers cut at the token limit are judged as they are. Use TRL 1.0 or newer, attach(trainer), "

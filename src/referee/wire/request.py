@@ -1,4 +1,4 @@
-"""A JudgeRequest as an OpenAI chat-completions request: URL, headers, body. Nothing here reads a reply."""
+"""A Ask as an OpenAI chat-completions request: URL, headers, body. Nothing here reads a reply."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from referee.config import EndpointConfig, Secret
-from referee.records import JudgeRequest
+from referee.records import Ask
 from referee.version import VERSION
 
 DIALECT = "openai-chat/1"
@@ -82,7 +82,7 @@ class Encoder:
         self._made_of: tuple[object, ...] = ()
         self._head = b""
 
-    def encode(self, request: JudgeRequest, adaptation: Adaptation = PLAIN, max_tokens: int | None = None) -> bytes:
+    def encode(self, request: Ask, adaptation: Adaptation = PLAIN, max_tokens: int | None = None) -> bytes:
         """The body. `max_tokens` replaces the judge's own cap, for a second try after a truncated reply."""
         *first, last = request.messages
         parts = (request.sampling, adaptation, max_tokens, last.role, *first)
@@ -92,7 +92,7 @@ class Encoder:
             self._made_of = parts
         return b"%b%b}]}" % (self._head, _text(last.content))
 
-    def _frame(self, request: JudgeRequest, adaptation: Adaptation, max_tokens: int | None) -> None:
+    def _frame(self, request: Ask, adaptation: Adaptation, max_tokens: int | None) -> None:
         """What stands before the last message's text."""
         sampling, endpoint = request.sampling, self._endpoint
         body: dict[str, Any] = {"model": endpoint.model}
@@ -115,7 +115,7 @@ class Encoder:
 
 
 def encode(
-    endpoint: EndpointConfig, request: JudgeRequest, adaptation: Adaptation = PLAIN, max_tokens: int | None = None
+    endpoint: EndpointConfig, request: Ask, adaptation: Adaptation = PLAIN, max_tokens: int | None = None
 ) -> bytes:
     """One request body, see Encoder."""
     return Encoder(endpoint).encode(request, adaptation, max_tokens)

@@ -206,9 +206,10 @@ def _say_progress(ticket: Ticket) -> None:
 def _settled(samples: Sequence[Sample], config: Config) -> Ticket:
     """A ticket that is done: the length penalty alone."""
     ticket = Ticket(len(samples), lambda _: "", lambda: None)
-    groups: dict[str | int, list[tuple[int, Sample, Settled]]] = {}
+    off = (OFF,) * len(config.judge)
+    groups: dict[str | int, list[tuple[int, Sample, tuple[Settled, ...]]]] = {}
     for index, sample in enumerate(samples):
-        groups.setdefault(sample.group or index, []).append((index, sample, OFF))
+        groups.setdefault(sample.group or index, []).append((index, sample, off))
     rewards = [reward for members in groups.values() for reward in shape_group(members, config)]
     if samples:
         ticket.deliver(rewards, None, True)

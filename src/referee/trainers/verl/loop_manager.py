@@ -93,10 +93,11 @@ class RefereeRewardManager:
         try:
             if self.settings.asks:
                 pending = await self._judged.asubmit([sample], shaped=False)
-            settled = (await pending)[0].settled if pending is not None else NOTHING
+            nothing = (NOTHING,) * len(self.settings.config.judge)
+            settled = (await pending)[0].judged if pending is not None else nothing
             siblings = await lengths if lengths is not None else [row.length]
             if not siblings:
-                settled = replace(settled, verdict=self._late(row))
+                settled = tuple(replace(end, verdict=self._late(row)) for end in settled)
             reward = self._shaped(sample, settled, siblings)
         except BaseException:
             if lengths is not None:
@@ -130,13 +131,14 @@ class RefereeRewardManager:
                 log.warning("no rule for data source %r: its reward is the judge's alone", source)
             return 0.0, {}
 
-    def _shaped(self, sample: Sample, settled: Settled, lengths: Sequence[int]) -> Reward:
+    def _shaped(self, sample: Sample, settled: tuple[Settled, ...], lengths: Sequence[int]) -> Reward:
         """The reward with its group's median; siblings are there by their lengths only."""
         config = replace(self.settings.config, missing=MissingConfig())
         others = list(lengths)
         if sample.length in others:
             others.remove(sample.length)
-        siblings = [(0, Sample(prompt="", response="", length=length), NOTHING) for length in others]
+        nothing = (NOTHING,) * len(config.judge)
+        siblings = [(0, Sample(prompt="", response="", length=length), nothing) for length in others]
         return shape_group([(0, sample, settled), *siblings], config)[0]
 
     async def _value(self, row: Row, member: str, reward: Reward) -> float:

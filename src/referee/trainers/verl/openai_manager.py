@@ -11,7 +11,7 @@ from referee.cache import KeyMaker
 from referee.config import load
 from referee.errors import TicketTimeout
 from referee.judging import make_judge
-from referee.records import JudgeRequest, Reward, Sample
+from referee.records import Ask, Reward, Sample
 from referee.ticket import Ticket
 from referee.trainers.verl.backend import Backend
 from referee.trainers.verl.config import ENDPOINT, MODEL, LengthPenaltyConfig, in_own_keys
@@ -144,8 +144,8 @@ def get_request_hash(
 def _hash(response: str, config: LengthPenaltyConfig) -> str:
     settings = config.settings("thread", keyless=True)
     loaded = load(settings)
-    plan = make_judge(loaded.judge, b"the key does not depend on this").plan(_sample((response, 1.0), 0), "text")
-    if not isinstance(plan, JudgeRequest):
+    plan = make_judge(loaded.judge[0], b"the key does not depend on this").plan(_sample((response, 1.0), 0), "text")
+    if not isinstance(plan, Ask):
         return ""  # settled without a request
     return KeyMaker(loaded.endpoint[0], DIALECT).key(plan)
 

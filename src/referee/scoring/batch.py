@@ -48,7 +48,7 @@ class Batch:
         """Why the batch must not be used, if so: the endpoint is closed, too much is unscored."""
         self._config = config
         self._deliver = deliver
-        self._settled: list[Settled | None] = [None] * len(self.samples)
+        self._settled: list[tuple[Settled, ...] | None] = [None] * len(self.samples)
         self._left = len(self.samples)
         self._groups = _groups(self.samples) if needs_group(config) else {}
         self._waiting = {name: len(members) for name, members in self._groups.items()}
@@ -71,19 +71,24 @@ class Batch:
         """Samples without an end yet."""
         return [index for index, settled in enumerate(self._settled) if settled is None]
 
-    def land(self, index: int, settled: Settled) -> list[Reward]:
-        """Record a sample's end. Returns the rewards that became final with it: its own, or its whole group's."""
+    def land(self, index: int, settled: tuple[Settled, ...]) -> list[Reward]:
+        """Record a sample's end, one Settled for each judge. Returns the rewards that became final with it: its own, or
+        its whole group's."""
         if self._settled[index] is not None:
             return []
         self._settled[index] = settled
         self._left -= 1
-        verdict = settled.verdict
-        if self._config.missing.policy == "raise" and isinstance(verdict, Unscored) and self.error is None:
-            self.error = UnscoredError(
-                f'sample {index} was not scored ({verdict.reason}: {verdict.detail}) and [missing] policy is "raise". '
-                "What was judged is kept in the cache."
-            )
-        return self._shape(index)
+        rewards = self._shape(index)
+        if self._config.missing.policy == "raise" and self.error is None:
+            for reward in rewards:
+                verdict = reward.verdict
+                if isinstance(verdict, Unscored):
+                    self.error = UnscoredError(
+                        f"sample {reward.index} was not scored ({verdict.reason}: {verdict.detail}) and [missing] "
+                        'policy is "raise". What was judged is kept in the cache.'
+                    )
+                    break
+        return rewards
 
     def fail(self, error: RefereeError) -> None:
         """The work on it has died: whoever waits gets this error instead of silence."""
@@ -99,7 +104,7 @@ class Batch:
     def _pass_on(self, rewards: list[Reward], error: RefereeError | None) -> None:
         deliver = self._deliver
         if self.done:
-            self._deliver = _nobody  # whoever waited holds this batch, perhaps: a ring would keep all its samples
+            self._deliver = _nobody  # the receiver may hold this batch: a reference cycle would keep all its samples
         deliver(rewards, error, self.done)
 
     def _shape(self, index: int) -> list[Reward]:

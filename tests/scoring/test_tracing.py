@@ -5,19 +5,18 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from referee.build import build_scorer
 from referee.config import Config, load
 from referee.errors import ConfigError
 from referee.records import Sample
 from referee.referee import Referee
-from referee.scorer import Scorer
+from referee.scoring.build import worker_with
+from referee.scoring.local import BuildWorker
+from referee.scoring.tracing import open_tracer
 from referee.sim import Provider, ProviderSpec, SimTransport
-from referee.tracing import open_tracer
 
 trace = pytest.importorskip("opentelemetry.trace")
 pytest.importorskip("opentelemetry.sdk.trace")
@@ -55,8 +54,8 @@ def judged(otel: dict[str, Any], spec: ProviderSpec | None = None, **sections: A
         referee.score(SAMPLES)
 
 
-def builder(spec: ProviderSpec) -> Callable[[Config], Scorer]:
-    return lambda config: build_scorer(config, SimTransport(Provider(spec, 1)))
+def builder(spec: ProviderSpec) -> BuildWorker:
+    return worker_with(lambda: SimTransport(Provider(spec, 1)))
 
 
 @pytest.fixture(autouse=True)
@@ -135,7 +134,7 @@ def test_half_characters_do_not_stop_an_exporter(exporter: Any) -> None:
 def test_off_costs_nothing() -> None:
     """By default no tracer exists, and the package is not even imported."""
     assert open_tracer(Config()) is None
-    code = "import sys, referee.scorer; print(any(name.startswith('opentelemetry') for name in sys.modules))"
+    code = "import sys, referee.scoring.build; print(any(name.startswith('opentelemetry') for name in sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
 

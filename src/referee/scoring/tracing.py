@@ -13,7 +13,7 @@ import msgspec
 
 from referee.config import Config, EndpointConfig
 from referee.errors import ConfigError
-from referee.records import JudgeRequest, Sample, Settled, Unscored, Verdict
+from referee.records import Ask, Sample, Settled, Unscored, Verdict
 from referee.version import VERSION
 
 PROVIDER = "openai"
@@ -42,10 +42,10 @@ class Tracer:
         self._client = trace.SpanKind.CLIENT
         self._error = trace.StatusCode.ERROR
         self._content = config.otel.content
-        self._kind = config.judge.kind
+        self._kind = config.judge[0].kind
         self._endpoints = {endpoint.label: _address(endpoint) for endpoint in reversed(config.endpoint)}
 
-    def settled(self, sample: Sample, request: JudgeRequest | None, settled: Settled, wall: float) -> None:
+    def settled(self, sample: Sample, request: Ask | None, settled: Settled, wall: float) -> None:
         """One sample's judging has ended now, at `wall`."""
         if not settled.attempts or settled.origin not in ("call", "none"):
             return
@@ -91,7 +91,7 @@ def _address(endpoint: EndpointConfig) -> Attributes:
     return found
 
 
-def _request(request: JudgeRequest | None) -> Attributes:
+def _request(request: Ask | None) -> Attributes:
     if request is None:
         return {}
     found: Attributes = {"gen_ai.request.max_tokens": request.sampling.max_tokens}
@@ -133,7 +133,7 @@ def _sample(sample: Sample, settled: Settled) -> Attributes:
     return found
 
 
-def _content(request: JudgeRequest | None, settled: Settled) -> Attributes:
+def _content(request: Ask | None, settled: Settled) -> Attributes:
     found: Attributes = {}
     if request is not None:
         found["gen_ai.input.messages"] = _json([_message(item.role, item.content) for item in request.messages])

@@ -1,14 +1,15 @@
-"""The record of work that is done elsewhere: a tally, and the ledger if there is one. Lines arrive as bytes."""
+"""The record of what was judged: a tally of everything, and the ledger if there is one. Verdict lines come encoded."""
 
 from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Sequence
 
 import msgspec
+from msgspec.structs import replace
 
 from referee import clock
-from referee.batch import Batch
 from referee.config import Config
 from referee.ledger import (
     LimitsLine,
@@ -22,23 +23,31 @@ from referee.ledger import (
     verdict_line,
 )
 from referee.ledger.lines import MAX_LINE, digest
-from referee.records import Reward, Settled, Verdict
-from referee.runtime.messages import Gauge
+from referee.records import Reply, Reward, Settled, Verdict
+from referee.scoring.batch import Batch
+from referee.scoring.messages import Gauge, Result
+from referee.shaping import whole
 from referee.version import VERSION
 
 _HEAD = b'{"type":"verdict"'
 
 
-class Books:
+class Recorder:
     """Counts what has landed and keeps the ledger. Used from one loop; lines go to the file once per turn of it."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, encoded: bool = False) -> None:
+        """`encoded`: lines of verdicts come as bytes; those made here are encoded at once, in their order."""
+        self._encoded = encoded
         self.tally = Tally()
         self._ledger = open_ledger(config.ledger)
         self._content = config.ledger.content
+        self._judges = config.judge
+        self._lone = len(config.judge) == 1
         self._seq = 0
         self._texts: set[str] = set()
         self._flush_due = False
+        self._waiting: list[Line] = []
+        """Lines of this turn of the loop; or, where they come encoded, the next two."""
         self._ready: list[bytes] = []
         self._lines = 0
         self._encode_lines = msgspec.json.Encoder().encode_lines
@@ -54,28 +63,51 @@ class Books:
         """True if there is a ledger."""
         return self._ledger.enabled
 
-    def settled(self, batch: Batch, index: int, settled: Settled, line: bytes) -> None:
-        """One sample's judging has ended. `line`: its ledger line, if the far side made one."""
+    def next_seq(self) -> int:
+        """The number of the next verdict line."""
         self._seq += 1
-        self.tally.add(_counted(batch, index, settled))
+        return self._seq
+
+    def settled(self, batch: Batch, result: Result) -> None:
+        """One sample has its result."""
+        if self._lone and not self._encoded and result.lines:
+            self.tally.add(result.lines[0])
+            self._waiting.append(result.lines[0])
+            if not self._flush_due:
+                self._flush_soon()
+            return
+        ended = whole(result.settled, self._judges)
+        replies = [end.reply for end in result.settled if end.reply and end.origin in ("call", "none")]
+        counted = _counted(batch, result.index, ended, replies)
+        self.tally.add(counted)
         if not self.kept:
             return
-        if line.startswith(_HEAD) and len(line) < MAX_LINE:
-            self._ready += (_HEAD, b',"seq":%d' % self._seq, line[len(_HEAD) :], b"\n")
+        lines = [line for line in result.lines if not self._encoded or len(line) < MAX_LINE]
+        if self._lone and lines:
+            self._ready += (_HEAD, b',"seq":%d' % self.next_seq(), lines[0][len(_HEAD) :], b"\n")
             self._lines += 1
             self._flush_soon()
-        else:
-            self._append(
-                verdict_line(
-                    batch.samples[index],
-                    settled,
-                    seq=self._seq,
-                    wall=clock.wall(),
-                    batch=batch.id,
-                    index=index,
-                    content=self._content,
-                )
+            return
+        for line in lines:  # of several judges, before the line that says what they make together
+            if self._encoded:
+                self._ready += (line, b"\n")
+                self._lines += 1
+            else:
+                self._append(line)
+        line = verdict_line(
+            batch.samples[result.index],
+            ended,
+            seq=self.next_seq(),
+            wall=clock.wall(),
+            batch=batch.id,
+            index=result.index,
+            content=self._content,
+        )
+        if not self._lone:
+            line = replace(
+                line, tokens_in=counted.tokens_in, tokens_out=counted.tokens_out, tokens_cached=counted.tokens_cached
             )
+        self._append(line)
 
     def rewarded(self, batch: Batch, rewards: list[Reward]) -> None:
         """These rewards are final."""
@@ -87,6 +119,10 @@ class Books:
             self.tally.add(line)
         if not self.kept or not lines:
             return
+        if not self._encoded:
+            self._waiting += lines
+            self._flush_soon()
+            return
         try:
             self._ready.append(self._encode_lines(lines))
             self._lines += len(lines)
@@ -95,15 +131,15 @@ class Books:
             for line in lines:
                 self._append(line)
 
-    def texts(self, texts: tuple[str, ...]) -> None:
+    def texts(self, texts: Sequence[str]) -> None:
         """Texts that lines refer to, each once."""
         for text in texts:
             if text not in self._texts:
                 self._texts.add(text)
                 self.write(TextLine(wall=clock.wall(), digest=digest(text), text=text))
 
-    def limits(self, gauges: list[Gauge], queued: int) -> None:
-        """How hard each endpoint is pressed at this moment, by all far sides together."""
+    def limits(self, gauges: Sequence[Gauge], queued: int) -> None:
+        """How hard each endpoint is pressed at this moment, by all workers together."""
         for gauge in gauges:
             self.write(
                 LimitsLine(
@@ -129,12 +165,18 @@ class Books:
         self._ledger.close()
 
     def _append(self, line: Line) -> None:
-        self._hand_on()
-        self._ledger.append(line)
+        if self._encoded:
+            self._hand_on()
+            self._ledger.append(line)
+        else:
+            self._waiting.append(line)
         self._flush_soon()
 
     def _hand_on(self) -> None:
         """Lines that are ready go to the ledger, in order and together."""
+        if self._waiting:
+            self._ledger.extend(self._waiting)
+            self._waiting = []
         if self._ready:
             self._ledger.append_encoded(b"".join(self._ready), self._lines)
             self._ready.clear()
@@ -151,11 +193,11 @@ class Books:
         self._ledger.flush()
 
 
-def _counted(batch: Batch, index: int, settled: Settled) -> VerdictLine:
-    """As much of a line as a tally counts: the rest would cost the trainer's process more than the counting."""
-    verdict, reply = settled.verdict, settled.reply
+def _counted(batch: Batch, index: int, settled: Settled, replies: Sequence[Reply]) -> VerdictLine:
+    """As much of a line as a tally counts: the rest would cost the trainer's process more than the counting.
+    `replies`: those that were paid for now."""
+    verdict = settled.verdict
     value, unscored = (verdict.value, "") if isinstance(verdict, Verdict) else (None, verdict.reason.value)
-    used = reply if settled.origin in ("call", "none") else None
     sample = batch.samples[index]
     return VerdictLine(
         group=sample.group,
@@ -167,9 +209,9 @@ def _counted(batch: Batch, index: int, settled: Settled) -> VerdictLine:
         attempts=settled.attempts,
         queued_s=settled.queued_s,
         latency_s=settled.latency_s,
-        tokens_in=used.tokens_in if used else 0,
-        tokens_out=used.tokens_out if used else 0,
-        tokens_cached=used.tokens_cached if used else 0,
         cost=settled.cost,
         saved=settled.saved,
+        tokens_in=sum([reply.tokens_in for reply in replies]),
+        tokens_out=sum([reply.tokens_out for reply in replies]),
+        tokens_cached=sum([reply.tokens_cached for reply in replies]),
     )

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from referee.batch import Batch
 from referee.config import load
 from referee.ledger import Tally, verdict_line
 from referee.records import Reason, Reply, Sample, Settled, Unscored, Verdict
-from referee.runtime.books import _counted
+from referee.scoring.batch import Batch
+from referee.scoring.recorder import _counted
 
 SCORED = Verdict(score=7.0, value=0.7, reason="good", how="schema")
 REPLY = Reply(text="{}", model="m", tokens_in=100, tokens_out=20, tokens_cached=10)
@@ -30,6 +30,7 @@ def test_the_short_line_counts_as_the_whole_one_does(settled: Settled) -> None:
     batch = Batch("1-1", samples, config, 10.0, lambda rewards, error, done: None)
     short, whole = Tally(), Tally()
     for index, sample in enumerate(samples):
-        short.add(_counted(batch, index, settled))
+        paid = [settled.reply] if settled.reply and settled.origin in ("call", "none") else []
+        short.add(_counted(batch, index, settled, paid))
         whole.add(verdict_line(sample, settled, batch=batch.id, index=index))
     assert short.metrics() == whole.metrics()

@@ -1,4 +1,4 @@
-"""What far sides say besides verdicts, and when: limits, costs, ends for lack of time."""
+"""What workers report besides verdicts, and when: limits, costs, ends for lack of time."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.runtime.test_fleet import SLOW
 
 from referee import clock
 from referee.records import Reason, Unscored
-from referee.runtime.messages import Gauge, Landed
+from referee.scoring.messages import Gauge, Update
 from referee.sim import ProviderSpec
 
 
@@ -18,11 +18,11 @@ def test_the_limit_of_a_dead_host_is_forgotten() -> None:
     async def story(fleet: Fleet) -> None:
         remote = fleet.remote
         for number in (0, 1):
-            remote.landed(number, Landed((), gauges=(Gauge("a.test", 200, 10, 100, 0),)))
+            remote.updated(number, Update(gauges=(Gauge("a.test", 200, 10, 100, 0),)))
         remote.lost(0)
         remote.ready(0)
         for number in (0, 1):
-            remote.landed(number, Landed((), gauges=(Gauge("a.test", 5, 1, 150, 40),)))
+            remote.updated(number, Update(gauges=(Gauge("a.test", 5, 1, 150, 40),)))
         metrics = remote.metrics()
         assert (metrics["limit"], metrics["in_flight"], metrics["requests"]) == (5, 2, 400)
 
@@ -50,13 +50,13 @@ def test_a_client_that_goes_while_it_is_told() -> None:
 
     async def story(fleet: Fleet) -> None:
         host, told = fleet.hosts[0], list[str]()
-        host._busy = {"one", "two"}
+        host._listening = {"one", "two"}
 
-        def emit(client: str, landed: Landed) -> None:
+        def send(client: str, update: Update) -> None:
             told.append(client)
             host.forget(client)
 
-        host._emit = emit
+        host._send = send
         host._tell()
         assert sorted(told) == ["one", "two"]
 

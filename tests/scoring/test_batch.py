@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from referee.batch import Batch
 from referee.config import Config, load
 from referee.errors import InputError, RefereeError, UnscoredError
 from referee.records import Reason, Reward, Sample, Settled, Unscored, Verdict
+from referee.scoring.batch import Batch
 
 SCORED = Settled(verdict=Verdict(score=10.0, value=1.0), origin="call")
 MISSING = Settled(verdict=Unscored(reason=Reason.TIMEOUT, detail="slow"), origin="call")
@@ -40,7 +40,7 @@ def make(samples: list[Sample], config: Config | None = None) -> tuple[Batch, Si
 
 
 def land(batch: Batch, index: int, settled: Settled) -> list[Reward]:
-    rewards = batch.land(index, settled)
+    rewards = batch.land(index, (settled,))
     batch.hand_over(rewards)
     return rewards
 

@@ -1,4 +1,4 @@
-"""Which far side gets which sample: state only, no loop."""
+"""Which worker gets which sample: state only, no loop."""
 
 from __future__ import annotations
 
@@ -10,64 +10,65 @@ import pytest
 from msgspec.structs import replace
 from tests.engine.harness import samples
 
-from referee.batch import Batch
 from referee.config import load
 from referee.judging import seen_by
 from referee.records import Reason, Sample, Settled, Unscored
-from referee.runtime import dealing
-from referee.runtime.dealing import HAND, HELD, SPARE, Dealer, Out, Shard, mark_of
-from referee.runtime.messages import Gauge, Landed
+from referee.runtime import routing
+from referee.runtime.routing import BACKLOG, OWN_ROOM, ROUTE_STEP, Routed, Router, WorkerQueue, route_key
+from referee.scoring.batch import Batch
+from referee.scoring.messages import Gauge, Update
+from referee.scoring.tracker import OpenBatch
 
 CONFIG = load({"endpoint": {"url": "http://a.test/v1", "model": "m", "key_env": ""}})
 WHY = Unscored(reason=Reason.CANCELLED)
 
 
 class Table:
-    """A dealer, its far sides, and what was sent to each."""
+    """A router, its workers, and what was sent to each."""
 
-    def __init__(self, far_sides: int, alone: bool = True, limit: int = 0) -> None:
-        self.shards = [Shard() for _ in range(far_sides)]
+    def __init__(self, workers: int, alone: bool = True, limit: int = 0) -> None:
+        self.shards = [WorkerQueue() for _ in range(workers)]
         for shard in self.shards:
             shard.up = True
-        self.outs: dict[int, Out] = {}
-        self.dealer = Dealer(self.shards, limit=limit, alone=alone, seen=str)
+        self.outs: dict[int, Routed] = {}
+        self.router = Router(self.shards, limit=limit, balanced=alone, key_of=lambda sample: route_key(sample, str))
         self.sent: list[list[Sample]] = [[] for _ in self.shards]
         self._numbers = count(1)
 
-    def add(self, given: Sequence[Sample], caller: str = "", seconds: float = 60.0) -> Out:
+    def add(self, given: Sequence[Sample], caller: str = "", seconds: float = 60.0) -> Routed:
         batch = Batch("b", given, CONFIG, seconds, lambda rewards, error, done: None)
         batch.caller = caller
         ticket = next(self._numbers)
-        out = self.outs[ticket] = Out(batch, ticket, seconds)
-        self.dealer.add(out)
+        out = self.outs[ticket] = Routed(OpenBatch(batch, ticket, seconds))
+        self.router.add(out)
         return out
 
     def send(self, most: int = 10**9) -> int:
         """Send as much as there is room for, at most so many to each; how many there were."""
         before = sum(map(len, self.sent))
         for shard in self.shards:
-            self.dealer.fill(shard)
+            self.router.fill(shard)
         for number, shard in enumerate(self.shards):
             left = most
-            while shard.queue and left > 0 and (room := self.dealer.room(shard)) > 0:
-                out, indexes = self.dealer.take(shard, min(room, left))
+            while shard.queue and left > 0 and (room := self.router.room(shard)) > 0:
+                out, indexes = self.router.take(shard, min(room, left))
                 left -= len(indexes)
-                self.sent[number] += [out.batch.samples[index] for index in indexes]
+                self.sent[number] += [out.open.batch.samples[index] for index in indexes]
         return sum(map(len, self.sent)) - before
 
     def end(self, number: int) -> None:
-        """Everything that is out at one far side ends."""
+        """Everything that is out at one worker ends."""
         shard = self.shards[number]
         for ticket, marks in list(shard.out.items()):
             for index in marks:
-                self.outs[ticket].batch.land(index, Settled(verdict=WHY))
-            self.dealer.ended(shard, ticket, list(marks))
+                self.outs[ticket].open.batch.land(index, (Settled(verdict=WHY),))
+            self.router.ended(shard, ticket, list(marks))
         assert shard.count == 0
         assert not shard.out
 
     def left(self) -> int:
-        """Samples that are waiting or out, as the dealer remembers them."""
-        return sum(sum(shard.marks.values()) for shard in self.shards)
+        """Samples that are waiting or out, as the router remembers them."""
+        return sum(sum(shard.keys.values()) for shard in self.shards)
 
     def texts(self) -> list[str]:
         return [sample.response for part in self.sent for sample in part]
@@ -81,13 +82,13 @@ def test_the_first_are_sent_before_the_last_are_looked_at() -> None:
     """However large the batch, no more is dealt than there is room for, give or take a hand."""
     table = Table(2)
     out = table.add(samples(50_000))
-    assert table.send() >= 2 * SPARE
-    assert out.dealt <= 2 * SPARE + 4 * HAND
+    assert table.send() >= 2 * OWN_ROOM
+    assert out.routed <= 2 * OWN_ROOM + 4 * ROUTE_STEP
 
 
 @pytest.mark.parametrize("alone", [True, False])
 def test_equal_samples_meet(alone: bool) -> None:
-    """In one batch or in several, whether or not one far side helps another."""
+    """In one batch or in several, whether or not one worker helps another."""
     table = Table(4, alone=alone)
     for part in range(3):
         table.add(samples(2000, distinct=50), seconds=60.0 + part)
@@ -132,7 +133,7 @@ def test_turns_are_counted_in_samples() -> None:
         table.send()
         table.end(0)
         table.end(1)
-    assert abs(table.of("second") - (table.of("first") - before)) <= 4 * HAND + 2 * SPARE
+    assert abs(table.of("second") - (table.of("first") - before)) <= 4 * ROUTE_STEP + 2 * OWN_ROOM
 
 
 def test_what_is_due_first_is_dealt_first() -> None:
@@ -149,23 +150,23 @@ def test_what_is_due_first_is_dealt_first() -> None:
 def test_what_one_has_no_room_for_goes_to_another() -> None:
     """All of it belongs to one of four: the three others have what it cannot have yet."""
     table = Table(4)
-    mine = [sample for sample in samples(20_000) if mark_of(sample, str) % 4 == 2]
+    mine = [sample for sample in samples(20_000) if route_key(sample, str) % 4 == 2]
     table.add(mine)
     table.send()
-    assert len(table.sent[2]) == SPARE
-    assert len(table.shards[2].queue) == HELD
+    assert len(table.sent[2]) == OWN_ROOM
+    assert len(table.shards[2].queue) == BACKLOG
     assert all(len(table.sent[number]) > 400 for number in (0, 1, 3))
     for _ in range(20):
         for number in (0, 1, 3):
             table.end(number)
         table.send()
-    assert len(table.sent[2]) == SPARE
+    assert len(table.sent[2]) == OWN_ROOM
     table.end(2)
     table.send()
     table.end(2)
     assert sorted(table.texts()) == sorted(sample.response for sample in mine)
     assert table.left() == 0
-    assert not table.dealer._moved
+    assert not table.router._moved
 
 
 def test_no_help_where_there_is_room() -> None:
@@ -174,24 +175,24 @@ def test_no_help_where_there_is_room() -> None:
     for sample in samples(50):
         table.add([sample])
         table.send()
-    assert [{mark_of(sample, str) % 3 for sample in part} for part in table.sent] == [{0}, {1}, {2}]
+    assert [{route_key(sample, str) % 3 for sample in part} for part in table.sent] == [{0}, {1}, {2}]
 
 
 def test_no_help_among_those_who_work_for_others_too() -> None:
     """Elsewhere somebody else's equal samples go by the same rule."""
     table = Table(4, alone=False)
-    table.add([sample for sample in samples(40_000) if mark_of(sample, str) % 4 == 2])
+    table.add([sample for sample in samples(40_000) if route_key(sample, str) % 4 == 2])
     table.send()
-    assert [len(part) for part in table.sent] == [0, 0, dealing.ROOM, 0]
+    assert [len(part) for part in table.sent] == [0, 0, routing.SHARED_ROOM, 0]
 
 
 def test_long_references_are_not_sent_all_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """What one message holds is bounded by its text, whichever field that is in."""
-    monkeypatch.setattr(dealing, "CHUNK_TEXT", 1000)
+    monkeypatch.setattr(routing, "MESSAGE_TEXT", 1000)
     table = Table(1)
     table.add([replace(sample, reference="long " * 50) for sample in samples(20)])
-    table.dealer.fill(table.shards[0])
-    assert len(table.dealer.take(table.shards[0], 20)[1]) < 5
+    table.router.fill(table.shards[0])
+    assert len(table.router.take(table.shards[0], 20)[1]) < 5
 
 
 @pytest.mark.parametrize(
@@ -205,22 +206,22 @@ def test_long_references_are_not_sent_all_at_once(monkeypatch: pytest.MonkeyPatc
 def test_equal_requests_have_equal_marks(kind: str, equal: str, other: str) -> None:
     """By what the judge sees."""
     judge = load({"endpoint": {"url": "http://a.test/v1", "model": "m", "key_env": ""}, "judge": {"kind": kind}}).judge
-    one, two = (mark_of(Sample(prompt="p", response=text), seen_by(judge)) for text in (equal, other))
+    one, two = (route_key(Sample(prompt="p", response=text), seen_by(judge)) for text in (equal, other))
     assert one == two
-    assert one != mark_of(Sample(prompt="p", response="<think>else</think>else"), seen_by(judge))
+    assert one != route_key(Sample(prompt="p", response="<think>else</think>else"), seen_by(judge))
 
 
 def test_equals_of_what_another_has_follow_it() -> None:
     """As long as it is there; then they go where they belong, and it is found in the cache."""
     table = Table(2)
-    mine = [sample for sample in samples(8000) if mark_of(sample, str) % 2 == 1]
+    mine = [sample for sample in samples(8000) if route_key(sample, str) % 2 == 1]
     table.add(mine)
     table.send()
     moved = table.sent[0][-1]
     table.end(1)
     table.add([moved], seconds=1.0)
     table.send(1)
-    assert not any(out.ticket == 2 for out, _, _ in table.shards[1].queue)
+    assert not any(out.open.ticket == 2 for out, _, _ in table.shards[1].queue)
     for number in (0, 1) * 10:
         table.end(number)
         table.send()
@@ -234,10 +235,10 @@ def test_equals_of_what_another_has_follow_it() -> None:
 def test_what_is_there_already_stays_there() -> None:
     """Its equal waits behind it and goes to nobody else, though all around it does."""
     table = Table(2)
-    mine = [sample for sample in samples(6000) if mark_of(sample, str) % 2 == 1]
-    table.add(mine[:SPARE])
+    mine = [sample for sample in samples(6000) if route_key(sample, str) % 2 == 1]
+    table.add(mine[:OWN_ROOM])
     table.send()
-    table.add([*mine[SPARE:], mine[7]], seconds=90.0)
+    table.add([*mine[OWN_ROOM:], mine[7]], seconds=90.0)
     table.send()
     assert len(table.sent[0]) > 500
     assert mine[7] not in table.sent[0]
@@ -251,20 +252,20 @@ def test_what_belongs_to_one_that_is_down_goes_to_others() -> None:
     for _ in range(12):
         table.send()
         table.end(0)
-    assert len(table.sent[0]) == 4000 - HELD
-    assert len(table.shards[1].queue) == HELD
+    assert len(table.sent[0]) == 4000 - BACKLOG
+    assert len(table.shards[1].queue) == BACKLOG
 
 
 def test_what_was_lost_is_sent_again_first() -> None:
     """In its old order; what has landed or is given up is forgotten."""
     table = Table(2)
-    out = table.add([sample for sample in samples(8000) if mark_of(sample, str) % 2 == 1])
+    out = table.add([sample for sample in samples(8000) if route_key(sample, str) % 2 == 1])
     table.send()
     shard = table.shards[1]
-    sent = sorted(shard.out[out.ticket])
+    sent = sorted(shard.out[out.open.ticket])
     again = [(out, index) for index in sent if index % 3]
     before = table.left()
-    table.dealer.lost(shard, again)
+    table.router.lost(shard, again)
     assert (shard.count, shard.out) == (0, {})
     assert [index for _, index, _ in shard.queue][: len(again)] == [index for _, index in again]
     assert table.left() == before - (len(sent) - len(again))
@@ -276,56 +277,56 @@ def test_an_end_that_is_not_awaited_changes_nothing() -> None:
     out = table.add(samples(10))
     table.send()
     shard = table.shards[0]
-    table.dealer.ended(shard, 99, [1, 2])
-    table.dealer.ended(shard, out.ticket, [1, 2])
-    table.dealer.ended(shard, out.ticket, [2, 3])
-    assert shard.count == len(shard.out[out.ticket]) == table.left() == 7
+    table.router.ended(shard, 99, [1, 2])
+    table.router.ended(shard, out.open.ticket, [1, 2])
+    table.router.ended(shard, out.open.ticket, [2, 3])
+    assert shard.count == len(shard.out[out.open.ticket]) == table.left() == 7
 
 
 def test_room_is_what_the_limit_needs_and_some_more() -> None:
-    """As configured at first, then as the far side tells; none where nobody is."""
+    """As configured at first, then as the worker tells; none where nobody is."""
     table = Table(2, limit=100)
     shard = table.shards[0]
-    assert table.dealer.room(shard) == 100 + SPARE
+    assert table.router.room(shard) == 100 + OWN_ROOM
     shard.count = 30
-    assert table.dealer.room(shard) == 70 + SPARE
-    shard.last = Landed((), gauges=(Gauge("a", 7, 0, 0, 0), Gauge("b", 5, 0, 0, 0)))
-    assert table.dealer.room(shard) == 12 + SPARE - 30
+    assert table.router.room(shard) == 70 + OWN_ROOM
+    shard.last = Update(gauges=(Gauge("a", 7, 0, 0, 0), Gauge("b", 5, 0, 0, 0)))
+    assert table.router.room(shard) == 12 + OWN_ROOM - 30
     shard.count = 9000
-    assert table.dealer.room(shard) == 0
+    assert table.router.room(shard) == 0
     shard.count, shard.up = 0, False
-    assert table.dealer.room(shard) == 0
+    assert table.router.room(shard) == 0
 
 
 def test_nothing_is_sent_before_somebody_is_there() -> None:
-    """A far side is down until it says that it is up."""
-    assert Table(1).dealer.room(Shard()) == 0
+    """A worker is down until it says that it is up."""
+    assert Table(1).router.room(WorkerQueue()) == 0
 
 
 def test_what_has_landed_meanwhile_is_not_sent() -> None:
-    """Its end came late, from a far side that was given up."""
+    """Its end came late, from a worker that was given up."""
     table = Table(1)
     table.shards[0].up = False
     out = table.add(samples(10))
     table.send()
     table.shards[0].up = True
-    table.dealer.fill(table.shards[0])
-    out.batch.land(3, Settled(verdict=WHY))
+    table.router.fill(table.shards[0])
+    out.open.batch.land(3, (Settled(verdict=WHY),))
     table.send()
     assert [sample.id for sample in table.sent[0]] == [str(n) for n in range(10) if n != 3]
 
 
 def test_a_message_holds_no_more_text_than_is_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
     """And at least one sample, however long."""
-    monkeypatch.setattr(dealing, "CHUNK_TEXT", 100)
+    monkeypatch.setattr(routing, "MESSAGE_TEXT", 100)
     table = Table(1)
     table.add([Sample(prompt="p" * 10, response=str(n) * 40) for n in range(5)])
     table.add([Sample(prompt="p", response="long" * 1000)], seconds=99.0)
     shard = table.shards[0]
-    table.dealer.fill(shard)
+    table.router.fill(shard)
     sizes = []
     while shard.queue:
-        sizes.append(len(table.dealer.take(shard, 1000)[1]))
+        sizes.append(len(table.router.take(shard, 1000)[1]))
     assert sizes == [2, 2, 1, 1]
 
 
@@ -334,7 +335,7 @@ def test_a_batch_that_is_over_is_not_dealt() -> None:
     table = Table(2)
     first, second = table.add(samples(3000, "one")), table.add(samples(3000, "two"), seconds=90.0)
     table.send()
-    first.stopping = WHY
+    first.open.stopping = WHY
     sent = table.of("one")
     for _ in range(10):
         for number in (0, 1):
@@ -342,7 +343,7 @@ def test_a_batch_that_is_over_is_not_dealt() -> None:
         table.send()
     assert 0 < table.of("one") == sent < 3000
     assert table.of("two") == 3000
-    assert second.dealt == 3000
+    assert second.routed == 3000
 
 
 def test_every_sample_is_sent_once_whatever_happens() -> None:
@@ -365,4 +366,4 @@ def test_every_sample_is_sent_once_whatever_happens() -> None:
         for number in range(len(table.shards)):
             table.end(number)
         assert table.left() == 0
-        assert not table.dealer._moved
+        assert not table.router._moved

@@ -1,0 +1,182 @@
+"""Which worker gets which sample, and when. State only: no loop, nothing is sent from here.
+
+Batches wait whole and are routed a few samples at a time: callers take turns, and a worker gets its first samples
+before the last ones are looked at. Samples that make equal requests go to the same worker, so that each is asked once.
+Workers that serve no other client balance their load: what one of them has no room for goes to another that has.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+
+from referee.limits import Turns
+from referee.records import Sample
+from referee.scoring.messages import Update
+from referee.scoring.tracker import OpenBatch
+
+SHARED_ROOM = 4096
+"""Samples that may be at a worker which serves other clients too. More wait here, where they cost nothing."""
+OWN_ROOM = 1024
+"""Samples, beyond the limit, that may be at a worker of our own: so many end while results travel."""
+ROUTE_STEP = 256
+"""Samples of one batch, for each worker, that are routed before another caller's turn."""
+BACKLOG = 256
+"""Samples that may wait for a worker of our own beyond its room, before others take them."""
+MESSAGE_SAMPLES, MESSAGE_TEXT = 1024, 4_000_000
+"""Samples, and characters, in one message."""
+
+
+class Routed:
+    """One batch on its way to workers."""
+
+    __slots__ = ("losses", "open", "routed")
+
+    def __init__(self, open: OpenBatch) -> None:
+        self.open = open
+        self.losses: dict[int, int] = {}
+        """How many workers died with a sample, by index."""
+        self.routed = 0
+        """Its samples up to here have a worker."""
+
+    def __lt__(self, other: Routed) -> bool:
+        return (self.open.deadline, self.open.ticket) < (other.open.deadline, other.open.ticket)
+
+
+class WorkerQueue:
+    """One worker, as the client sees it."""
+
+    __slots__ = ("count", "keys", "last", "out", "queue", "up")
+
+    def __init__(self) -> None:
+        self.up = False
+        self.queue: deque[tuple[Routed, int, int]] = deque()
+        """Samples routed to it and not sent yet: batch, index, route key."""
+        self.out: dict[int, dict[int, int]] = {}
+        """Route keys of those that were sent, by ticket and index."""
+        self.count = 0
+        """How many those are."""
+        self.keys: dict[int, int] = {}
+        """How many samples it has, waiting or sent, by route key."""
+        self.last = Update()
+
+
+class Router:
+    """Routes waiting batches to workers."""
+
+    def __init__(
+        self, workers: Sequence[WorkerQueue], *, limit: int, balanced: bool, key_of: Callable[[Sample], int]
+    ) -> None:
+        """`limit`: requests in flight, until a worker reports its own. `balanced`: the workers serve this client alone,
+        and each finds what another has judged. `key_of`: see `route_key`."""
+        self._key_of = key_of
+        self._workers = workers
+        self._limit = limit
+        self._balanced = balanced
+        self._line: Turns[Routed] = Turns()
+        self._moved: dict[int, WorkerQueue] = {}
+        """Workers that took samples of another, by route key, as long as they have any:
+        samples with that key follow."""
+
+    def add(self, out: Routed) -> None:
+        """A batch to route."""
+        self._line.push(out.open.batch.caller, out)
+
+    def room(self, worker: WorkerQueue) -> int:
+        """How many more samples may be sent there now."""
+        if not worker.up:
+            return 0
+        if not self._balanced:
+            return SHARED_ROOM - worker.count
+        limit = sum(gauge.limit for gauge in worker.last.gauges) if worker.last.gauges else self._limit
+        return max(0, limit + OWN_ROOM - worker.count)
+
+    def fill(self, worker: WorkerQueue) -> None:
+        """See to it that what is to be sent there next is in its queue."""
+        room = self.room(worker)
+        while self._line and len(worker.queue) < room:
+            self._route(self._line.pop(), min(ROUTE_STEP, room - len(worker.queue)))
+
+    def take(self, worker: WorkerQueue, most: int) -> tuple[Routed, list[int]]:
+        """The next samples of one batch for it: they count as sent. What wants no judging any more is dropped."""
+        first, taken, text = worker.queue[0][0], dict[int, int](), 0
+        most = min(most, MESSAGE_SAMPLES)
+        while worker.queue and worker.queue[0][0] is first and len(taken) < most and text < MESSAGE_TEXT:
+            _, index, key = worker.queue.popleft()
+            if first.open.over or first.open.batch.landed(index):
+                self._release(worker, key)
+                continue
+            taken[index] = key
+            sample = first.open.batch.samples[index]
+            text += len(sample.response) + len(sample.prompt) + len(sample.reference or "")
+        if taken:
+            worker.out.setdefault(first.open.ticket, {}).update(taken)
+            worker.count += len(taken)
+        return first, list(taken)
+
+    def ended(self, worker: WorkerQueue, ticket: int, indexes: Iterable[int]) -> None:
+        """These are no longer out there. Not all of them need have been: an end may come late, or twice."""
+        sent = worker.out.get(ticket)
+        if sent is None:
+            return
+        for index in indexes:
+            key = sent.pop(index, None)
+            if key is not None:
+                worker.count -= 1
+                self._release(worker, key)
+        if not sent:
+            del worker.out[ticket]
+
+    def lost(self, worker: WorkerQueue, again: Iterable[tuple[Routed, int]]) -> None:
+        """It is gone. What is to be sent again waits for the next one in its place, before all others."""
+        sent, worker.out, worker.count, worker.last = worker.out, {}, 0, Update()
+        back = [(out, index, sent[out.open.ticket].pop(index)) for out, index in again]
+        for keys in sent.values():
+            for key in keys.values():
+                self._release(worker, key)
+        worker.queue.extendleft(reversed(back))
+
+    def _route(self, out: Routed, step: int) -> None:
+        """The next samples of a batch, `step` for each worker. No more than there is room for: what another caller
+        submits meanwhile would wait behind the rest."""
+        if out.open.over:
+            return
+        batch, workers = out.open.batch, self._workers
+        samples, caller = batch.samples, batch.caller
+        rooms = [self.room(worker) for worker in workers]
+        start, end = out.routed, min(out.routed + step * len(workers), len(samples))
+        while out.routed < end:
+            key = self._key_of(samples[out.routed]) if len(workers) > 1 else 0
+            worker = workers[key % len(workers)]
+            if self._balanced:
+                if key in self._moved:
+                    worker = self._moved[key]
+                elif len(worker.queue) >= rooms[key % len(workers)] + BACKLOG and key not in worker.keys:
+                    room, at = max((room - len(workers[at].queue), at) for at, room in enumerate(rooms))
+                    if room <= 0:
+                        break
+                    worker = self._moved[key] = workers[at]
+                worker.keys[key] = worker.keys.get(key, 0) + 1
+            worker.queue.append((out, out.routed, key))
+            out.routed += 1
+        self._line.had(caller, out.routed - start)
+        if out.routed < len(samples):
+            self._line.push(caller, out)
+
+    def _release(self, worker: WorkerQueue, key: int) -> None:
+        """One sample less of this key there."""
+        if not self._balanced:
+            return
+        left = worker.keys[key] = worker.keys[key] - 1
+        if not left:
+            del worker.keys[key]
+            if self._moved.get(key) is worker:
+                del self._moved[key]
+
+
+def route_key(sample: Sample, seen: Callable[[str], str]) -> int:
+    """Equal for samples that make equal requests, without planning one. `seen`: what a judge sees of a response. The
+    reference is left out: not every judge sees it, and one question has one."""
+    key = zlib.crc32(seen(sample.response).encode("utf-8", "surrogatepass"))
+    return zlib.crc32(sample.prompt.encode("utf-8", "surrogatepass"), key)

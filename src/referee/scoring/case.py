@@ -1,0 +1,149 @@
+"""One case: a judge's deliberation about one sample, or about a group, driven round by round. State only: no event
+loop and no engine; `worker` asks what a case wants asked and tells it the answers.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec.structs import replace
+
+from referee.judging import Deliberation
+from referee.records import Ask, Origin, Reason, Settled, Unscored, Verdict
+
+log = logging.getLogger("referee")
+
+MAX_ROUNDS = 64
+MAX_ASKS = 20_000
+"""Rounds and questions of one case. A judge from outside that asks for ever is ended there."""
+LAST_ROUNDS = 4
+"""Rounds that a case may ask after its end: each is answered at once."""
+
+
+class Case:
+    """What one judge has been asked and told about its samples, and its verdicts once it has them."""
+
+    __slots__ = ("_deliberation", "_rounds", "asked", "judge", "missing", "places", "slots", "verdicts")
+
+    def __init__(self, judge: int, places: tuple[int, ...], deliberation: Deliberation) -> None:
+        """`judge`: its number in the configuration. `places`: which samples, by their place in the job."""
+        self.judge = judge
+        self.places = places
+        self._deliberation = deliberation
+        self._rounds = 0
+        self.slots: list[Any] = []
+        """Of each question of the round under way: its answer or, until that is there, what the worker put here."""
+        self.missing = 0
+        """How many answers are still to come."""
+        self.asked: list[tuple[Ask, Settled]] = []
+        """Every question that has its answer, and how that came about."""
+        self.verdicts: Sequence[Verdict | Unscored] | None = None
+        """One for each sample, when the judge is done."""
+
+    def begin(self) -> Sequence[Ask]:
+        """The first round of questions. None: there is nothing to ask, and the verdicts are there."""
+        return self._resume(None)
+
+    def answered(self, slot: int, request: Ask, settled: Settled) -> bool:
+        """One question has its answer. True: the round is complete."""
+        self.asked.append((request, settled))
+        self.slots[slot] = settled.verdict
+        self.missing -= 1
+        return not self.missing
+
+    def next_round(self) -> Sequence[Ask]:
+        """More questions, after a complete round. None: the verdicts are there."""
+        return self._resume(self.slots)
+
+    def end(self, why: Unscored) -> None:
+        """No more can be asked. After a complete round (what was open is answered Unscored) the judge may still decide;
+        further questions are answered with `why`. One that only asks more is closed."""
+        for _ in range(LAST_ROUNDS):
+            self._resume(self.slots)
+            if self.verdicts is not None:
+                return
+            self.slots = [why] * len(self.slots)
+        self._deliberation.close()
+        self.verdicts = [why] * len(self.places)
+
+    def settled(self, which: int) -> Settled:
+        """How the judging of one of its samples ended. What a whole group has cost is shared by its samples evenly."""
+        assert self.verdicts is not None
+        verdict = self.verdicts[which]
+        if len(self.asked) == 1 and len(self.places) == 1:
+            only = self.asked[0][1]
+            return only if verdict is only.verdict else replace(only, verdict=verdict)
+        if not self.asked:
+            gate = isinstance(verdict, Verdict) and verdict.how == "gate"
+            return Settled(verdict=verdict, origin="gate" if gate else "none")
+        ends = [settled for _, settled in self.asked]
+        share = 1.0 / len(self.places)
+        last = ends[-1]
+        return Settled(
+            verdict=verdict,
+            origin=_origin(ends),
+            key=last.key,
+            reply=last.reply,
+            endpoint=last.endpoint,
+            attempts=sum(end.attempts for end in ends) if which == 0 else 0,
+            sent=min((end.sent for end in ends if end.sent), default=0.0),
+            queued_s=max(end.queued_s for end in ends),
+            latency_s=max(end.latency_s for end in ends),
+            cost=share * sum(end.cost for end in ends),
+            saved=share * sum(end.saved for end in ends),
+        )
+
+    def _resume(self, answers: Sequence[Any] | None) -> Sequence[Ask]:
+        self._rounds += 1
+        try:
+            while True:
+                asks = self._deliberation.send(answers)  # type: ignore[arg-type]
+                if asks:
+                    break
+                answers = ()
+                self._rounds += 1
+                if self._rounds > MAX_ROUNDS:
+                    raise RuntimeError(f"more than {MAX_ROUNDS} rounds of questions")
+        except StopIteration as stop:
+            self._finish(stop.value)
+            return ()
+        except Exception as error:  # one case's trouble must not become its batch's
+            log.exception("a judge failed; its samples are unscored (config)")
+            self._fail(f"the judge raised {type(error).__name__}; see the log")
+            return ()
+        if self._rounds > MAX_ROUNDS or len(self.asked) + len(asks) > MAX_ASKS:
+            self._deliberation.close()
+            self._fail(f"the judge asked for more than {MAX_ROUNDS} rounds or {MAX_ASKS} questions")
+            return ()
+        self.slots = [None] * len(asks)
+        self.missing = len(asks)
+        return asks
+
+    def _finish(self, verdicts: Sequence[Verdict | Unscored]) -> None:
+        places = self.places
+        if len(places) == 1 and self.asked and verdicts and verdicts[0] is self.asked[-1][1].verdict:
+            self.verdicts = verdicts  # what the engine has read is sound
+            return
+        if not isinstance(verdicts, Sequence) or len(verdicts) != len(places):
+            self._fail(f"the judge did not return one verdict for each of its {len(places)} samples")
+            return
+        self.verdicts = [_sound(verdict) for verdict in verdicts]
+
+    def _fail(self, detail: str) -> None:
+        self.verdicts = [Unscored(reason=Reason.CONFIG, detail=detail)] * len(self.places)
+
+
+def _sound(verdict: object) -> Verdict | Unscored:
+    if isinstance(verdict, Unscored):
+        return verdict
+    if isinstance(verdict, Verdict) and math.isfinite(verdict.score) and math.isfinite(verdict.value):
+        return verdict
+    return Unscored(reason=Reason.CONFIG, detail="the judge returned no verdict, or one that is not a finite number")
+
+
+def _origin(ends: Sequence[Settled]) -> Origin:
+    origins = {end.origin for end in ends}
+    return next((name for name in ("call", "shared", "cache") if name in origins), "none")

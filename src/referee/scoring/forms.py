@@ -1,0 +1,47 @@
+"""Whether one judge's questions ask for JSON by schema or for text: learned from what came back. State only."""
+
+from __future__ import annotations
+
+import logging
+
+from referee.config import JudgeConfig
+from referee.judging import Form
+from referee.records import Reason, Settled, Verdict
+
+log = logging.getLogger("referee")
+
+SCHEMA_TRIES = 8
+"""Schema replies that may all be unreadable before the judge is asked for text instead."""
+UNREADABLE = frozenset({Reason.SCHEMA, Reason.NO_VERDICT, Reason.EMPTY})
+
+
+class LearnedForm:
+    """The form of one judge: schema until that is known to be useless here."""
+
+    __slots__ = ("_auto", "_form", "_read", "_unread")
+
+    def __init__(self, config: JudgeConfig) -> None:
+        self._form: Form = "text" if config.reply == "text" else "schema"
+        self._auto = config.reply == "auto"
+        self._read = self._unread = 0
+
+    def now(self, takes_schema: bool) -> Form:
+        """The form to ask in. `takes_schema`: no endpoint has refused one."""
+        if self._form == "schema" and self._auto:
+            useless = self._unread >= SCHEMA_TRIES and not self._read
+            if useless:
+                log.warning("the judge's first %d schema replies were unreadable; asking for text", SCHEMA_TRIES)
+            if useless or not takes_schema:
+                self._form = "text"
+        return self._form
+
+    def wants_text(self, settled: Settled, takes_schema: bool) -> bool:
+        """Whether a question in schema form ended in a way that asking in text may fix. Told of every such end once."""
+        verdict = settled.verdict
+        if isinstance(verdict, Verdict):
+            self._read += 1
+            return False
+        unread = verdict.reason in UNREADABLE and settled.origin in ("call", "shared")
+        self._unread += unread and settled.origin == "call"
+        refused = verdict.reason is Reason.CONFIG and not takes_schema
+        return unread or refused

@@ -1,0 +1,54 @@
+"""Both halves of scoring on one event loop: what a thread, or a caller that waits inline, runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from referee.config import Config
+from referee.records import Reason, Unscored
+from referee.scoring.job import Job
+from referee.scoring.lines import LineMaker, Wanted
+from referee.scoring.messages import Fault, Result, Update, Work
+from referee.scoring.recorder import Recorder
+from referee.scoring.tracker import BatchTracker, OpenBatch, time_left
+from referee.scoring.worker import Emit, JudgeWorker
+
+BuildWorker = Callable[[Config, LineMaker, Emit], JudgeWorker]
+
+
+class Scorer(BatchTracker):
+    """A tracker whose one worker is in the same process: results travel by function call."""
+
+    def __init__(self, config: Config, build_worker: BuildWorker) -> None:
+        super().__init__(config, Recorder(config))
+        self._wanted = Wanted(config.ledger.content, self.recorder.next_seq) if self.recorder.kept else None
+        self._worker = build_worker(config, LineMaker(config.judge, lambda _: self._wanted), self._emit)
+        self.engine = self._worker.engine
+        self._jobs: dict[int, Job] = {}
+
+    async def aclose(self) -> None:
+        """Stop everything, write everything out."""
+        await self._worker.close()
+        self.end_all(Unscored(reason=Reason.CANCELLED, detail="the Referee was closed"))
+        self.close()
+
+    def state(self) -> Update:
+        """How hard endpoints are pressed now."""
+        return self._worker.state()
+
+    def _begin(self, opened: OpenBatch) -> None:
+        batch = opened.batch
+        indexes = tuple(range(len(batch.samples)))
+        work = Work(opened.ticket, batch.id, time_left(opened), batch.seconds, indexes, batch.samples, batch.caller)
+        self._jobs[opened.ticket] = self._worker.take(work)
+
+    def _recall(self, opened: OpenBatch, why: Unscored) -> None:
+        self._worker.stop(self._jobs[opened.ticket], why)
+
+    def _forget(self, opened: OpenBatch) -> None:
+        self._jobs.pop(opened.ticket, None)
+
+    def _emit(self, job: Job, results: list[Result], fault: Fault | None) -> None:
+        if self._wanted is not None and self._wanted.texts:
+            self.recorder.texts(self._wanted.take_texts())
+        self.landed(job.work.ticket, results, fault)
