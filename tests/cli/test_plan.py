@@ -71,3 +71,20 @@ def test_a_plan_says_what_it_assumes_of_auto(tmp_path: Path, referee: Run) -> No
     assert words not in referee("plan", "-c", "p.toml", "--concurrency", "60").stdout
     write_config(tmp_path / "p.toml", NOWHERE, "[limits]\nconcurrency = 8")
     assert words not in referee("plan", "-c", "p.toml").stdout
+
+
+def test_a_plan_counts_every_judge_at_its_own_price(tmp_path: Path, referee: Run) -> None:
+    """Two judges, one of them a hundred times as dear: twice the requests, and the cost is mostly the dear one's."""
+    write_rollouts(tmp_path / "in.jsonl", 10)
+    (tmp_path / "referee.toml").write_text(
+        "".join(
+            f'[[endpoint]]\nname = "{name}"\nurl = "{NOWHERE}"\nmodel = "{name}"\n'
+            f"price_in = {price}\nprice_out = {price}\n"
+            f'[[judge]]\nname = "by-{name}"\nendpoint = "{name}"\n'
+            for name, price in (("cheap", 1.0), ("dear", 100.0))
+        )
+    )
+    found = json.loads(referee("plan", "in.jsonl", "-c", "referee.toml", "--json").stdout)["workload"]
+    assert (found["samples"], found["asked"]) == (20, 1.0)
+    assert found["price_in"] == pytest.approx(50.5)
+    assert found["price_out"] == pytest.approx(50.5)

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from referee.cli.problems import Problems, refuse_binary, refuse_text
 from referee.cli.words import counted
-from referee.config import Config
+from referee.config import Config, endpoints_of
 from referee.errors import InputError
 from referee.judging import make_judge
 from referee.records import Ask
@@ -32,23 +32,40 @@ class Estimate(Struct, frozen=True, kw_only=True):
     repeated: int
     """Samples whose request is equal to an earlier one's."""
     settled: int
-    """Samples that a gate settles, or that this judge cannot be asked about."""
-    tokens_in: float
-    """Per request, estimated from the text."""
+    """Questions that a gate settles, or that a judge cannot be asked."""
+    by_judge: tuple[tuple[int, int], ...]
+    """Of each judge: its requests, and the tokens of their prompts, estimated from the text."""
 
     def workload(self, config: Config) -> Workload:
-        """The file as one step. Replies are taken as long as judge.max_tokens allows."""
+        """The file as one step, a sample for each question of each judge. Replies are taken as long as judge.max_tokens
+        allows, and every judge at the prices of its own endpoints."""
+        tokens_in = float(sum(tokens for _, tokens in self.by_judge))
+        tokens_out = float(sum(asked * j.max_tokens for (asked, _), j in zip(self.by_judge, config.judge, strict=True)))
         return Workload(
             **{
                 **limits_in(config.public()),
-                "samples": float(self.samples),
-                "asked": self.asked / self.samples,
-                "tokens_in": self.tokens_in,
-                "tokens_out": float(max(judge.max_tokens for judge in config.judge)),
+                **self._prices(config, tokens_in, tokens_out),
+                "samples": float(self.samples * len(config.judge)),
+                "asked": self.asked / (self.samples * len(config.judge)),
+                "tokens_in": tokens_in / max(1, self.asked),
+                "tokens_out": tokens_out / max(1, self.asked) or float(config.judge[0].max_tokens),
                 "steps": 1.0,
                 "deadline": NO_DEADLINE,
             }
         )
+
+    def _prices(self, config: Config, tokens_in: float, tokens_out: float) -> dict[str, float]:
+        """The mean prices of a token, by what each judge uses. None where all judges ask all endpoints."""
+        if not any(judge.endpoint for judge in config.judge):
+            return {}
+        paid_in = paid_out = 0.0
+        for (asked, tokens), judge in zip(self.by_judge, config.judge, strict=True):
+            endpoint = config.endpoint[endpoints_of(judge, config.endpoint)[0]]
+            if endpoint.price_in is None or endpoint.price_out is None:
+                return {}
+            paid_in += tokens * endpoint.price_in
+            paid_out += asked * judge.max_tokens * endpoint.price_out
+        return {"price_in": paid_in / max(1.0, tokens_in), "price_out": paid_out / max(1.0, tokens_out)}
 
     def words(self) -> str:
         """What becomes of the samples."""
@@ -64,14 +81,15 @@ def estimate(path: Path, config: Config) -> Estimate:
     secret = secrets.token_bytes(32)
     judges = [(make_judge(judge, secret, read_template(judge)), judge.reply) for judge in config.judge]
     known: set[int] = set()
-    samples = settled = tokens = 0
+    counts = [[0, 0] for _ in judges]
+    samples = settled = 0
     bad = Problems()
     for _, sample in read_rollouts(path):
         if isinstance(sample, BadLine):
             bad.add(sample)
             continue
         samples += 1
-        for judge, reply in judges:
+        for (judge, reply), count in zip(judges, counts, strict=True):
             planned = judge.plan(sample, "text" if reply == "text" else "schema")
             if not isinstance(planned, Ask):
                 settled += 1
@@ -79,7 +97,8 @@ def estimate(path: Path, config: Config) -> Estimate:
             name = hash((planned.facets, planned.pool))
             if name not in known:
                 known.add(name)
-                tokens += planned.prompt_tokens
+                count[0] += 1
+                count[1] += planned.prompt_tokens
     if not samples:
         refuse_text(str(path), path)
         raise InputError(bad.complaint(str(path), "It is neither a ledger nor a file of rollouts."))
@@ -91,5 +110,5 @@ def estimate(path: Path, config: Config) -> Estimate:
         asked=asked,
         repeated=samples * len(judges) - settled - asked,
         settled=settled,
-        tokens_in=tokens / asked if asked else 0.0,
+        by_judge=tuple((count[0], count[1]) for count in counts),
     )
