@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Literal
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from referee.judging import Deliberation, together
+from referee.judging import Deliberation, Form, together
 from referee.records import Ask, Message, Reason, Sample, Sampling, Settled, Unscored, Verdict
 from referee.scoring.case import LAST_ROUNDS, MAX_ROUNDS, Case
 
@@ -26,9 +27,22 @@ def said(value: float) -> Verdict:
     return Verdict(score=value, value=value)
 
 
-def case_of(judging: Judging, samples: int = 1) -> Case:
-    given = [SAMPLE] * samples
-    return Case(0, tuple(range(samples)), judging(given))
+class Called:
+    """A judge of one function."""
+
+    unit: Literal["group"] = "group"
+
+    def __init__(self, judging: Judging) -> None:
+        self._judging = judging
+
+    def deliberate(self, samples: Sequence[Sample], form: Form) -> Deliberation:
+        return self._judging(samples)
+
+
+def begun(judging: Judging, samples: int = 1) -> tuple[Case, Sequence[Ask]]:
+    """A case and its first questions."""
+    case = Case(0, tuple(range(samples)))
+    return case, case.begin(Called(judging), [SAMPLE] * samples, "text")
 
 
 def answer(case: Case, asks: Sequence[Ask], *verdicts: Verdict | Unscored) -> Sequence[Ask]:
@@ -52,8 +66,8 @@ def two_rounds(samples: Sequence[Sample]) -> Deliberation:
 
 def test_answers_come_in_the_order_of_the_questions() -> None:
     """Whatever order they arrive in; more may be asked, and the last round decides."""
-    case = case_of(two_rounds)
-    asks = answer(case, case.begin(), said(0.1), said(0.2))
+    case, first = begun(two_rounds)
+    asks = answer(case, first, said(0.1), said(0.2))
     assert [request.nonce for request in asks] == ["c"]
     assert answer(case, asks, said(0.9)) == ()
     assert case.verdicts == (said(0.9),)
@@ -61,8 +75,8 @@ def test_answers_come_in_the_order_of_the_questions() -> None:
 
 def test_what_all_questions_cost_is_what_the_verdict_cost() -> None:
     """Attempts and money of every round."""
-    case = case_of(two_rounds)
-    answer(case, answer(case, case.begin(), said(0.1), said(0.2)), said(0.9))
+    case, first = begun(two_rounds)
+    answer(case, answer(case, first, said(0.1), said(0.2)), said(0.9))
     settled = case.settled(0)
     assert (settled.verdict, settled.attempts, settled.cost, settled.origin) == (said(0.9), 3, 1.5, "call")
 
@@ -74,8 +88,8 @@ def test_a_group_shares_what_it_cost() -> None:
         answers = yield (ask("all"),)
         return list(answers) * len(samples)
 
-    case = case_of(judging, samples=4)
-    answer(case, case.begin(), said(0.5))
+    case, first = begun(judging, samples=4)
+    answer(case, first, said(0.5))
     settled = [case.settled(which) for which in range(4)]
     assert sum(one.cost for one in settled) == pytest.approx(0.5)
     assert sum(one.attempts for one in settled) == 1
@@ -83,8 +97,7 @@ def test_a_group_shares_what_it_cost() -> None:
 
 def test_at_the_end_a_judge_may_decide_with_what_it_has() -> None:
     """What is open is answered Unscored, and the judge is resumed once more."""
-    case = case_of(two_rounds)
-    asks = case.begin()
+    case, asks = begun(two_rounds)
     case.answered(0, asks[0], Settled(verdict=said(0.3), origin="call"))
     case.answered(1, asks[1], Settled(verdict=WHY))
     case.end(WHY)
@@ -101,8 +114,7 @@ def test_a_judge_that_only_asks_more_at_the_end_is_closed() -> None:
             rounds += 1
             yield (ask(str(rounds)),)
 
-    case = case_of(judging)
-    asks = case.begin()
+    case, asks = begun(judging)
     case.answered(0, asks[0], Settled(verdict=WHY))
     case.end(WHY)
     assert case.verdicts == [WHY]
@@ -120,15 +132,12 @@ def test_a_judge_that_never_decides_is_ended() -> None:
         while True:
             yield ()
 
-    case = case_of(asking)
-    asks = case.begin()
+    case, asks = begun(asking)
     for _ in range(MAX_ROUNDS + 1):
         if not asks:
             break
         asks = answer(case, asks, said(0.5))
-    for ended in (case, case_of(silent)):
-        if ended.verdicts is None:
-            ended.begin()
+    for ended in (case, begun(silent)[0]):
         assert ended.verdicts is not None
         (verdict,) = ended.verdicts
         assert isinstance(verdict, Unscored)
@@ -137,8 +146,8 @@ def test_a_judge_that_never_decides_is_ended() -> None:
 
 @pytest.mark.parametrize(
     "returned",
-    [(), (said(1.0), said(1.0)), None, (0.5,), (Verdict(score=float("nan"), value=0.0),), ("yes",)],
-    ids=["none", "two", "nothing", "number", "nan", "text"],
+    [(), (said(1.0), said(1.0)), None, said(1.0), (0.5,), (Verdict(score=float("nan"), value=0.0),), ("yes",)],
+    ids=["none", "two", "nothing", "bare", "number", "nan", "text"],
 )
 def test_what_is_no_verdict_is_unscored(returned: object) -> None:
     """A judge from outside may return anything; only one sound verdict per sample counts."""
@@ -147,8 +156,8 @@ def test_what_is_no_verdict_is_unscored(returned: object) -> None:
         yield (ask("a"),)
         return returned  # type: ignore[return-value]
 
-    case = case_of(judging)
-    answer(case, case.begin(), said(0.5))
+    case, first = begun(judging)
+    answer(case, first, said(0.5))
     assert case.verdicts is not None
     (verdict,) = case.verdicts
     assert isinstance(verdict, Unscored)
@@ -162,11 +171,38 @@ def test_an_exception_ends_the_case_with_one_logged_traceback(caplog: pytest.Log
         yield (ask("a"),)
         raise KeyError("broken")
 
-    case = case_of(judging)
-    answer(case, case.begin(), said(0.5))
+    case, first = begun(judging)
+    answer(case, first, said(0.5))
     assert isinstance(case.settled(0).verdict, Unscored)
     assert len(caplog.records) == 1
     assert caplog.records[0].exc_info is not None
+
+
+def test_a_judge_that_cannot_even_begin_ends_its_case() -> None:
+    """One that raises at once, one whose questions are no sequence, one that will not be closed."""
+
+    def at_once(samples: Sequence[Sample]) -> Deliberation:
+        raise KeyError("broken")
+
+    def iterator(samples: Sequence[Sample]) -> Deliberation:
+        yield iter([ask("a")])  # type: ignore[misc]
+        return ()
+
+    def stubborn(samples: Sequence[Sample]) -> Deliberation:
+        while True:
+            try:
+                yield (ask("again"),)
+            except GeneratorExit:
+                yield (ask("never"),)
+
+    for judging in (at_once, iterator):
+        case, asks = begun(judging)
+        assert asks == ()
+        assert isinstance(case.settled(0).verdict, Unscored)
+    case, asks = begun(stubborn)
+    case.answered(0, asks[0], Settled(verdict=WHY))
+    case.end(WHY)
+    assert case.verdicts == [WHY]
 
 
 @given(st.lists(st.integers(0, 3), max_size=5), st.randoms(use_true_random=False))

@@ -199,3 +199,37 @@ def test_two_models_take_turns_only_as_backup() -> None:
         load({"endpoint": two})
     assert load({"endpoint": [two[0], {**two[1], "backup": True}]}).endpoint[1].backup
     assert len(load({"endpoint": [two[0], two[0]]}).endpoint) == 2
+
+
+@pytest.mark.parametrize("extra", [{"optional": True}, {"weight": 0.0}])
+def test_an_optional_judge_that_is_down_does_not_hold_back_the_others(extra: dict[str, Any]) -> None:
+    """Its questions wait for its own endpoint; those of the judge that counts are asked all the same."""
+    down = {"strong.test": ProviderSpec(outages=((0.0, 1e9),), refuse_latency=0.0)}
+    limits = {"deadline": 5.0, "concurrency": 8}
+    with opened(down, judge=[QUALITY, {**SAFE, **extra}], limits=limits, missing={"abort_above": 1.0}) as (referee, _):
+        rewards = referee.score(samples(600), PATIENCE)
+    assert all(isinstance(reward.terms[0].settled.verdict, Verdict) for reward in rewards)
+    assert all(reward.scored for reward in rewards)
+
+
+def test_an_endpoint_that_is_closed_is_said_to_be_beside_one_that_is_not() -> None:
+    """A wrong key of one judge's endpoint is not a refusal to judge."""
+    closed = {"strong.test": ProviderSpec(key="another")}
+    judges = [QUALITY, {**SAFE, "optional": True}]
+    with opened(closed, judge=judges, missing={"abort_above": 1.0}) as (referee, _):
+        rewards = referee.score(samples(), PATIENCE)
+    assert {str(reward.terms[1].settled.verdict.reason) for reward in rewards} == {"auth"}  # type: ignore[union-attr]
+
+
+def test_a_lone_optional_judge_is_still_needed() -> None:
+    """Where no other term is left, a wrong key is the one clear error."""
+    closed = {"cheap.test": ProviderSpec(key="another")}
+    with opened(closed, judge={**QUALITY, "optional": True}) as (referee, _), pytest.raises(EndpointClosed):
+        referee.score(samples(), PATIENCE)
+
+
+def test_a_judge_may_name_an_endpoint_only_by_a_name_that_it_has() -> None:
+    """Two endpoints at one host are told apart by names of their own, so the host alone names neither."""
+    two = [{"url": f"http://a.test/v{n}", "model": "m", "key_env": ""} for n in (1, 2)]
+    with pytest.raises(ConfigError, match=r"no endpoint is named 'a\.test'"):
+        load({"endpoint": two, "judge": {"endpoint": "a.test"}})

@@ -38,7 +38,7 @@ def check_judges(config: Config, refuse: Refuse) -> None:
 def pool_of(judge: JudgeConfig) -> str:
     """A name for the set of endpoints a judge asks; empty: all of them."""
     wanted = (judge.endpoint,) if isinstance(judge.endpoint, str) else judge.endpoint
-    return ", ".join(sorted({name for name in wanted if name}))
+    return "\0".join(sorted({name for name in wanted if name}))
 
 
 def endpoints_of(judge: JudgeConfig, endpoints: Sequence[EndpointConfig]) -> list[int]:

@@ -24,7 +24,7 @@ from msgspec import Struct
 
 from referee.config.check import checked
 from referee.config.keys import find_key_field, looks_like_key
-from referee.config.schema import LONE, Config, EndpointConfig, Secret
+from referee.config.schema import LONE, Config, EndpointConfig, JudgeConfig, Secret
 from referee.errors import ConfigError
 
 ENV_PREFIX = "REFEREE_"
@@ -39,7 +39,7 @@ def load(source: str | Path | Mapping[str, Any] | Config, env: Mapping[str, str]
     A Config is checked and comes back as it is: it has been read already, and what was changed in it since stays.
     """
     if isinstance(source, Config):
-        return _told_apart(checked(_named(source), "the configuration"))
+        return checked(_told_apart(_named(source)), "the configuration")
     if isinstance(source, Mapping):
         data = {str(key): value for key, value in source.items()}
         where = "the configuration"
@@ -65,7 +65,7 @@ def load(source: str | Path | Mapping[str, Any] | Config, env: Mapping[str, str]
         raise ConfigError(f"{where}: {problem}{_choices(error)}") from None
     except UnicodeEncodeError as error:
         raise ConfigError(f"{where}: half a character (lone surrogate) in {error.object[:40]!r}.") from None
-    return _told_apart(checked(_named(config), where))
+    return checked(_told_apart(_named(config)), where)
 
 
 def anchored(config: Config) -> Config:
@@ -90,7 +90,9 @@ def _absolute(path: str, folder: Path | str = "") -> str:
 
 
 def _named(config: Config) -> Config:
-    """A lone judge without a name gets one."""
+    """A lone judge without a name gets one; made in Python it may stand by itself."""
+    if isinstance(config.judge, JudgeConfig):
+        config = msgspec.structs.replace(config, judge=(config.judge,))
     if len(config.judge) != 1 or config.judge[0].name:
         return config
     return msgspec.structs.replace(config, judge=(msgspec.structs.replace(config.judge[0], name=LONE),))
@@ -98,7 +100,10 @@ def _named(config: Config) -> Config:
 
 def _told_apart(config: Config) -> Config:
     """Endpoints without a name that share a host get one, or the record would take them for one endpoint."""
-    hosts = Counter(endpoint.label for endpoint in config.endpoint)
+    try:
+        hosts = Counter(endpoint.label for endpoint in config.endpoint)
+    except ValueError:  # no URL: refused by name where settings are checked
+        return config
     if max(hosts.values(), default=0) < 2:
         return config
     found: list[EndpointConfig] = []

@@ -111,7 +111,7 @@ class Admission:
         self._now = clock.running()
         self.endpoints = tuple(endpoints)
         self._patience = patience
-        self._progress: float | None = None
+        self._progress: dict[Endpoint, float] = {}  # when each last answered; at first, when it was first asked
         self._idle_since = -math.inf
         self.budget = budget
         self._rng = rng
@@ -162,8 +162,11 @@ class Admission:
         line = self._lines.setdefault(excluded, [])
         if not line:
             now = self._now()
-            if self._progress is None or (now - self._idle_since >= IDLE and self._idle):
-                self._progress = now  # nobody asked for anything until now, so nothing was missed
+            if now - self._idle_since >= IDLE and self._idle:
+                self._progress.clear()  # nothing was asked until now, so nothing was missed
+            for endpoint in self.endpoints:
+                if endpoint not in excluded:
+                    self._progress.setdefault(endpoint, now)
         waiter = Waiter(turn, request, avoid, excluded, open_ended, granted)
         heapq.heappush(line, waiter)
         if line[0] is waiter:  # behind others there is nothing to look at
@@ -203,13 +206,6 @@ class Admission:
             raise found
         return found
 
-    def closed(self) -> Unscored | None:
-        """Why nothing can be sent any more, once every endpoint is closed."""
-        for endpoint in self.endpoints:
-            if endpoint.breaker.closed is None:
-                return None
-        return self.endpoints[0].breaker.closed
-
     def close_all(self, verdict: Unscored) -> None:
         """Fail everyone who waits."""
         lines, self._lines = self._lines, {NOBODY: []}
@@ -246,12 +242,12 @@ class Admission:
                 continue
             endpoint, wait = self._choose(waiter, now)
             if endpoint is None:
-                closed = self.closed()
+                closed = _closed(self.endpoints)
                 if closed is not None:
                     self.close_all(closed)
                     return None
                 declined = bool(excluded) and not self.others(excluded)
-                if declined or (waiter.open_ended and self._hopeless(now)):
+                if declined or (waiter.open_ended and self._hopeless(waiter, now)):
                     heapq.heappop(line)
                     self._idle_since = now
                     waiter.granted(Closed(self._why_not(waiter)))
@@ -293,15 +289,21 @@ class Admission:
             self._priced.add(permit)
         return permit
 
-    def _hopeless(self, now: float) -> bool:
-        """Nothing has been answered for `patience` seconds, and every endpoint is in an outage."""
-        stalled = self._progress is not None and now - self._progress > self._patience
-        return stalled and all(e.breaker.suspended or e.breaker.closed is not None for e in self.endpoints)
+    def _hopeless(self, waiter: Waiter, now: float) -> bool:
+        """Every endpoint that may answer it is in an outage, and none of them has answered for `patience` seconds."""
+        return all(
+            (e.breaker.suspended or e.breaker.closed is not None) and now - self._progress.get(e, now) > self._patience
+            for e in self.endpoints
+            if e not in waiter.excluded
+        )
 
     def _why_not(self, waiter: Waiter) -> Unscored:
-        if waiter.excluded:
+        usable = [endpoint for endpoint in self.endpoints if endpoint not in waiter.excluded]
+        if not usable:
             return Unscored(reason=Reason.REFUSED, detail="every judge that can be asked has declined")
-        return Unscored(reason=Reason.OVERLOADED, detail=f"no endpoint has answered for {self._patience:g} s")
+        return _closed(usable) or Unscored(
+            reason=Reason.OVERLOADED, detail=f"no endpoint has answered for {self._patience:g} s"
+        )
 
     def _choose(self, waiter: Waiter, now: float) -> tuple[Endpoint | None, float | None]:
         """The endpoint with the most room, the one to avoid last; else the shortest wait worth a timer."""
@@ -343,7 +345,7 @@ class Admission:
         endpoint = permit.endpoint
         endpoint.in_flight -= 1
         if outcome == "ok":
-            self._progress = now
+            self._progress[endpoint] = now
         endpoint.breaker.on_gone()
         tokens_out = reply.tokens_out if reply else 0
         endpoint.limiter.release(permit.stamp, outcome, now, endpoint.in_flight, now - permit.started, tokens_out)
@@ -390,3 +392,9 @@ class Admission:
 
 def _nobody(_: Permit | Closed) -> None:
     return None
+
+
+def _closed(endpoints: Sequence[Endpoint]) -> Unscored | None:
+    """Why these can answer nothing any more, once all of them are closed."""
+    reasons = [endpoint.breaker.closed for endpoint in endpoints]
+    return reasons[0] if all(reasons) else None

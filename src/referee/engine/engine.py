@@ -71,6 +71,8 @@ class Engine:
         """Of all flights, also of those that were left and have not noticed yet."""
         self._storing = 0
         """Flights that have their verdict and wait until it is stored."""
+        self._unstored: dict[str, int] = {}
+        """Flights that do not, by pool."""
         self.admission = Admission(endpoints, Budget(config.limits.budget_usd), rng, config.limits.deadline)
         self.endpoints = self.admission.endpoints
         self.calls = Calls(config.limits, self._transport, self.admission)
@@ -80,10 +82,10 @@ class Engine:
         """Requests not yet settled, waiting ones included."""
         return len(self._flights)
 
-    @property
-    def pressing(self) -> int:
-        """Requests that hold back new ones: all that fly, but for those being stored, who need the provider no more."""
-        return len(self._flights) - min(self._storing, STORING)
+    def room(self, pool: str) -> int:
+        """How many more requests the endpoints of a pool could take now; below 0: so many wait for them. Those that
+        are being stored need no endpoint any more, but too many of them hold back new ones."""
+        return self.pools.limit(pool) - self._unstored.get(pool, 0) - max(0, self._storing - STORING)
 
     def takes_schema(self, pool: str) -> bool:
         """False once an endpoint of a pool has refused a JSON schema: plan in text form from then on."""
@@ -125,6 +127,7 @@ class Engine:
             return flight
         flight = self._flights[key] = Flight(key, request, self._now())
         flight.refused_by = self.pools.excluded(request)
+        self._unstored[request.pool] = self._unstored.get(request.pool, 0) + 1
         flight.join(listener, deadline)
         self._search(flight)
         return flight
@@ -238,6 +241,8 @@ class Engine:
     def _remove(self, flight: Flight) -> None:
         if self._flights.get(flight.key) is flight:
             del self._flights[flight.key]
+            if not flight.stored:
+                self._unstored[flight.request.pool] -= 1
             if flight.claim is not None:
                 flight.claim.release()
             self._on_room()
@@ -338,6 +343,8 @@ class Engine:
         if not self._cache.put(endpoint.keys.key(flight.request), entry, _Stored(self, flight, settled)):
             return False
         self._storing += 1
+        flight.stored = True
+        self._unstored[flight.request.pool] -= 1
         self.settle()
         self._on_room()
         return True

@@ -30,6 +30,7 @@ class Flight:
         "refused_by",
         "request",
         "sent_first",
+        "stored",
         "task",
         "turn",
         "waiter",
@@ -56,6 +57,8 @@ class Flight:
         self.refused_by: frozenset[Endpoint] = NOBODY
         """Endpoints whose judge declined to answer: only others are asked."""
         self.sent_first: float | None = None
+        self.stored = False
+        """It has its verdict, which is being stored or is."""
         self.last: Failure | Unscored | None = None
 
     def join(self, listener: Listener, deadline: float) -> None:

@@ -35,6 +35,10 @@ class Pools:
             return []
         return [endpoint.keys.key(request) for endpoint in self._endpoints[request.pool][1:]]
 
+    def limit(self, pool: str) -> int:
+        """How many requests its endpoints take at once."""
+        return sum([endpoint.limiter.limit for endpoint in self._endpoints[pool]])
+
     def any_of(self, pool: str, endpoints: set[Endpoint]) -> bool:
         """True if one of these is in the pool."""
         return bool(endpoints) and not endpoints.isdisjoint(self._endpoints[pool])
@@ -42,7 +46,7 @@ class Pools:
     def closed(self, pool: str) -> EndpointClosed | None:
         """The one clear error, once no endpoint of a pool can answer any more."""
         endpoints = self._endpoints[pool]
-        why = endpoints[0].breaker.closed
+        why = endpoints[0].breaker.closed if endpoints else None
         if why is None or any(endpoint.breaker.closed is None for endpoint in endpoints):
             return None
         labels = ", ".join(endpoint.label for endpoint in endpoints)

@@ -109,8 +109,7 @@ class JudgeLine(_Line, frozen=True, kw_only=True, omit_defaults=True, gc=False, 
     batch: str = ""
     index: int = 0
     judge: str = ""
-    """Its name."""
-    weight: float = 1.0
+    """Its name; its weight is in the run line's configuration."""
     origin: str = "none"
     key: str = ""
     endpoint: str = ""
@@ -275,10 +274,10 @@ def verdict_line(
     )
 
 
-def judge_line(name: str, weight: float, line: VerdictLine) -> JudgeLine:
+def judge_line(name: str, line: VerdictLine) -> JudgeLine:
     """The line of one of several judges, from what its verdict line would be."""
-    shared = {field: getattr(line, field) for field in JudgeLine.__struct_fields__ if field not in ("judge", "weight")}
-    return JudgeLine(judge=name, weight=weight, **shared)
+    shared = {field: getattr(line, field) for field in JudgeLine.__struct_fields__ if field != "judge"}
+    return JudgeLine(judge=name, **shared)
 
 
 def reward_line(reward: Reward, *, wall: float = 0.0, batch: str = "", step: int | None = None) -> RewardLine:

@@ -75,7 +75,7 @@ class RemoteTracker(BatchTracker):
             if opened is None:
                 continue
             self.landed(part.ticket, part.results, part.fault)
-            if any(_is_deadline(result.settled[0].verdict) for result in part.results):
+            if any(_is_deadline(end.verdict) for result in part.results for end in result.settled):
                 self._end_unsent(opened)
         self._send_out()
 

@@ -90,8 +90,8 @@ class Outbox:
 
 def _is_awaited(result: Result) -> bool:
     """The caller waits for this result at this moment: its time is over."""
-    verdict = result.settled[0].verdict
-    return isinstance(verdict, Unscored) and verdict.reason is Reason.DEADLINE
+    verdicts = [settled.verdict for settled in result.settled]
+    return any(isinstance(verdict, Unscored) and verdict.reason is Reason.DEADLINE for verdict in verdicts)
 
 
 class WorkerEngine:

@@ -11,8 +11,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from referee.judging import Deliberation
-from referee.records import Ask, Origin, Reason, Settled, Unscored, Verdict
+from referee.judging import Deliberation, Form, Judge
+from referee.records import Ask, Origin, Reason, Sample, Settled, Unscored, Verdict
 
 log = logging.getLogger("referee")
 
@@ -21,6 +21,8 @@ MAX_ASKS = 20_000
 """Rounds and questions of one case. A judge from outside that asks for ever is ended there."""
 LAST_ROUNDS = 4
 """Rounds that a case may ask after its end: each is answered at once."""
+NOTHING = Settled(verdict=Unscored(reason=Reason.CANCELLED))
+"""What a question has cost that was never asked."""
 
 
 class Case:
@@ -28,11 +30,11 @@ class Case:
 
     __slots__ = ("_deliberation", "_rounds", "asked", "judge", "missing", "places", "slots", "verdicts")
 
-    def __init__(self, judge: int, places: tuple[int, ...], deliberation: Deliberation) -> None:
+    def __init__(self, judge: int, places: tuple[int, ...]) -> None:
         """`judge`: its number in the configuration. `places`: which samples, by their place in the job."""
         self.judge = judge
         self.places = places
-        self._deliberation = deliberation
+        self._deliberation: Deliberation
         self._rounds = 0
         self.slots: list[Any] = []
         """Of each question of the round under way: its answer or, until that is there, what the worker put here."""
@@ -43,8 +45,13 @@ class Case:
         self.verdicts: Sequence[Verdict | Unscored] | None = None
         """One for each sample, when the judge is done."""
 
-    def begin(self) -> Sequence[Ask]:
+    def begin(self, judge: Judge, samples: Sequence[Sample], form: Form) -> Sequence[Ask]:
         """The first round of questions. None: there is nothing to ask, and the verdicts are there."""
+        try:
+            self._deliberation = judge.deliberate(samples, form)
+        except Exception as error:
+            self._raised(error)
+            return ()
         return self._resume(None)
 
     def answered(self, slot: int, request: Ask, settled: Settled) -> bool:
@@ -66,7 +73,7 @@ class Case:
             if self.verdicts is not None:
                 return
             self.slots = [why] * len(self.slots)
-        self._deliberation.close()
+        self._close()
         self.verdicts = [why] * len(self.places)
 
     def settled(self, which: int) -> Settled:
@@ -102,6 +109,7 @@ class Case:
             while True:
                 asks = self._deliberation.send(answers)  # type: ignore[arg-type]
                 if asks:
+                    count = len(asks)
                     break
                 answers = ()
                 self._rounds += 1
@@ -110,27 +118,37 @@ class Case:
         except StopIteration as stop:
             self._finish(stop.value)
             return ()
-        except Exception as error:  # one case's trouble must not become its batch's
-            log.exception("a judge failed; its samples are unscored (config)")
-            self._fail(f"the judge raised {type(error).__name__}; see the log")
+        except Exception as error:
+            self._raised(error)
             return ()
-        if self._rounds > MAX_ROUNDS or len(self.asked) + len(asks) > MAX_ASKS:
-            self._deliberation.close()
+        if self._rounds > MAX_ROUNDS or len(self.asked) + count > MAX_ASKS:
+            self._close()
             self._fail(f"the judge asked for more than {MAX_ROUNDS} rounds or {MAX_ASKS} questions")
             return ()
-        self.slots = [None] * len(asks)
-        self.missing = len(asks)
+        self.slots = [None] * count
+        self.missing = count
         return asks
 
     def _finish(self, verdicts: Sequence[Verdict | Unscored]) -> None:
         places = self.places
-        if len(places) == 1 and self.asked and verdicts and verdicts[0] is self.asked[-1][1].verdict:
-            self.verdicts = verdicts  # what the engine has read is sound
-            return
-        if not isinstance(verdicts, Sequence) or len(verdicts) != len(places):
+        if not isinstance(verdicts, list | tuple) or len(verdicts) != len(places):
             self._fail(f"the judge did not return one verdict for each of its {len(places)} samples")
             return
+        if len(places) == 1 and self.asked and verdicts[0] is self.asked[-1][1].verdict:
+            self.verdicts = verdicts  # what the engine has read is sound
+            return
         self.verdicts = [_sound(verdict) for verdict in verdicts]
+
+    def _raised(self, error: Exception) -> None:
+        """One case's trouble must not become its batch's."""
+        log.error("a judge failed; its samples are unscored (config)", exc_info=error)
+        self._fail(f"the judge raised {type(error).__name__}; see the log")
+
+    def _close(self) -> None:
+        try:
+            self._deliberation.close()
+        except Exception as error:
+            log.error("a judge did not end when it was told to", exc_info=error)
 
     def _fail(self, detail: str) -> None:
         self.verdicts = [Unscored(reason=Reason.CONFIG, detail=detail)] * len(self.places)
@@ -147,3 +165,10 @@ def _sound(verdict: object) -> Verdict | Unscored:
 def _origin(ends: Sequence[Settled]) -> Origin:
     origins = {end.origin for end in ends}
     return next((name for name in ("call", "shared", "cache") if name in origins), "none")
+
+
+def with_costs(settled: Settled, before: Settled) -> Settled:
+    """An answer that took two forms of asking took the attempts and the money of both."""
+    if before is NOTHING:
+        return settled
+    return replace(settled, attempts=settled.attempts + before.attempts, cost=settled.cost + before.cost)

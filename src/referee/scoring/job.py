@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from referee.engine import Flight
@@ -71,3 +71,10 @@ class Open:
 
     def __call__(self, settled: Settled) -> None:
         self._answered(self, settled)
+
+
+def result_of(job: Job, place: int, judged: Sequence[Judged | None]) -> Result:
+    """One sample's result, of what every judge said of it."""
+    found = [one for one in judged if one is not None]
+    lines = tuple([line for _, lines in found for line in lines])
+    return Result(job.work.indexes[place], tuple([settled for settled, _ in found]), lines)

@@ -77,7 +77,7 @@ class LineMaker:
         )
         line: VerdictLine | JudgeLine = whole
         if not self._lone:
-            line = judge_line(self._judges[judge].name, self._judges[judge].weight, whole)
+            line = judge_line(self._judges[judge].name, whole)
         if wanted.number is not None:
             return (line,)
         try:

@@ -28,9 +28,11 @@ class Scorer(BatchTracker):
 
     async def aclose(self) -> None:
         """Stop everything, write everything out."""
-        await self._worker.close()
-        self.end_all(Unscored(reason=Reason.CANCELLED, detail="the Referee was closed"))
-        self.close()
+        try:
+            await self._worker.close()
+        finally:
+            self.end_all(Unscored(reason=Reason.CANCELLED, detail="the Referee was closed"))
+            self.close()
 
     def state(self) -> Update:
         """How hard endpoints are pressed now."""
@@ -52,3 +54,7 @@ class Scorer(BatchTracker):
         if self._wanted is not None and self._wanted.texts:
             self.recorder.texts(self._wanted.take_texts())
         self.landed(job.work.ticket, results, fault)
+        opened = self.find(job.work.ticket) if job.done else None
+        if opened is not None:  # a result was lost by a bug of ours: an end all the same, and never a hang
+            why = Unscored(reason=Reason.CONFIG, detail="internal error: its result was lost; see the log")
+            self.land_unscored(opened, opened.batch.pending(), why)

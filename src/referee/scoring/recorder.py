@@ -52,11 +52,12 @@ class Recorder:
         self._lines = 0
         self._encode_lines = msgspec.json.Encoder().encode_lines
         if self.kept:
-            self.write(
-                RunLine(
-                    wall=clock.wall(), version=VERSION, pid=os.getpid(), digest=config.digest(), config=config.public()
-                )
+            run = RunLine(
+                wall=clock.wall(), version=VERSION, pid=os.getpid(), digest=config.digest(), config=config.public()
             )
+            self.tally.add(run)
+            self._ledger.append(run)
+            self._ledger.flush()
 
     @property
     def kept(self) -> bool:

@@ -23,9 +23,9 @@ from referee.engine.quota import Exchange
 from referee.judging import Form, Judge
 from referee.limits import Turns
 from referee.records import Ask, Reason, Settled, Unscored
-from referee.scoring.case import Case
+from referee.scoring.case import NOTHING, Case, with_costs
 from referee.scoring.forms import LearnedForm
-from referee.scoring.job import Job, Judged, Open
+from referee.scoring.job import Job, Judged, Open, result_of
 from referee.scoring.lines import LineMaker
 from referee.scoring.messages import Fault, Gauge, Result, Update, Work
 from referee.scoring.tracing import open_tracer
@@ -48,7 +48,6 @@ END_COST, END_EARLY = 80e-6, 0.04
 there by then, but not before the last twenty-fifth of its time."""
 SAME_DEADLINE = 0.02
 """Seconds between two deadlines that are taken for one."""
-NOTHING = Settled(verdict=Unscored(reason=Reason.CANCELLED))
 
 Emit = Callable[[Job, list[Result], Fault | None], None]
 
@@ -87,6 +86,12 @@ class JudgeWorker:
         self._in_text = [False] * len(judges)
         """Judges that are asked in text by now, also with questions that were planned before."""
         self._optional = [judge.optional or judge.weight == 0 for judge in config.judge]
+        if all(self._optional):
+            self._optional = [False] * len(judges)
+        needed = [pool for pool, optional in zip(self._pools, self._optional, strict=True) if not optional]
+        self._paced_by = list(dict.fromkeys(needed))
+        """Pools that must have room before more is begun. Those of optional judges are not waited for: an endpoint that
+        is down would hold back the judges that count."""
         self._planning = 0
         opened = open_engine(self._next_in_line, lambda: self._planning > 0)
         self.engine, self.paced, self._closing = opened
@@ -122,7 +127,7 @@ class JudgeWorker:
                     detail = f"{why.detail}: {opened.flight.trouble()}"
                     end = self.engine.leave(opened.flight, opened) or NOTHING
                 end = replace(end, verdict=Unscored(reason=why.reason, detail=detail))
-                case.answered(slot, opened.request, _with_costs(end, opened.before))
+                case.answered(slot, opened.request, with_costs(end, opened.before))
             del job.cases[case]
             case.end(why)
             self._close_case(job, case, results)
@@ -130,7 +135,7 @@ class JudgeWorker:
             have = job.settled.pop(place, [None] * len(self._judges))
             never = Settled(verdict=why)
             every = [one or self._judged(job, place, number, never, None) for number, one in enumerate(have)]
-            results.append(_result(job, place, every))
+            results.append(result_of(job, place, every))
         job.missing.clear()
         self._hand_over(job, results)  # together: waking a caller for each of thousands would delay the rest
 
@@ -186,8 +191,8 @@ class JudgeWorker:
         for place in places:
             sample = job.work.samples[place]
             for number, judge in enumerate(self._judges):
-                case = Case(number, (place,), judge.deliberate((sample,), forms[number]))
-                first = case.begin()
+                case = Case(number, (place,))
+                first = case.begin(judge, (sample,), forms[number])
                 if case.verdicts is None:
                     begun.append((case, first))
                     asks += first
@@ -227,7 +232,7 @@ class JudgeWorker:
             return
         known = self.engine.known(request, key)
         if known is not None:
-            self._take_answer(job, case, slot, request, _with_costs(known, before))
+            self._take_answer(job, case, slot, request, with_costs(known, before))
             return
         opened = case.slots[slot] = Open(self._answered, job, case, slot, request, before)
         opened.flight = self.engine.ask(request, key, job.due, opened)
@@ -235,7 +240,11 @@ class JudgeWorker:
 
     def _ask_in_text(self, job: Job, case: Case, slot: int, request: Ask, before: Settled) -> None:
         assert request.in_text is not None
-        other = request.in_text()
+        try:
+            other = request.in_text()
+        except Exception as error:
+            log.exception("a question could not be asked in text")
+            other = Unscored(reason=Reason.CONFIG, detail=f"internal error: {type(error).__name__}")
         if isinstance(other, Ask):
             self._ask(job, case, slot, other, self.engine.key(other), before)
         else:
@@ -246,7 +255,7 @@ class JudgeWorker:
         job, case = opened.job, opened.case
         if case not in job.cases or case.slots[opened.slot] is not opened:
             return
-        request, end = opened.request, _with_costs(settled, opened.before)
+        request, end = opened.request, with_costs(settled, opened.before)
         if request.sampling.schema is not None or request.in_text is not None:
             wants_text = self._forms[case.judge].wants_text(settled, self.engine.takes_schema(request.pool))
             if wants_text and request.in_text is not None:
@@ -286,10 +295,17 @@ class JudgeWorker:
             have[case.judge] = judged
             if None not in have:
                 job.missing.discard(place)
-                results.append(_result(job, place, job.settled.pop(place)))
+                results.append(result_of(job, place, job.settled.pop(place)))
         if self._tracer is not None:
+            self._trace(job, case)
+
+    def _trace(self, job: Job, case: Case) -> None:
+        assert self._tracer is not None
+        try:
             for request, settled in case.asked:
                 self._tracer.settled(job.work.samples[case.places[0]], request, settled, clock.wall())
+        except Exception:  # a tracer of the user's must not withhold results
+            log.exception("the spans of a sample could not be made")
 
     def _judged(self, job: Job, place: int, judge: int, settled: Settled, request: Ask | None) -> Judged:
         work = job.work
@@ -323,14 +339,20 @@ class JudgeWorker:
 
     def _finished(self, job: Job, task: asyncio.Task[None]) -> None:
         """All cases of a job are begun, or beginning them has failed."""
-        if not task.cancelled() and task.exception() is not None:
-            log.error("judging failed unexpectedly", exc_info=task.exception())
-            name = type(task.exception()).__name__
-            message = f"judging this batch failed unexpectedly ({name}); see the log. What was judged before is kept."
-            self._emit(job, [], Fault("RefereeError", message))
-            self.stop(job, Unscored(reason=Reason.CONFIG, detail=f"internal error: {name}"))
-        elif task.cancelled():
+        error = None if task.cancelled() else task.exception()
+        if error is None and not task.cancelled():
+            return
+        self._hand_over_held(job)
+        if job.done:
+            return
+        if error is None:
             self.stop(job, Unscored(reason=Reason.CANCELLED, detail="the batch was abandoned"))
+            return
+        log.error("judging failed unexpectedly", exc_info=error)
+        name = type(error).__name__
+        message = f"judging this batch failed unexpectedly ({name}); see the log. What was judged before is kept."
+        self._emit(job, [], Fault("RefereeError", message))
+        self.stop(job, Unscored(reason=Reason.CONFIG, detail=f"internal error: {name}"))
 
     async def _room_for(self, job: Job) -> None:
         """Wait until another question may be begun, or the job is done. Also when there is room and others wait for it:
@@ -356,10 +378,7 @@ class JudgeWorker:
 
     def _spare(self) -> int:
         """How many more questions may be begun."""
-        limit = 0
-        for endpoint in self.engine.endpoints:
-            limit += endpoint.limiter.limit
-        return limit + PLAN_AHEAD - self.engine.pressing
+        return PLAN_AHEAD + min([self.engine.room(pool) for pool in self._paced_by])
 
     async def _sent(self) -> bool:
         """Let what was begun get onto the wire. False if that took long: larger steps are better then."""
@@ -380,16 +399,3 @@ class JudgeWorker:
             seconds = other.work.seconds
             if other is job or loop.time() >= other.due - min(early + SAME_DEADLINE, END_EARLY * seconds):
                 self.stop(other, Unscored(reason=Reason.DEADLINE, detail=f"not judged within {other.work.total:g} s"))
-
-
-def _result(job: Job, place: int, judged: Sequence[Judged | None]) -> Result:
-    found = [one for one in judged if one is not None]
-    lines = tuple([line for _, lines in found for line in lines])
-    return Result(job.work.indexes[place], tuple([settled for settled, _ in found]), lines)
-
-
-def _with_costs(settled: Settled, before: Settled) -> Settled:
-    """An answer that took two forms of asking took the attempts and the money of both."""
-    if before is NOTHING:
-        return settled
-    return replace(settled, attempts=settled.attempts + before.attempts, cost=settled.cost + before.cost)
