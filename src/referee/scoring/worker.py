@@ -28,7 +28,7 @@ from referee.scoring.forms import LearnedForm
 from referee.scoring.job import Job, Judged, Open, result_of
 from referee.scoring.lines import LineMaker
 from referee.scoring.messages import Fault, Gauge, Result, Update, Work
-from referee.scoring.tracing import open_tracer
+from referee.scoring.tracing import Tracer, open_tracer
 
 log = logging.getLogger("referee")
 
@@ -297,13 +297,12 @@ class JudgeWorker:
                 job.missing.discard(place)
                 results.append(result_of(job, place, job.settled.pop(place)))
         if self._tracer is not None:
-            self._trace(job, case)
+            self._trace(self._tracer, job, case)
 
-    def _trace(self, job: Job, case: Case) -> None:
-        assert self._tracer is not None
+    def _trace(self, tracer: Tracer, job: Job, case: Case) -> None:
         try:
             for request, settled in case.asked:
-                self._tracer.settled(job.work.samples[case.places[0]], request, settled, clock.wall())
+                tracer.settled(job.work.samples[case.places[0]], request, settled, clock.wall())
         except Exception:  # a tracer of the user's must not withhold results
             log.exception("the spans of a sample could not be made")
 
