@@ -90,6 +90,24 @@ def test_a_span_for_each_call_and_none_for_the_cache(exporter: Any) -> None:
     assert {span.attributes["referee.sample.id"] for span in spans} == {"s0", "s1", "s2"}
 
 
+def test_a_tracer_that_fails_withholds_no_reward(exporter: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A span processor of the user's that raises costs its spans, and nothing waits for ever."""
+
+    def broken(*_: Any) -> None:
+        raise RuntimeError("broken processor")
+
+    monkeypatch.setattr("referee.scoring.tracing.Tracer.settled", broken)
+    config = load(
+        {
+            "endpoint": {"url": "https://sim.test:8000/v1", "model": "m", "key_env": "JUDGE_KEY"},
+            "cache": {"path": ""},
+            "otel": {"enabled": True},
+        }
+    )
+    with Referee(config, builder(ProviderSpec(key=KEY))) as referee:
+        assert all(reward.scored for reward in referee.score(SAMPLES, 50.0))
+
+
 def test_text_is_left_out_unless_asked_for(exporter: Any) -> None:
     """Neither prompt nor reply nor reason by default; all of them with content = true; the key never."""
     judged({"enabled": True})
