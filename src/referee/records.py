@@ -220,6 +220,24 @@ class Settled(Struct, frozen=True, kw_only=True, gc=False):
     saved: float = 0.0
     """US dollars that a cached or shared verdict did not cost."""
 
+    def row(self) -> dict[str, Any]:
+        """What rows of rewards, here and over HTTP, say of it."""
+        verdict = self.verdict if isinstance(self.verdict, Verdict) else None
+        missing = self.verdict if isinstance(self.verdict, Unscored) else None
+        return {
+            "score": verdict.score if verdict else None,
+            "value": verdict.value if verdict else None,
+            "why": verdict.reason if verdict else "",
+            "unscored": missing.reason.value if missing else "",
+            "detail": missing.detail if missing else "",
+            "origin": self.origin,
+            "how": verdict.how if verdict else "",
+            "cost": self.cost,
+            "model": self.reply.model if self.reply else "",
+            "endpoint": self.endpoint,
+            "key": self.key,
+        }
+
 
 class Term(Struct, frozen=True, gc=False):
     """What one judge adds to a reward."""
@@ -260,6 +278,23 @@ class Reward(Struct, frozen=True, kw_only=True, gc=False):
         given = self.settled.verdict
         end = f"score={given.score:g}" if isinstance(given, Verdict) else f"unscored={given.reason.value!r}"
         return f"Reward(index={self.index}, id={self.id[:40]!r}, value={self.value!r}, {end})"
+
+    def row(self) -> dict[str, Any]:
+        """What rows of rewards, here and over HTTP, say of it."""
+        judges = {term.judge: {"weight": term.weight, "judge": term.value, **term.settled.row()} for term in self.terms}
+        return {
+            "id": self.id,
+            "group": self.group,
+            "reward": self.value,
+            "rule": self.rule,
+            "judge": self.judge,
+            "penalty": self.penalty,
+            "length": self.length,
+            "median_length": self.median_length,
+            "filled": self.filled,
+            **self.settled.row(),
+            "judges": judges if len(judges) > 1 else {},
+        }
 
     @property
     def judged(self) -> tuple[Settled, ...]:

@@ -44,7 +44,7 @@ def passed_on(disturb: Any) -> Response:
         free: list[Connection] = []
         connection = Connection(loop, lambda _: None, free.append, lambda _: None, lambda _: True)
         connection.connection_made(Socket())  # type: ignore[arg-type]
-        first = loop.create_task(connection.ask(b"first", loop.time() + 60.0, 60.0))
+        first = loop.create_task(connection.ask(b"first", loop.time() + 1.0, 1.0))
         await asyncio.sleep(0)
 
         async def take() -> Response:
@@ -70,7 +70,7 @@ def test_a_timer_that_fires_after_the_answer_leaves_the_next_request_alone() -> 
     """The first one's time is up just then: that is not the second one's time."""
 
     def late(connection: Connection, first: asyncio.Task[Response]) -> None:
-        connection._late(asyncio.get_running_loop().create_future(), 1.0)
+        connection.expire(asyncio.get_running_loop().time() + 2.0)
 
     assert passed_on(late).status == 200
 

@@ -119,6 +119,20 @@ def test_callers_take_turns() -> None:
     assert table.of("little") == 64
 
 
+def test_little_of_another_caller_does_not_wait_behind_what_has_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No more of a large batch is routed than there is room for: the rest would stand before the small one."""
+    monkeypatch.setattr(routing, "OWN_ROOM", 4)
+    table = Table(1)
+    for _ in range(3):
+        table.add(samples(1000, "much"), caller="much")
+    table.send()
+    table.add(samples(10, "little"), caller="little")
+    for _ in range(6):
+        table.end(0)
+        table.send()
+    assert table.of("little") == 10
+
+
 def test_turns_are_counted_in_samples() -> None:
     """One who has had much by the time another comes has neither more nor less than the other from then on."""
     table = Table(2)

@@ -67,13 +67,8 @@ def make(tokenizer: Any, server: ServerProcess) -> Callable[..., LengthPenaltyRe
 
     def build(rule: Any = contains, **keys: Any) -> LengthPenaltyRewardManager:
         more = {"cache": {"path": ""}, "judge": {"ask_again": 0}, **keys.pop("referee", {})}
-        config = {
-            "enable_openai_reward": True,
-            "api_endpoint": server.url,
-            "use_async_io": True,
-            "referee": more,
-            **keys,
-        }
+        asked = {"enable_openai_reward": True, "api_endpoint": server.url, "use_async_io": True}
+        config = {**asked, "referee": more, **keys}
         return LengthPenaltyRewardManager(tokenizer, 0, rule, length_penalty_config=config)
 
     return build

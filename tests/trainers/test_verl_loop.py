@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
-import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ pytest.importorskip("verl")
 import torch
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
-from tests.trainers.verl_batches import lengths, make_batch, make_tokenizer
+from tests.trainers.verl_batches import fresh, lengths, make_batch, make_tokenizer, run
 from tests.trainers.verl_real import DataProto, loading
 from tests.trainers.verl_rule import contains
 
@@ -82,22 +81,6 @@ def verl_config(referee: dict[str, Any], n: int = 1, v1: bool = True, **more: An
 
 def manager(tokenizer: Any, referee: dict[str, Any], rule: Any = contains, **more: Any) -> RefereeRewardManager:
     return RefereeRewardManager(config=verl_config(referee, **more), tokenizer=tokenizer, compute_score=rule)
-
-
-def run(managers: Sequence[RefereeRewardManager], data: DataProto, errors: bool = False) -> list[Any]:
-    """Each row to the next manager in turn, all at once, as reward workers get them."""
-
-    async def together() -> list[Any]:
-        calls = [managers[i % len(managers)].run_single(data[i : i + 1]) for i in range(len(data))]
-        return await asyncio.gather(*calls, return_exceptions=errors)
-
-    return asyncio.run(together())
-
-
-def fresh(*names: str) -> list[str]:
-    """uids as verl makes them: new in every step."""
-    mark = uuid.uuid4().hex
-    return [f"{mark}-{name}" for name in names]
 
 
 def test_config_lines_alone_plug_it_in(tokenizer: Any, server: ServerProcess, tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import uuid
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -93,3 +95,19 @@ def _column(values: Sequence[Any]) -> Any:
     for index, value in enumerate(values):
         column[index] = value
     return column
+
+
+def run(managers: Sequence[Any], data: Any, errors: bool = False) -> list[Any]:
+    """Each row to the next manager in turn, all at once, as reward workers get them."""
+
+    async def together() -> list[Any]:
+        calls = [managers[i % len(managers)].run_single(data[i : i + 1]) for i in range(len(data))]
+        return await asyncio.gather(*calls, return_exceptions=errors)
+
+    return asyncio.run(together())
+
+
+def fresh(*names: str) -> list[str]:
+    """uids as verl makes them: new in every step."""
+    mark = uuid.uuid4().hex
+    return [f"{mark}-{name}" for name in names]

@@ -19,28 +19,9 @@ import msgspec
 from msgspec import Struct
 
 from referee.config import Config
-from referee.records import Reward, Sample, Term, Unscored, Verdict
+from referee.records import Reward, Sample
 from referee.scoring.build import read_template
 from referee.wire import chat_url
-
-
-class JudgeRow(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What one of several judges said."""
-
-    weight: float
-    judge: float | None = None
-    """What it adds to the reward."""
-    score: float | None = None
-    value: float | None = None
-    why: str = ""
-    unscored: str = ""
-    detail: str = ""
-    origin: str = ""
-    how: str = ""
-    cost: float = 0.0
-    model: str = ""
-    endpoint: str = ""
-    key: str = ""
 
 
 class Row(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -77,7 +58,7 @@ class Row(Struct, frozen=True, kw_only=True, omit_defaults=True):
     endpoint: str = ""
     key: str = ""
     """Cache key of the request; `referee cache explain` takes it."""
-    judges: dict[str, JudgeRow] = {}
+    judges: dict[str, dict[str, Any]] = {}
     """With several judges: what each said, by name. The fields above are what they make together."""
     digest: str = ""
     """Names the sample and the settings that made this row: a resumed run keeps the row only if both are the same."""
@@ -97,55 +78,7 @@ _decode = msgspec.json.Decoder(Row).decode
 
 def row_of(line: int, digest: str, reward: Reward) -> Row:
     """The row for one reward."""
-    given, settled = reward.verdict, reward.settled
-    verdict = given if isinstance(given, Verdict) else None
-    missing = given if isinstance(given, Unscored) else None
-    return Row(
-        line=line,
-        id=reward.id,
-        reward=reward.value,
-        group=reward.group,
-        score=verdict.score if verdict else None,
-        value=verdict.value if verdict else None,
-        why=verdict.reason if verdict else "",
-        unscored=missing.reason.value if missing else "",
-        detail=missing.detail if missing else "",
-        rule=reward.rule,
-        judge=reward.judge,
-        penalty=reward.penalty,
-        length=reward.length,
-        median_length=reward.median_length,
-        filled=reward.filled,
-        origin=settled.origin,
-        how=verdict.how if verdict else "",
-        cost=settled.cost,
-        model=settled.reply.model if settled.reply else "",
-        endpoint=settled.endpoint,
-        key=settled.key,
-        judges={term.judge: _judge_row(term) for term in reward.terms} if len(reward.terms) > 1 else {},
-        digest=digest,
-    )
-
-
-def _judge_row(term: Term) -> JudgeRow:
-    settled = term.settled
-    verdict = settled.verdict if isinstance(settled.verdict, Verdict) else None
-    missing = settled.verdict if isinstance(settled.verdict, Unscored) else None
-    return JudgeRow(
-        weight=term.weight,
-        judge=term.value,
-        score=verdict.score if verdict else None,
-        value=verdict.value if verdict else None,
-        why=verdict.reason if verdict else "",
-        unscored=missing.reason.value if missing else "",
-        detail=missing.detail if missing else "",
-        origin=settled.origin,
-        how=verdict.how if verdict else "",
-        cost=settled.cost,
-        model=settled.reply.model if settled.reply else "",
-        endpoint=settled.endpoint,
-        key=settled.key,
-    )
+    return Row(line=line, digest=digest, **reward.row())
 
 
 class Digests:

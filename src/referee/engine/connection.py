@@ -110,7 +110,7 @@ class Connection(asyncio.Protocol):
 
     @property
     def quiet(self) -> bool:
-        """Nothing waits in the socket that the loop has not seen yet: no bytes nobody asked for, no end."""
+        """Nothing waits in the socket that the loop has not seen yet: no unsolicited bytes, no end of stream."""
         return self._poll is None or not self._poll.poll(0)
 
     async def ask(self, request: bytes, deadline: float, timeout: float) -> Response:
@@ -172,7 +172,7 @@ class Connection(asyncio.Protocol):
             self._parser.feed_data(data)
         except httptools.HttpParserError as error:
             if self._complete:
-                self._finish(keep=False)  # the answer is whole; what follows it nobody asked for
+                self._finish(keep=False)  # the answer is whole; what follows is unsolicited
                 return
             self._fail(self._fault or TransportFault("protocol", say(error)))
         else:

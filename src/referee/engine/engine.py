@@ -83,8 +83,8 @@ class Engine:
         return len(self._flights)
 
     def room(self, pool: str) -> int:
-        """How many more requests the endpoints of a pool could take now; below 0: so many wait for them. Those that
-        are being stored need no endpoint any more, but too many of them hold back new ones."""
+        """How many more requests the endpoints of a pool could take now; negative: the number that waits for them.
+        Requests that are being stored need no endpoint any more, but more than STORING of them hold back new ones."""
         return self.pools.limit(pool) - self._unstored.get(pool, 0) - max(0, self._storing - STORING)
 
     def takes_schema(self, pool: str) -> bool:

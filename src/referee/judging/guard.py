@@ -2,7 +2,7 @@
 
 The policy is trained against the judge, so its text is treated as hostile. It is fenced with a code it could not know;
 sequences that could end the fence, pose as a verdict (our tag, our schema's key and value) or act as a chat model's
-control tokens are broken by one space; characters nobody can see are removed. What cannot be stopped here is persuasion
+control tokens are broken by one space; invisible characters are removed. What cannot be stopped here is persuasion
 in plain words.
 
 Everything is idempotent, and ordinary text comes back unchanged (the same object) after a few fast searches. What is
@@ -103,7 +103,7 @@ def show(text: str, reasoning: bool = True) -> str:
 
 
 def clean(text: str) -> str:
-    """The text without what nobody can see."""
+    """The text without invisible characters."""
     return scrub(text) if (_has_control(text) if text.isascii() else _is_odd(text)) else text
 
 

@@ -41,17 +41,12 @@ class RunLine(_Line, frozen=True, kw_only=True, omit_defaults=True, gc=False, ta
     """The configuration without keys."""
 
 
-class VerdictLine(_Line, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag="verdict"):
-    """How the judging of one sample ended."""
+class _Judged(_Line, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """How the judging of one sample ended, by one judge or by all of them."""
 
-    seq: int = 0
-    """Counts verdict lines of one Referee, in the order they were settled."""
     batch: str = ""
     index: int = 0
     """Position in the batch."""
-    id: str = ""
-    group: str = ""
-    step: int | None = None
     origin: str = "none"
     """call, cache, shared, gate or none, as in records.Settled."""
     key: str = ""
@@ -67,7 +62,7 @@ class VerdictLine(_Line, frozen=True, kw_only=True, omit_defaults=True, gc=False
     why: str = ""
     """The judge's words, or which gate settled it."""
     how: str = ""
-    """schema, tag, logprob, integer or gate."""
+    """schema, tag, logprob, integer or gate; terms: what several judges said as one."""
     uncertainty: float | None = None
     unscored: str = ""
     """The reason's name when there is no score; empty when there is one."""
@@ -86,6 +81,22 @@ class VerdictLine(_Line, frozen=True, kw_only=True, omit_defaults=True, gc=False
     """US dollars, all attempts."""
     saved: float = 0.0
     """US dollars a cached or shared verdict did not cost, where that is known."""
+    system: str = ""
+    """Digest of the judge's system message, which is the same for many samples and stands once in a text line."""
+    asked: str = ""
+    """The user message the judge was shown, fences included."""
+    reply: str = ""
+    """What it answered, unread. These three only with `[ledger] content = true`."""
+
+
+class VerdictLine(_Judged, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag="verdict"):
+    """One sample: what the judge said of it; of several judges, what they said as one."""
+
+    seq: int = 0
+    """Counts verdict lines of one Referee, in the order they were settled."""
+    id: str = ""
+    group: str = ""
+    step: int | None = None
     rule_score: float = 0.0
     length: int | None = None
     truncated: bool = False
@@ -95,45 +106,14 @@ class VerdictLine(_Line, frozen=True, kw_only=True, omit_defaults=True, gc=False
     prompt: str = ""
     response: str = ""
     reference: str | None = None
-    system: str = ""
-    """Digest of the judge's system message, which is the same for many samples and stands once in a text line."""
-    asked: str = ""
-    """The user message the judge was shown, fences included."""
-    reply: str = ""
-    """What it answered, unread. These six only with `[ledger] content = true`."""
+    """Only with `[ledger] content = true`."""
 
 
-class JudgeLine(_Line, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag="judge"):
-    """What one of several judges said of one sample. Fields as in VerdictLine, where their sums and means are."""
+class JudgeLine(_Judged, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag="judge"):
+    """What one of several judges said of one sample."""
 
-    batch: str = ""
-    index: int = 0
     judge: str = ""
     """Its name; its weight is in the run line's configuration."""
-    origin: str = "none"
-    key: str = ""
-    endpoint: str = ""
-    model: str = ""
-    request_id: str = ""
-    score: float | None = None
-    value: float | None = None
-    why: str = ""
-    how: str = ""
-    uncertainty: float | None = None
-    unscored: str = ""
-    detail: str = ""
-    attempts: int = 0
-    sent: float = 0.0
-    queued_s: float = 0.0
-    latency_s: float = 0.0
-    tokens_in: int = 0
-    tokens_out: int = 0
-    tokens_cached: int = 0
-    cost: float = 0.0
-    saved: float = 0.0
-    system: str = ""
-    asked: str = ""
-    reply: str = ""
 
 
 class TextLine(_Line, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag="text"):
@@ -276,8 +256,7 @@ def verdict_line(
 
 def judge_line(name: str, line: VerdictLine) -> JudgeLine:
     """The line of one of several judges, from what its verdict line would be."""
-    shared = {field: getattr(line, field) for field in JudgeLine.__struct_fields__ if field != "judge"}
-    return JudgeLine(judge=name, **shared)
+    return JudgeLine(judge=name, **{field: getattr(line, field) for field in _Judged.__struct_fields__})
 
 
 def reward_line(reward: Reward, *, wall: float = 0.0, batch: str = "", step: int | None = None) -> RewardLine:

@@ -48,7 +48,7 @@ class Budget:
 
     @property
     def total_spent(self) -> float:
-        """US dollars spent by everybody who shares the limit."""
+        """US dollars spent by all processes that share the limit."""
         return self.spent
 
     def no_room(self, worst_usd: float) -> str:

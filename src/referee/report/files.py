@@ -64,7 +64,7 @@ class Given(Struct, kw_only=True):
         return self.line > 0 and self.reward is not UNSET
 
     def is_label(self) -> bool:
-        """Whether it says what somebody thinks of a sample."""
+        """Whether it holds a person's judgement of a sample."""
         return self.score is not None or self.label is not None or self.value is not None
 
     def texts(self) -> tuple[str, str]:

@@ -27,6 +27,8 @@ NAMESPACE = "referee"
 ATTACH_TRIES = 5
 """A name can belong to an actor that is just ending; then it is asked for again."""
 ATTACH_PAUSE = 0.5
+SLOW_JOIN = 10.0
+"""Seconds after which joining a cluster is said to take long: Ray retries an address without a word."""
 
 
 def join(address: str = "") -> Any:
@@ -79,7 +81,12 @@ def _init_in_lasting_thread(ray: Any, address: str) -> Exception | None:
         threading.Event().wait()
 
     threading.Thread(target=init, name="ray-init", daemon=True).start()
-    tried.wait()
+    if not tried.wait(SLOW_JOIN):
+        where = f"ray_address = {address!r}" if address else "this machine"
+        log.warning(
+            "no answer from a Ray cluster at %s for %g s; still trying. Nothing is judged yet", where, SLOW_JOIN
+        )
+        tried.wait()
     return failure[0] if failure else None
 
 

@@ -1,4 +1,4 @@
-"""The record of what was judged: a tally of everything, and the ledger if there is one. Verdict lines come encoded."""
+"""The record of what was judged: a tally of everything, and the ledger if there is one."""
 
 from __future__ import annotations
 
@@ -26,7 +26,6 @@ from referee.ledger.lines import MAX_LINE, digest
 from referee.records import Reply, Reward, Settled, Verdict
 from referee.scoring.batch import Batch
 from referee.scoring.messages import Gauge, Result
-from referee.shaping import whole
 from referee.version import VERSION
 
 _HEAD = b'{"type":"verdict"'
@@ -41,15 +40,15 @@ class Recorder:
         self.tally = Tally()
         self._ledger = open_ledger(config.ledger)
         self._content = config.ledger.content
-        self._judges = config.judge
         self._lone = len(config.judge) == 1
         self._seq = 0
         self._texts: set[str] = set()
         self._flush_due = False
         self._waiting: list[Line] = []
-        """Lines of this turn of the loop; or, where they come encoded, the next two."""
+        """Lines of this turn of the loop, where verdict lines come as they are."""
         self._ready: list[bytes] = []
         self._lines = 0
+        """Where they come encoded: pieces of lines of this turn, and how many lines they are."""
         self._encode_lines = msgspec.json.Encoder().encode_lines
         if self.kept:
             run = RunLine(
@@ -69,15 +68,14 @@ class Recorder:
         self._seq += 1
         return self._seq
 
-    def settled(self, batch: Batch, result: Result) -> None:
-        """One sample has its result."""
+    def settled(self, batch: Batch, result: Result, ended: Settled) -> None:
+        """One sample has its result. `ended`: what its judges said as one."""
         if self._lone and not self._encoded and result.lines:
             self.tally.add(result.lines[0])
             self._waiting.append(result.lines[0])
             if not self._flush_due:
                 self._flush_soon()
             return
-        ended = whole(result.settled, self._judges)
         replies = [end.reply for end in result.settled if end.reply and end.origin in ("call", "none")]
         counted = _counted(batch, result.index, ended, replies)
         self.tally.add(counted)

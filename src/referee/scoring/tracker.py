@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from referee import clock
 from referee.config import Config
 from referee.errors import RefereeError
-from referee.records import Reason, Reward, Settled, Unscored
+from referee.records import Reason, Reward, Settled, Unscored, Verdict
 from referee.scoring.batch import Batch
 from referee.scoring.messages import Fault, Result, Update
 from referee.scoring.recorder import Recorder
@@ -124,11 +124,12 @@ class BatchTracker:
             if batch.landed(result.index):
                 continue
             rewards += batch.land(result.index, result.settled)
+            ended = whole(result.settled, self._config.judge)
             try:
-                self.recorder.settled(batch, result)
+                self.recorder.settled(batch, result, ended)
             except Exception:  # the reward is there; a record that cannot be kept must not withhold it
                 log.exception("the record of a sample could not be kept")
-            tripped |= self._observe(batch, result.settled)
+            tripped |= self._observe(batch, ended.verdict)
         try:
             self.recorder.rewarded(batch, rewards)
         except Exception:  # the rewards are there; a record that cannot be kept must not withhold them
@@ -183,10 +184,8 @@ class BatchTracker:
             "budget_spent_usd": state.spent_usd,
         }
 
-    def _observe(self, batch: Batch, settled: tuple[Settled, ...]) -> bool:
+    def _observe(self, batch: Batch, verdict: Verdict | Unscored) -> bool:
         """True if too much is unscored now."""
-        ended = settled[0] if len(settled) == 1 else whole(settled, self._config.judge)
-        verdict = ended.verdict
         if batch.error is not None or not self._watch.observe(verdict):
             return False
         batch.error = self._watch.error()

@@ -15,7 +15,7 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 from msgspec import Meta, Struct
 
-from referee.records import Reward, Sample, Unscored, Verdict
+from referee.records import Reward, Sample
 from referee.rollouts import render
 from referee.server.refusals import Refusal
 
@@ -115,8 +115,13 @@ class Result(Struct, frozen=True, kw_only=True):
     """call, cache, shared, gate or none."""
     how: str
     cost: float
+    model: str
+    """The model that answered, by its own account."""
+    endpoint: str
     key: str
     """Cache key of the request."""
+    judges: dict[str, dict[str, Any]]
+    """With several judges: what each said, by name; the fields above are what they make together. Else empty."""
 
 
 class ScoreReply(Struct, frozen=True, kw_only=True):
@@ -291,30 +296,7 @@ def _behind(text: str, prompt: str) -> int | None:
 
 def result_of(reward: Reward) -> Result:
     """A reward as callers see it."""
-    given, settled = reward.verdict, reward.settled
-    verdict = given if isinstance(given, Verdict) else None
-    missing = given if isinstance(given, Unscored) else None
-    return Result(
-        index=reward.index,
-        id=reward.id,
-        group=reward.group,
-        reward=reward.value,
-        score=verdict.score if verdict else None,
-        value=verdict.value if verdict else None,
-        why=verdict.reason if verdict else "",
-        unscored=missing.reason.value if missing else "",
-        detail=missing.detail if missing else "",
-        rule=reward.rule,
-        judge=reward.judge,
-        penalty=reward.penalty,
-        length=reward.length,
-        median_length=reward.median_length,
-        filled=reward.filled,
-        origin=settled.origin,
-        how=verdict.how if verdict else "",
-        cost=settled.cost,
-        key=settled.key,
-    )
+    return Result(index=reward.index, **reward.row())
 
 
 encode = msgspec.json.Encoder().encode

@@ -41,7 +41,7 @@ def shape_group(members: Sequence[tuple[int, Sample, tuple[Settled, ...]]], conf
                 id=sample.id,
                 group=sample.group,
                 value=None if judge is None else _number(sample.rule_score + judge - penalty),
-                settled=settled[0] if len(settled) == 1 else whole(settled, judges),
+                settled=whole(settled, judges),
                 terms=terms,
                 rule=sample.rule_score,
                 judge=judge,
