@@ -21,7 +21,7 @@ from referee.cache.redis import RedisCache
 from referee.config import RedisConfig, load
 from referee.engine import Endpoint
 from referee.engine.redis_lease import RedisLease
-from referee.limits.shares import EndpointReport, PaceReport, Report
+from referee.limits.quota_broker import EndpointReport, PaceReport, Report
 from referee.records import Reply, Verdict
 from referee.runtime.thread import new_loop
 

@@ -32,7 +32,7 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "judging/gates.py": (
         "tests/judging/test_read_edges.py",
         "tests/judging/test_gates.py",
-        "tests/judging/test_make.py",
+        "tests/judging/test_judge.py",
     ),
     "wire/classify.py": (
         "tests/wire/test_statuses.py",
@@ -41,21 +41,25 @@ TARGETS: dict[str, tuple[str, ...]] = {
         "tests/wire/test_fault.py",
     ),
     "wire/reply.py": ("tests/wire/test_odd_replies.py", "tests/wire/test_reply.py", "tests/wire/test_classify.py"),
-    "wire/trouble.py": ("tests/wire/test_odd_replies.py", "tests/wire/test_statuses.py", "tests/wire/test_classify.py"),
+    "wire/error_body.py": (
+        "tests/wire/test_odd_replies.py",
+        "tests/wire/test_statuses.py",
+        "tests/wire/test_classify.py",
+    ),
     "wire/times.py": ("tests/wire/test_zones.py", "tests/wire/test_times.py", "tests/wire/test_hints.py"),
-    "limits/bucket.py": ("tests/limits/test_pace_edges.py", "tests/limits/test_bucket.py"),
+    "limits/bucket.py": ("tests/limits/test_learned_rate_edges.py", "tests/limits/test_bucket.py"),
     "limits/budget.py": ("tests/limits/test_budget.py",),
     "limits/breaker.py": ("tests/limits/test_breaker_edges.py", "tests/limits/test_breaker.py"),
-    "limits/delay.py": ("tests/limits/test_pace_edges.py", "tests/limits/test_delay.py"),
-    "limits/pace.py": ("tests/limits/test_window_edges.py", "tests/limits/test_pace.py"),
-    "limits/remaining.py": ("tests/limits/test_window_edges.py", "tests/limits/test_remaining.py"),
-    "limits/goodput.py": (
+    "limits/delay.py": ("tests/limits/test_learned_rate_edges.py", "tests/limits/test_delay.py"),
+    "limits/learned_rate.py": ("tests/limits/test_window_edges.py", "tests/limits/test_learned_rate.py"),
+    "limits/header_quota.py": ("tests/limits/test_window_edges.py", "tests/limits/test_header_quota.py"),
+    "limits/throughput_search.py": (
         "tests/limits/test_window_edges.py",
-        "tests/limits/test_goodput.py",
+        "tests/limits/test_throughput_search.py",
         "tests/limits/test_adaptive_runs.py",
     ),
-    "limits/line.py": (
-        "tests/limits/test_line.py",
+    "limits/queue_detection.py": (
+        "tests/limits/test_queue_detection.py",
         "tests/limits/test_adaptive_edges.py",
         "tests/limits/test_adaptive.py",
     ),

@@ -7,30 +7,30 @@ import math
 
 import pytest
 
-from referee.limits.goodput import FIRST_TOKEN, SELDOM, STALE, Hill, Meter
-from referee.limits.pace import GRAINS, Pace
-from referee.limits.remaining import Remaining
+from referee.limits.header_quota import HeaderQuota
+from referee.limits.learned_rate import GRAINS, LearnedRate
+from referee.limits.throughput_search import FIRST_TOKEN, SELDOM, STALE, Meter, ThroughputSearch
 
 
-def learned(at: float, count: int, opened: float) -> Pace:
+def learned(at: float, count: int, opened: float) -> LearnedRate:
     """A pace that sent so many at one moment, was refused, and was served again."""
-    pace = Pace()
+    pace = LearnedRate()
     for _ in range(count):
         pace.sent(at)
     pace.opened(opened, at)
     return pace
 
 
-def heard(limit: float | None, remaining: float, reset: float = 30.0) -> Remaining:
+def heard(limit: float | None, remaining: float, reset: float = 30.0) -> HeaderQuota:
     """After one answer to a request of one at time 0."""
-    left = Remaining()
+    left = HeaderQuota()
     left.heard(limit, remaining, reset, 1, 0.0, 0.0)
     return left
 
 
 def test_when_it_opens_is_known_only_of_a_window() -> None:
     """Before one was learned it is long ago; then it is when the first of what was sent falls out."""
-    pace = Pace()
+    pace = LearnedRate()
     pace.sent(0.0)
     assert pace.opens() == -math.inf
     pace = learned(0.0, 10, 60.0)
@@ -50,7 +50,7 @@ def test_a_window_lasts_from_its_first_request(at: float, opened: float, seconds
 
 def test_what_was_forgotten_does_not_begin_a_window() -> None:
     """Sent at 0 and 30, refused at 65: the window is counted from the second on, by its grain."""
-    pace = Pace()
+    pace = LearnedRate()
     pace.sent(0.0)
     pace.sent(30.0)
     pace.opened(70.0, 65.0)
@@ -76,7 +76,7 @@ def test_requests_fall_out_of_the_window_by_their_grains() -> None:
         pace.sent(at)
     assert len(pace._sent) == 2
     pace.wait(121.0)
-    assert repr(pace) == "Pace(5 of 10 in 60 s)"
+    assert repr(pace) == "LearnedRate(5 of 10 in 60 s)"
 
 
 def test_a_limit_of_nothing_is_no_limit() -> None:
@@ -94,7 +94,7 @@ def test_a_shortage_that_is_rounding_is_none() -> None:
 
 def test_a_slow_limit_that_fills_evenly_is_seen() -> None:
     """Thirty a minute: one is there after two seconds."""
-    left = Remaining()
+    left = HeaderQuota()
     left.heard(30, 29, 2.0, 1, 0.0, 0.0)
     left.heard(30, 0, 60.0, 1, 10.0, 10.0)
     assert left.wait(1, 10.0) == pytest.approx(2.0)
@@ -105,7 +105,7 @@ def test_what_is_heard_after_the_turn_counts_alone() -> None:
     left = heard(None, 0, 10.0)
     assert left.wait(1, 10.0) == 0.0
     left.heard(None, 1, 30.0, 1, 11.0, 11.0)
-    assert repr(left) == "Remaining(1)"
+    assert repr(left) == "HeaderQuota(1)"
     assert left.wait(1, 11.0) == 0.0
 
 
@@ -119,7 +119,7 @@ def test_a_reply_without_a_count_is_taken_as_the_mean() -> None:
     assert meter.add(0, 3.0, 0, 1.0) == pytest.approx(1 + FIRST_TOKEN + 50 / 50)
 
 
-def told(hill: Hill, *goodputs: float) -> list[int]:
+def told(hill: ThroughputSearch, *goodputs: float) -> list[int]:
     """Where it is after each window."""
     levels = []
     for goodput in goodputs:
@@ -128,23 +128,23 @@ def told(hill: Hill, *goodputs: float) -> list[int]:
     return levels
 
 
-def at_60(*hints: tuple[int, float]) -> Hill:
+def at_60(*hints: tuple[int, float]) -> ThroughputSearch:
     """Levels 48, 60 and 76 among others, standing on 60."""
-    hill = Hill(512, 60)
+    hill = ThroughputSearch(512, 60)
     hill.begin(60, list(hints))
     return hill
 
 
 def test_there_is_no_level_below_one() -> None:
     """However little is lost on the way down; there it stays, and looks at two now and then."""
-    levels = told(Hill(8, 4), *[1.0] * 40)
+    levels = told(ThroughputSearch(8, 4), *[1.0] * 40)
     assert levels[:8] == [4, 5, 4, 3, 3, 2, 2, 1]
     assert set(levels[8:]) == {1, 2}
 
 
 def test_it_stands_where_work_begins() -> None:
     """Before anybody tells it where to begin."""
-    assert Hill(512, 60).level == 60
+    assert ThroughputSearch(512, 60).level == 60
 
 
 @pytest.mark.parametrize("goodput", [90.0, 40.0])
@@ -178,7 +178,7 @@ def test_hints_about_a_lower_level_count_for_six_windows() -> None:
 
 def test_the_ceiling_is_a_level_too() -> None:
     """It is climbed to like the others."""
-    assert told(Hill(76, 60), 60.0, 60.0) == [60, 76]
+    assert told(ThroughputSearch(76, 60), 60.0, 60.0) == [60, 76]
 
 
 @pytest.mark.parametrize(("goodput", "look"), [(55.3, False), (54.0, True)])
@@ -195,7 +195,7 @@ def test_where_goodput_rose_up_to_here_the_level_below_is_not_looked_at_again(go
 @pytest.mark.parametrize(("above", "known"), [(45.0, True), (45.1, False)])
 def test_three_times_what_chance_does_is_harm(above: float, known: bool) -> None:
     """A quarter less in 144 answers."""
-    hill = Hill(512, 144)
+    hill = ThroughputSearch(512, 144)
     hill.begin(114, [(114, 60.0), (144, above)])
     hill._tick = SELDOM
     assert hill._known(*sorted(hill._cells)) is known

@@ -17,7 +17,7 @@ from referee.config import Secret, load
 from referee.engine import Endpoint
 from referee.engine.redis_lease import RedisLease, paced_by_redis
 from referee.limits import FixedLimit
-from referee.limits.shares import Broker, EndpointReport, Grant, Hints, PaceReport, Report, SharedEndpoint
+from referee.limits.quota_broker import Broker, EndpointReport, Grant, Hints, PaceReport, Report, SharedEndpoint
 
 pytestmark = pytest.mark.slow
 

@@ -20,7 +20,7 @@ from referee.config import RedisConfig, load
 from referee.engine import Endpoint
 from referee.engine.redis_lease import RedisLease
 from referee.errors import MissingKeyError
-from referee.limits.shares import EndpointReport, Report
+from referee.limits.quota_broker import EndpointReport, Report
 
 pytestmark = pytest.mark.slow
 

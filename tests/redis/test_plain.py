@@ -20,7 +20,7 @@ from referee.config import Config, RedisConfig, Secret, load
 from referee.engine import Endpoint
 from referee.engine.redis_lease import EmptyPool, Meter, RedisLease, scope
 from referee.errors import ConfigError
-from referee.limits.shares import EndpointReport, Hints, PaceReport, Report
+from referee.limits.quota_broker import EndpointReport, Hints, PaceReport, Report
 from referee.sim import run_virtual
 
 PASSWORD = "correct-horse"

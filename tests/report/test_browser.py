@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.report.browser import Open, Visit
 from tests.report.ledgers import HOSTILE, hostile, make_page, many, small
-from tests.report.test_again import FILE, resumed
+from tests.report.test_resumed_runs import FILE, resumed
 
 from referee.ledger import Line, VerdictLine
 

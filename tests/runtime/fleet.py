@@ -13,7 +13,7 @@ from referee.config import Config, load
 from referee.engine.port import Transport
 from referee.errors import RefereeError
 from referee.limits import AdaptiveLimit, FixedLimit
-from referee.limits.shares import Broker, Grant, Report, SharedEndpoint
+from referee.limits.quota_broker import Broker, Grant, Report, SharedEndpoint
 from referee.records import Reward, Sample
 from referee.runtime.client import RemoteTracker
 from referee.runtime.messages import Granted, decode_inbound, decode_outbound, encode

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from referee.limits.shares import Grant, Report
+from referee.limits.quota_broker import Grant, Report
 from referee.records import Reward, Sample
 from referee.referee import Referee
 from referee.runtime.ray import RayRuntime

@@ -63,7 +63,7 @@ def test_a_closed_endpoint_is_one_clear_error(start: Start, connect: Make) -> No
 
 
 def test_an_engine_that_cannot_start_says_why(start: Start, connect: Make) -> None:
-    """Trouble at the far side is the caller's error, not silence, and later batches try again."""
+    """A fault at the worker is the caller's error, not silence, and later batches try again."""
     cluster = start()
     referee = connect(cluster)
     build, cluster.build = cluster.build, _broken  # type: ignore[method-assign]

@@ -18,7 +18,7 @@ from tests.trainers.ray_tools import PATIENCE, local_ray, wait_for
 from referee import clock
 from referee.config import load
 from referee.limits.bucket import BURST
-from referee.limits.shares import LEASE
+from referee.limits.quota_broker import LEASE
 from referee.records import Reward, Sample
 from referee.referee import Referee
 from referee.runtime.ray import shutdown

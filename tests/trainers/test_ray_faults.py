@@ -134,7 +134,7 @@ def test_siblings_meet_across_workers_and_a_lost_desk() -> None:
         @ray.remote(num_cpus=0)
         class Worker:
             async def meet(self, uid: str, member: str, value: int, expected: int) -> tuple[Any, ...]:
-                from referee.runtime.ray_groups import open_groups
+                from referee.runtime.ray_group_client import open_groups
 
                 return tuple(await open_groups().meet(uid, member, value, expected, wait=120.0))
 

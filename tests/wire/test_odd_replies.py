@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from referee.records import Action, Failure, Reason, Reply
-from referee.wire import classify, reply, trouble
+from referee.wire import classify, error_body, reply
 
 TEXT: list[dict[str, str]] = [{"type": "text", "text": "8"}]
 
@@ -91,7 +91,7 @@ def test_whole_log_probabilities_are_numbers_too(logprob: object, read: bool) ->
 )
 def test_an_error_object_is_known(data: object, holds: bool) -> None:
     """Gemini wraps it in a list."""
-    assert trouble.holds_trouble(data) is holds
+    assert error_body.holds_error(data) is holds
 
 
 @pytest.mark.parametrize(
@@ -111,13 +111,13 @@ def test_an_error_object_is_known(data: object, holds: bool) -> None:
 )
 def test_a_status_inside_is_three_digits_from_400(value: object, status: int) -> None:
     """Written as a number or as text."""
-    assert trouble.read({"error": {"status": value}}).status == status
+    assert error_body.read({"error": {"status": value}}).status == status
 
 
 @pytest.mark.parametrize("code", ["error", "429", "", None])
 def test_a_label_that_says_nothing_is_none(code: str | None) -> None:
     """The type then is the telling one."""
-    said = trouble.read({"error": {"code": code, "type": "rate_limit"}})
+    said = error_body.read({"error": {"code": code, "type": "rate_limit"}})
     assert (said.code, list(said.labels)) == ("rate_limit", ["rate_limit"])
 
 
@@ -128,7 +128,7 @@ def test_fastapis_list_names_the_first_field() -> None:
         {"loc": ["body", "logprobs"], "msg": "extra inputs"},
         {"loc": ["body", "seed"], "msg": "extra inputs"},
     ]
-    said = trouble.read({"detail": items})
+    said = error_body.read({"detail": items})
     assert said.param == "logprobs"
     assert said.message == ": broken; logprobs: extra inputs; seed: extra inputs"
 

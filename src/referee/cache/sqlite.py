@@ -22,9 +22,9 @@ from queue import SimpleQueue
 from typing import Any
 
 from referee import clock
-from referee.cache import file, forks, upkeep
+from referee.cache import file, fork_safety, upkeep
 from referee.cache.entry import Entry, pack, unpack
-from referee.cache.facets import FacetWriter
+from referee.cache.key_parts import KeyPartsWriter
 from referee.cache.port import Done
 from referee.cache.schema import (
     FAULTS,
@@ -96,7 +96,7 @@ class SqliteCache:
         self._thread: threading.Thread | None = None
         self._queue: SimpleQueue[Item | None] = SimpleQueue()
         self._hurry = threading.Event()
-        self._facets = FacetWriter()
+        self._facets = KeyPartsWriter()
         self._pid = os.getpid()
         self.read_lock = threading.Lock()
         self.write_lock = threading.Lock()
@@ -107,7 +107,7 @@ class SqliteCache:
             self._give_up(f"it cannot be used ({error})")
         else:
             self._open()
-        forks.watch(self)
+        fork_safety.watch(self)
 
     def get(self, key: str) -> Entry | None:
         """The entry, or None: not there, damaged, or no file."""
@@ -185,7 +185,7 @@ class SqliteCache:
             if thread.is_alive():
                 log.warning("cache.path %s: the last verdicts could not be written within %g s", self.path, CLOSE_WAIT)
                 return
-        with forks.opening:
+        with fork_safety.opening:
             self._let_go()
 
     def stats(self) -> dict[str, Any]:
@@ -215,7 +215,7 @@ class SqliteCache:
     # Opening and letting go.
 
     def _open(self) -> None:
-        with forks.opening:
+        with fork_safety.opening:
             problem, damaged = self._try_open()
             if damaged:
                 aside = file.set_aside(self.path, self._inode, clock.wall())
@@ -259,10 +259,10 @@ class SqliteCache:
     def _after_fork(self) -> None:
         """First use in a child. `forks` has let go of the parent's connections, unless the fork went past it."""
         self._pid = os.getpid()
-        self._thread, self._queue, self._facets = None, SimpleQueue(), FacetWriter()
+        self._thread, self._queue, self._facets = None, SimpleQueue(), KeyPartsWriter()
         self._hurry, self.read_lock, self.write_lock = threading.Event(), threading.Lock(), threading.Lock()
         if self._reader is not None or self._writer is not None:
-            forks.abandon(self._reader, self._writer)
+            fork_safety.abandon(self._reader, self._writer)
             self._reader = self._writer = None
             self._give_up("this process was forked in a way Python was not told of")
         elif not self._closed and not self.problem:

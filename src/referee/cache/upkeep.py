@@ -11,8 +11,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from referee.cache.entry import Entry, unpack
-from referee.cache.facets import read
 from referee.cache.file import BESIDE
+from referee.cache.key_parts import read
 from referee.cache.schema import MARK, is_busy, key_of, mark
 
 NOTHING: dict[str, Any] = {"rows": 0, "bytes": 0, "oldest": None, "newest": None, "models": {}, "problem": ""}

@@ -8,8 +8,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from referee.report.again import unscored_share
 from referee.report.plain import plain
+from referee.report.resumed_runs import unscored_share
 from referee.report.shape import StepRow, TimeRow
 from referee.report.watch import Snapshot
 

@@ -16,9 +16,9 @@ from referee.config import LimitsConfig
 from referee.engine.admission import Admission, Closed, Permit
 from referee.engine.attempt import STALE_CODE, attempt
 from referee.engine.endpoint import Endpoint
-from referee.engine.ends import LESSONS, may_be_billed
 from referee.engine.flight import Flight
 from referee.engine.hedge import hedged
+from referee.engine.outcomes import LESSONS, may_be_billed
 from referee.engine.port import Transport
 from referee.limits import Stragglers
 from referee.records import Action, Failure, Reason, Reply

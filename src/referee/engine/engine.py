@@ -22,11 +22,11 @@ from referee.config import Config
 from referee.engine.admission import Admission, Closed, Permit
 from referee.engine.calls import Calls
 from referee.engine.endpoint import Endpoint
-from referee.engine.ends import from_cache, shared
 from referee.engine.flight import Flight, Listener
+from referee.engine.outcomes import from_cache, shared
 from referee.engine.pools import Pools
 from referee.engine.port import Transport
-from referee.engine.retry import Course
+from referee.engine.retry import RetryState
 from referee.limits import Budget, retry_delay
 from referee.records import Ask, Reason, Reply, Settled, Unscored, Verdict
 
@@ -249,7 +249,7 @@ class Engine:
 
     async def _settle(self, flight: Flight, granted: Permit | Closed) -> Settled | None:
         """Try until there is an end. None: there is, and the cache tells it once the verdict is stored."""
-        course = Course(flight.request.again, self._config.limits.give_up_after)
+        course = RetryState(flight.request.again, self._config.limits.give_up_after)
         while True:
             if isinstance(granted, Closed):
                 return self._end(flight, granted.verdict)

@@ -1,8 +1,8 @@
 """Limits that several jobs share through Redis: requests and tokens per minute, and a fixed number of calls in flight.
 
-A job's `Member` reports and is granted blocks, as with any broker; here a script in Redis is the broker. Without Redis
-each job goes by its even part, counted by the jobs that were there last, and begins with an empty pool, so that an
-outage does not double anything. The budget and the adaptive limit stay each job's own.
+A job's `QuotaClient` reports and is granted blocks, as with any broker; here a script in Redis is the broker. Without
+Redis each job goes by its even part, counted by the jobs that were there last, and begins with an empty pool, so that
+an outage does not double anything. The budget and the adaptive limit stay each job's own.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from referee.config import Config
 from referee.engine.admission import Admission
 from referee.engine.endpoint import Endpoint
 from referee.engine.engine import Engine
-from referee.engine.lease_script import KEPT, LEASE, SILENT
-from referee.engine.quota import ALONE, RAISE, Exchange, Member
+from referee.engine.quota_client import ALONE, RAISE, Exchange, QuotaClient
+from referee.engine.redis_quota import KEPT, LEASE, SILENT
 from referee.limits import FixedLimit
-from referee.limits.shares import (
+from referee.limits.quota_broker import (
     Broker,
     EndpointGrant,
     EndpointReport,
@@ -155,7 +155,7 @@ class SharedLimits:
         concurrency = isinstance(config.limits.concurrency, int) and config.runtime != "inline"
         self.lease = RedisLease(config, gate.endpoints, link, concurrency)
         patience = max(ALONE, 4 * config.redis.timeout)
-        self._member = Member(
+        self._member = QuotaClient(
             gate, self.lease.exchange, concurrency=concurrency, money=False, heartbeat=True, patience=patience
         )
 

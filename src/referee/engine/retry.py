@@ -10,7 +10,7 @@ MAX_FAULTS = 5
 """Failed attempts of one request while its endpoint served others: then the request itself is the trouble."""
 
 
-class Course:
+class RetryState:
     """What one request has been through, and what that allows it."""
 
     __slots__ = ("_ask_again", "_failed_at", "_own_faults", "_patience", "doubtful", "failures", "longer")

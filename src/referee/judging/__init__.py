@@ -1,7 +1,7 @@
 """What to ask a judge and how to read its answer. Pure: no network, no files, no clock, no chance."""
 
+from referee.judging.judge import make_judge, seen_by
 from referee.judging.kind import Deliberation, Form, Judge
-from referee.judging.make import make_judge, seen_by
 from referee.judging.read import read_integer
 from referee.judging.together import together
 

@@ -5,20 +5,20 @@ from referee.limits.breaker import Breaker
 from referee.limits.bucket import Bucket
 from referee.limits.budget import Budget
 from referee.limits.delay import retry_delay
+from referee.limits.fair_queue import FairQueue
 from referee.limits.limit import FixedLimit, Limit, Outcome, Stamp
 from referee.limits.stragglers import Stragglers
-from referee.limits.turns import Turns
 
 __all__ = [
     "AdaptiveLimit",
     "Breaker",
     "Bucket",
     "Budget",
+    "FairQueue",
     "FixedLimit",
     "Limit",
     "Outcome",
     "Stamp",
     "Stragglers",
-    "Turns",
     "retry_delay",
 ]

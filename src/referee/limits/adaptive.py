@@ -15,9 +15,9 @@ from __future__ import annotations
 import math
 from typing import Literal
 
-from referee.limits.goodput import SMALLEST_WINDOW, Hill, Meter
 from referee.limits.limit import Outcome, Stamp
-from referee.limits.line import IN_LINE, PERHAPS_IN_LINE, Line
+from referee.limits.queue_detection import IN_LINE, PERHAPS_IN_LINE, QueueDetector
+from referee.limits.throughput_search import SMALLEST_WINDOW, Meter, ThroughputSearch
 
 START = 60
 """Requests at once before anything is known: what batch jobs of judges commonly use. Half of it costs 2 % of a batch of
@@ -65,7 +65,7 @@ class AdaptiveLimit:
         self._busy = 0.0
         self._last_ok = 0.0
         self._mean_latency = 0.0
-        self._line = Line()
+        self._line = QueueDetector()
         self._fell_from = 0.0
         self._edge = math.inf
         self._accepted = math.inf
@@ -73,7 +73,7 @@ class AdaptiveLimit:
         self._meter = Meter()
         self._ramped: list[tuple[int, float]] = []
         self._prospect = 0.0
-        self._hill = Hill(self.ceiling, max(1, start))
+        self._hill = ThroughputSearch(self.ceiling, max(1, start))
         self._settling = False
         self._resize(start)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 
-from referee.limits.pace import Pace
+from referee.limits.learned_rate import LearnedRate
 from referee.records import Unscored
 
 FAULTS = 5
@@ -49,7 +49,7 @@ class Breaker:
         self._asking: list[float] = []
         self._refusal = PATIENCE
         self._alone = False
-        self._pace = Pace()
+        self._pace = LearnedRate()
         self._probing = False
         self._probed = -math.inf
         self._patience = PROBE_MOST

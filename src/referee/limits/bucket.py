@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import math
 
+from referee.limits.header_quota import DUST, LONGEST, FarReset, HeaderQuota
 from referee.limits.limit import Outcome
-from referee.limits.remaining import DUST, LONGEST, FarReset, Remaining
 
 BURST = 1.0
 """Seconds' worth that may go at once."""
@@ -25,7 +25,7 @@ class Bucket:
     def __init__(self, per_minute: float | None) -> None:
         self.per_minute = per_minute
         """The limit in force: the configured one, or the server's if that is lower."""
-        self.remaining = Remaining()
+        self.remaining = HeaderQuota()
         self._far = FarReset()
         self._configured = per_minute
         self._blocked_until = -math.inf
@@ -68,7 +68,7 @@ class Bucket:
         """What the headers of an answer say: how the request of this amount, sent at that time, ended."""
         refuted, reset = self._far.believed(remaining, reset, outcome, sent, now)
         if refuted:
-            self._blocked_until, self.remaining = -math.inf, Remaining()
+            self._blocked_until, self.remaining = -math.inf, HeaderQuota()
         if reset is None:
             remaining = None
         self.observe(limit, remaining, reset, now)

@@ -15,9 +15,9 @@ from msgspec.structs import replace
 from referee.ledger.groups import OPEN_GROUPS, Groups, of_a_file
 from referee.ledger.lines import BatchLine, LimitsLine, Line, RewardLine, RunLine, VerdictLine
 from referee.ledger.metrics import Tally
-from referee.report.again import Ended, Samples
 from referee.report.findings import findings
 from referee.report.lengths import Scatter, Siblings, Within
+from referee.report.resumed_runs import Ended, Samples
 from referee.report.shape import Cost, Point, Report, RunInfo, Scale, StepRow, TimeRow
 from referee.report.steps import Step, StepSums, Waits, copied, step_rows
 from referee.report.sums import covered

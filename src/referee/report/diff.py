@@ -12,8 +12,8 @@ from msgspec import Struct
 from referee.ledger import Line, RunLine, VerdictLine
 from referee.ledger.groups import Groups
 from referee.ledger.lines import digest
-from referee.report.again import Samples
 from referee.report.agreement import Order, kappa, order, pearson, spearman, weighted_kappa
+from referee.report.resumed_runs import Samples
 
 KEPT_TEXT = 2000
 """Characters of a text kept for an example."""

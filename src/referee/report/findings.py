@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from referee.report.again import CANCELLED, unscored_share
+from referee.report.resumed_runs import CANCELLED, unscored_share
 from referee.report.shape import Finding, Report
 
 UNSCORED_WARN, UNSCORED_BAD = 0.02, 0.2

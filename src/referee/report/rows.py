@@ -19,8 +19,8 @@ from msgspec import Struct
 
 from referee.ledger.groups import Groups
 from referee.ledger.lines import Line, RewardLine, RunLine, TextLine, VerdictLine
-from referee.report.again import Samples
 from referee.report.data import sane
+from referee.report.resumed_runs import Samples
 
 STREAMS = 16
 BLOCK = 256 * 1024

@@ -9,8 +9,8 @@ from typing import Any
 
 from referee.ledger import BatchLine, LimitsLine, Line, RunLine, VerdictLine
 from referee.ledger.groups import of_a_file
-from referee.report.again import CANCELLED, Samples, asked
 from referee.report.plan import Workload
+from referee.report.resumed_runs import CANCELLED, Samples, asked
 
 
 class Observed:

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from referee.config import Config, Secret
-from referee.limits.shares import Grant, Report
+from referee.limits.quota_broker import Grant, Report
 from referee.scoring.messages import Cancel, Update, Work
 
 

@@ -20,7 +20,7 @@ from referee.config import Config
 from referee.engine import find_key
 from referee.errors import ConfigError, RefereeError, TicketCancelled
 from referee.limits import AdaptiveLimit, FixedLimit, Limit
-from referee.limits.shares import Broker, SharedEndpoint
+from referee.limits.quota_broker import Broker, SharedEndpoint
 from referee.records import Reason, Unscored
 from referee.runtime.background import Background
 from referee.runtime.child import Child, start_child

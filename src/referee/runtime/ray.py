@@ -22,9 +22,9 @@ from referee.errors import TicketCancelled
 from referee.records import Reason, Unscored
 from referee.runtime.background import Background, close_all
 from referee.runtime.client import RemoteTracker
+from referee.runtime.ray_actor_client import ActorClient, RayEngine
 from referee.runtime.ray_cluster import end, find, find_or_make, join
 from referee.runtime.ray_engine import CONTENT, DIGESTS, MANY, NOTHING, EngineActor
-from referee.runtime.ray_link import Link, RayEngine
 from referee.runtime.ray_settings import broker_name, engine_names, key_tag, seal
 from referee.scoring.batch import Batch
 from referee.scoring.build import build_worker
@@ -59,7 +59,7 @@ class RayRuntime(Background):
     def _reset(self) -> None:
         super()._reset()
         self._tracker: RemoteTracker | None = None
-        self._links: list[Link] = []
+        self._links: list[ActorClient] = []
         self._runs: list[asyncio.Task[None]] = []
         self._own = f"-{uuid.uuid4().hex[:8]}" if self._build is not None else ""
 
@@ -96,7 +96,7 @@ class RayRuntime(Background):
         lines = NOTHING if not tracker.recorder.kept else CONTENT if config.ledger.content else DIGESTS
         names = engine_names(config, self._own)
         self._links = [
-            Link(client, rank, tracker, functools.partial(self._attach, rank, name), self._seal, lines)
+            ActorClient(client, rank, tracker, functools.partial(self._attach, rank, name), self._seal, lines)
             for rank, name in enumerate(names)
         ]
         self._runs = [asyncio.get_running_loop().create_task(link.run()) for link in self._links]

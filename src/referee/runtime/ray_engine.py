@@ -18,7 +18,7 @@ import msgspec
 from referee import clock
 from referee.errors import RefereeError
 from referee.limits import AdaptiveLimit, FixedLimit
-from referee.limits.shares import SILENT, Broker, Grant, Report, SharedEndpoint
+from referee.limits.quota_broker import SILENT, Broker, Grant, Report, SharedEndpoint
 from referee.runtime.collector import collect_rarely
 from referee.runtime.messages import decode_inbound, encode
 from referee.runtime.ray_cluster import aside, came_back, end, find_or_make

@@ -11,7 +11,7 @@ import zlib
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 
-from referee.limits import Turns
+from referee.limits import FairQueue
 from referee.records import Sample
 from referee.scoring.messages import Update
 from referee.scoring.tracker import OpenBatch
@@ -74,7 +74,7 @@ class Router:
         self._workers = workers
         self._limit = limit
         self._balanced = balanced
-        self._line: Turns[Routed] = Turns()
+        self._line: FairQueue[Routed] = FairQueue()
         self._moved: dict[int, WorkerQueue] = {}
         """Workers that took samples of another, by route key, as long as they have any:
         samples with that key follow."""

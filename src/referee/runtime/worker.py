@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 from referee.config import Config
 from referee.errors import RefereeError
-from referee.limits.shares import Grant, Report
+from referee.limits.quota_broker import Grant, Report
 from referee.runtime.background import new_loop
 from referee.runtime.collector import collect_rarely
 from referee.runtime.frames import Frames

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from referee import clock
 from referee.config import Config
-from referee.engine.quota import ALONE, PERIOD, Exchange, Member
+from referee.engine.quota_client import ALONE, PERIOD, Exchange, QuotaClient
 from referee.records import Reason, Unscored
 from referee.scoring.build import build_worker
 from referee.scoring.job import Job
@@ -112,7 +112,7 @@ class WorkerEngine:
         build: BuildWorker = build_worker,
     ) -> None:
         """`wanted(client)`: its ledger lines. `exchange`: who answers for limits shared with other workers; None: they
-        are this one's own. `members`, `rank`, `heartbeat`, `patience`, `quiet` as in engine.quota.Member."""
+        are this one's own. `members`, `rank`, `heartbeat`, `patience`, `quiet` as in engine.quota.QuotaClient."""
         self._send = send
         self._wanted = wanted
         self._jobs: dict[tuple[str, int], list[Job]] = {}
@@ -126,10 +126,10 @@ class WorkerEngine:
         # The ledger, and what concerns whole batches, is the client's.
         lines = LineMaker(config.judge, wanted)
         self.worker = build(replace(config, ledger=replace(config.ledger, dir="")), lines, self._emit)
-        self._member: Member | None = None
+        self._member: QuotaClient | None = None
         if exchange is not None:
             paced = self.worker.paced
-            self._member = Member(
+            self._member = QuotaClient(
                 self.worker.engine.admission,
                 exchange if paced is None else paced(exchange),
                 members=members,

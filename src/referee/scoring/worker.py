@@ -19,9 +19,9 @@ from msgspec.structs import replace
 from referee import clock
 from referee.config import Config, pool_of
 from referee.engine import Endpoint, Engine
-from referee.engine.quota import Exchange
+from referee.engine.quota_client import Exchange
 from referee.judging import Form, Judge
-from referee.limits import Turns
+from referee.limits import FairQueue
 from referee.records import Ask, Reason, Settled, Unscored
 from referee.scoring.case import NOTHING, Case, with_costs
 from referee.scoring.forms import LearnedForm
@@ -40,7 +40,7 @@ GIL each turn takes 5 ms: with steps of 8, a quarter fewer samples were judged."
 FIRST, FIRST_STEP = 64, 8
 """The first samples of an idle worker are planned in smaller steps, each sent before the next is planned."""
 TURNS_TO_WIRE = 3
-"""Turns of the loop from a question to the wire: begin, connect, write."""
+"""FairQueue of the loop from a question to the wire: begin, connect, write."""
 GIL_HELD = 0.005
 """If those turns take longer than this, another thread holds the GIL, and larger steps are better."""
 END_COST, END_EARLY = 80e-6, 0.04
@@ -100,7 +100,7 @@ class JudgeWorker:
         self._emit = emit
         self._jobs: dict[Job, None] = {}
         self._taken = 0
-        self._line: Turns[Job] = Turns()
+        self._line: FairQueue[Job] = FairQueue()
         """Jobs with more samples than there is room for now."""
 
     def take(self, work: Work, client: str = "") -> Job:

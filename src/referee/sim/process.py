@@ -18,8 +18,8 @@ from urllib.parse import urlsplit
 import msgspec
 
 from referee.errors import RefereeError
-from referee.sim.fine import FineClock
 from referee.sim.http import serve_http
+from referee.sim.precise_clock import PreciseClock
 from referee.sim.provider import Provider
 from referee.sim.spec import ProviderSpec
 from referee.sim.stats import Stats
@@ -49,7 +49,7 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 async def _serve(provider: Provider, host: str, port: int, until_eof: bool) -> None:
     loop = asyncio.get_running_loop()
     end = loop.create_future()
-    fine = FineClock() if provider.spec.time_scale > 1 and sys.platform == "linux" else None
+    fine = PreciseClock() if provider.spec.time_scale > 1 and sys.platform == "linux" else None
     if fine is not None:
         provider.sleep = fine.sleep
     server = await serve_http(provider, host, port)

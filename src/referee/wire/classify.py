@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from referee.records import Action, Failure, Reason, Reply
-from referee.wire import reply, trouble
+from referee.wire import error_body, reply
+from referee.wire.error_body import ErrorBody
 from referee.wire.scrub import label, scrub
 from referee.wire.times import MAX_DELAY, retry_after, spoken_delay
-from referee.wire.trouble import Trouble
 from referee.wire.unsupported import unsupported
 from referee.wire.vocabulary import AUTH, BAD_OUTPUT, NO_MODEL, POLICY, QUOTA, THROTTLED, TOO_LONG
 
@@ -64,9 +64,9 @@ def classify(status: int, headers: Mapping[str, str], body: bytes, wall: float) 
             return found
         return _odd_success(status, headers, body, wall, request_id)
     try:
-        said = trouble.read(reply.load(body))
+        said = error_body.read(reply.load(body))
     except ValueError:
-        said = Trouble(message="" if _HTML.match(body) else body[:1000].decode("utf-8", "replace"))
+        said = ErrorBody(message="" if _HTML.match(body) else body[:1000].decode("utf-8", "replace"))
     return _failure(status, headers, said, wall, request_id, page=_HTML.match(body) is not None)
 
 
@@ -79,7 +79,7 @@ def _odd_success(status: int, headers: Mapping[str, str], body: bytes, wall: flo
         return _not_json(status, body, request_id, error)
     complaint = _complaint(data)
     if complaint is not None:
-        said = trouble.read(complaint)
+        said = error_body.read(complaint)
         inner = said.status or next((code for labels, code in _STATUS_OF if said.labels & labels), 500)
         return _failure(inner, headers, said, wall, request_id)
     if not isinstance(data, dict) or "choices" not in data:
@@ -103,7 +103,7 @@ def _odd_success(status: int, headers: Mapping[str, str], body: bytes, wall: flo
 
 
 def _complaint(data: Any) -> Any | None:
-    if trouble.holds_trouble(data):
+    if error_body.holds_error(data):
         return data
     choices = data.get("choices") if isinstance(data, dict) else None
     first = choices[0] if isinstance(choices, list) and choices else None
@@ -139,7 +139,7 @@ def _not_json(status: int, body: bytes, request_id: str, error: ValueError) -> F
 
 
 def _failure(
-    status: int, headers: Mapping[str, str], said: Trouble, wall: float, request_id: str, page: bool = False
+    status: int, headers: Mapping[str, str], said: ErrorBody, wall: float, request_id: str, page: bool = False
 ) -> Failure:
     parameter = unsupported(said) if status in (*_ONE_REQUEST_4XX, 501) else ""
     reason, action, advice = _decide(status, said, parameter, page)
@@ -164,7 +164,7 @@ def _failure(
     )
 
 
-def _delay(headers: Mapping[str, str], said: Trouble, wall: float) -> float | None:
+def _delay(headers: Mapping[str, str], said: ErrorBody, wall: float) -> float | None:
     """The header's word, then the body's field, then the body's prose."""
     found = retry_after(headers, wall)
     if found is None and said.retry_delay is not None:
@@ -172,7 +172,7 @@ def _delay(headers: Mapping[str, str], said: Trouble, wall: float) -> float | No
     return spoken_delay(said.message) if found is None else found
 
 
-def _decide(status: int, said: Trouble, parameter: str, page: bool) -> tuple[Reason, Action, str]:
+def _decide(status: int, said: ErrorBody, parameter: str, page: bool) -> tuple[Reason, Action, str]:
     """Reason, action, and which setting to look at."""
     labels, words = said.labels, said.message[:300]
     client_error = 400 <= status < 500
@@ -214,7 +214,7 @@ def _decide(status: int, said: Trouble, parameter: str, page: bool) -> tuple[Rea
     return Reason.OVERLOADED, Action.BACK_OFF, ""
 
 
-def _refills(status: int, said: Trouble) -> bool:
+def _refills(status: int, said: ErrorBody) -> bool:
     """True for a quota that comes back by itself, although the error uses the words for an empty account.
 
     Gemini names a delay; Alibaba sends its tokens-per-minute limit as `insufficient_quota` with OpenAI's own text,

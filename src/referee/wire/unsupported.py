@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from referee.wire.trouble import Trouble
+from referee.wire.error_body import ErrorBody
 from referee.wire.vocabulary import UNSUPPORTED
 
 # Longer names first: top_logprobs holds logprobs.
@@ -28,7 +28,7 @@ _COMPLAINT = re.compile(
 _INSTEAD = re.compile(r"max_tokens.{0,80}max_completion_tokens", re.S)
 
 
-def unsupported(said: Trouble) -> str:
+def unsupported(said: ErrorBody) -> str:
     """The parameter by our name for it, the server's name if it is none of ours, or "" if that is not the complaint."""
     words = said.message[:300]
     if _INSTEAD.search(words):

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from referee.config import LengthConfig, MissingConfig
 from referee.errors import UnscoredError
 from referee.records import Reason, Reward, Sample, Settled, Unscored, Verdict
-from referee.runtime.ray_groups import GroupClient, open_groups
+from referee.runtime.ray_group_client import GroupClient, open_groups
 from referee.shaping import shape_group
 from referee.trainers.shared import Judged, Pending
 from referee.trainers.verl.columns import columns_of, numeric

@@ -22,7 +22,7 @@ DUST = 1e-6
 """A shortage this small is rounding, and no wait is shorter than this: a clock must be able to show it."""
 
 
-class Remaining:
+class HeaderQuota:
     """Told of everything sent, and of what the answers say. Ask `wait` before each. Knows nothing before the first."""
 
     def __init__(self) -> None:
@@ -96,7 +96,7 @@ class Remaining:
             self._since = 0.0
 
     def __repr__(self) -> str:
-        return f"Remaining({self._before - self._since:g})"
+        return f"HeaderQuota({self._before - self._since:g})"
 
 
 class FarReset:

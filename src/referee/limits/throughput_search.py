@@ -113,7 +113,7 @@ class _Cell:
         self.seen = seen
 
 
-class Hill:
+class ThroughputSearch:
     """Looks for the lowest level whose goodput is about the best: measure here, compare neighbours, move one step.
 
     Every comparison is noisy, so it will take wrong steps; it is built so that the next windows undo them, and so that

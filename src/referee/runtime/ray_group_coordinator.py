@@ -50,7 +50,7 @@ class Report(NamedTuple):
 class Answer(NamedTuple):
     """What a client is told: by which coordinator, up to which number, and what its calls have waited for."""
 
-    desk: str
+    coordinator: str
     number: int
     given: list[tuple[list[int], Gathered]]
 
@@ -151,7 +151,7 @@ class _Box:
         self.seen = 0.0
 
 
-class Desk:
+class GroupCoordinator:
     """Serves Groups to many clients. One loop; every call ends by itself."""
 
     def __init__(self, keep: float = KEEP, most: int = MOST) -> None:

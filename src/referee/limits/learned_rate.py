@@ -20,7 +20,7 @@ FIRST_STEP = 0.05
 """What a look that was served adds, doubling with the next: a wrong guess is soon left behind."""
 
 
-class Pace:
+class LearnedRate:
     """Told of every request sent, served and refused. Ask `wait` before each."""
 
     def __init__(self) -> None:
@@ -105,4 +105,4 @@ class Pace:
             self._since = self._sent[0][0] - self.seconds if self._sent else math.inf
 
     def __repr__(self) -> str:
-        return f"Pace({self._count} of {self.budget:g} in {self.seconds:g} s)"
+        return f"LearnedRate({self._count} of {self.budget:g} in {self.seconds:g} s)"

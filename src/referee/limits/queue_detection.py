@@ -11,7 +11,7 @@ FIRST_ANSWERS = 3
 """As many answers tell what one takes when nothing waits before it. The very first may be a lucky one."""
 
 
-class Line:
+class QueueDetector:
     """In a line nobody is served before those who came earlier. One answer to a request sent after the first answer,
     while most of those sent before are still out, says that there is none: they are only slow."""
 

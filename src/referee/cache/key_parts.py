@@ -10,7 +10,7 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(dict[str, str]).decode
 
 
-class FacetWriter:
+class KeyPartsWriter:
     """Remembers which common parts the file already has. Used inside the writer's transactions."""
 
     def __init__(self) -> None:

@@ -14,12 +14,12 @@ from referee import clock
 if sys.platform != "linux":
     pytest.skip("timerfd is Linux's", allow_module_level=True)
 
-from referee.sim.fine import FineClock
+from referee.sim.precise_clock import PreciseClock
 
 
-def with_clock(story: Callable[[FineClock], Awaitable[None]]) -> None:
+def with_clock(story: Callable[[PreciseClock], Awaitable[None]]) -> None:
     async def main() -> None:
-        fine, failed = FineClock(), list[object]()
+        fine, failed = PreciseClock(), list[object]()
         asyncio.get_running_loop().set_exception_handler(lambda loop, what: failed.append(what))
         try:
             await asyncio.wait_for(story(fine), 10)
@@ -36,7 +36,7 @@ def test_everyone_is_woken_in_order_and_not_too_soon() -> None:
     """Whatever the order they went to sleep in."""
     woken: list[float] = []
 
-    async def story(fine: FineClock) -> None:
+    async def story(fine: PreciseClock) -> None:
         async def one(seconds: float) -> None:
             began = clock.monotonic()
             await fine.sleep(seconds)
@@ -53,7 +53,7 @@ def test_everyone_is_woken_in_order_and_not_too_soon() -> None:
 def test_one_that_is_cancelled_does_not_hold_up_the_others() -> None:
     """Nor does it break the clock."""
 
-    async def story(fine: FineClock) -> None:
+    async def story(fine: PreciseClock) -> None:
         gone, stays = (asyncio.ensure_future(fine.sleep(seconds)) for seconds in (0.001, 0.002))
         await asyncio.sleep(0)
         gone.cancel()
@@ -67,7 +67,7 @@ def test_one_that_is_cancelled_does_not_hold_up_the_others() -> None:
 def test_a_long_sleep_does_not_put_off_a_short_one() -> None:
     """The clock rings for whoever is first."""
 
-    async def story(fine: FineClock) -> None:
+    async def story(fine: PreciseClock) -> None:
         short, long = (asyncio.ensure_future(fine.sleep(seconds)) for seconds in (0.001, 1000.0))
         await short
         await fine.sleep(0.001)
@@ -79,7 +79,7 @@ def test_a_long_sleep_does_not_put_off_a_short_one() -> None:
 def test_a_ring_without_anybody_to_wake() -> None:
     """It wakes nobody, and the next is heard."""
 
-    async def story(fine: FineClock) -> None:
+    async def story(fine: PreciseClock) -> None:
         sleeper = asyncio.ensure_future(fine.sleep(0.01))
         await asyncio.sleep(0)
         fine._ring()

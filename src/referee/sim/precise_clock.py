@@ -29,7 +29,7 @@ class _Spec(ctypes.Structure):
     )
 
 
-class FineClock:
+class PreciseClock:
     """`sleep` for one event loop, made inside it."""
 
     def __init__(self) -> None:

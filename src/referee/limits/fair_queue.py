@@ -14,7 +14,7 @@ REMEMBERED = 256
 """Callers whose count is kept although they wait for nothing. With more of them, all those start level again."""
 
 
-class Turns(Generic[Item]):
+class FairQueue(Generic[Item]):
     """Who waits."""
 
     def __init__(self) -> None:

@@ -10,19 +10,19 @@ from hypothesis import strategies as st
 from tests.limits.simulated import Quota, lognormal_jobs, run
 
 from referee.limits import AdaptiveLimit, Breaker, FixedLimit, Limit
-from referee.limits.pace import FIRST_STEP, HOLD, LONGEST, Pace
+from referee.limits.learned_rate import FIRST_STEP, HOLD, LONGEST, LearnedRate
 
 
-def learned(count: int = 10, closed: float = 5.0, opened: float = 60.0) -> Pace:
+def learned(count: int = 10, closed: float = 5.0, opened: float = 60.0) -> LearnedRate:
     """A pace that sent so many from second 0 on, was refused, and was served again at `opened`."""
-    pace = Pace()
+    pace = LearnedRate()
     for i in range(count):
         pace.sent(i * closed / count)
     pace.opened(opened, closed)
     return pace
 
 
-def burst(pace: Pace, now: float, most: int = 10_000) -> int:
+def burst(pace: LearnedRate, now: float, most: int = 10_000) -> int:
     """Send at that moment as many as may go."""
     sent = 0
     while sent < most and pace.wait(now) == 0.0:
@@ -33,7 +33,7 @@ def burst(pace: Pace, now: float, most: int = 10_000) -> int:
 
 def test_nothing_waits_before_a_window_has_closed() -> None:
     """Nothing learned, nothing held back."""
-    pace = Pace()
+    pace = LearnedRate()
     assert burst(pace, 0.0, 5000) == 5000
     assert pace.wait(1.0) == 0.0
 
@@ -72,7 +72,7 @@ def test_a_window_that_was_met_half_way_is_corrected() -> None:
 
 def test_refusals_do_not_count() -> None:
     """What was not taken is not part of what the window holds."""
-    pace = Pace()
+    pace = LearnedRate()
     for _ in range(12):
         pace.sent(0.0)
     pace.refused(0.1)
@@ -139,7 +139,7 @@ def test_a_guess_far_too_low_is_soon_left_behind() -> None:
 
 def test_a_window_that_held_nothing_teaches_nothing() -> None:
     """Refused from the very first request on: there is nothing to learn from."""
-    pace = Pace()
+    pace = LearnedRate()
     pace.opened(60.0, 0.0)
     assert pace.budget == math.inf
 
@@ -157,7 +157,7 @@ def test_no_look_in_the_middle_of_a_burst() -> None:
 
 def test_its_state_shows() -> None:
     """For logs and debuggers."""
-    assert repr(learned(10)) == "Pace(0 of 10 in 60 s)"
+    assert repr(learned(10)) == "LearnedRate(0 of 10 in 60 s)"
 
 
 @settings(max_examples=60, deadline=None)

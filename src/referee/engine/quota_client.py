@@ -1,6 +1,6 @@
 """An engine that shares its limits with others: what stands in the gate instead of limits of its own.
 
-`Member` takes the place of an Admission's limiters, paces and budget, and keeps them filled by exchanging a report
+`QuotaClient` takes the place of an Admission's limiters, paces and budget, and keeps them filled by exchanging a report
 for a grant, about ten times a second while there is work. Who answers is a port of one function, `Exchange`.
 """
 
@@ -15,9 +15,9 @@ from collections.abc import Awaitable, Callable
 from referee import clock
 from referee.engine.admission import Admission
 from referee.engine.endpoint import Endpoint
-from referee.engine.leases import SharedBreaker, SharedBudget, SharedLimit, SharedPace
+from referee.engine.leased_limits import SharedBreaker, SharedBudget, SharedLimit, SharedPace
 from referee.limits.limit import Stamp
-from referee.limits.shares import EndpointGrant, EndpointReport, Grant, MoneyReport, Report, fair_part
+from referee.limits.quota_broker import EndpointGrant, EndpointReport, Grant, MoneyReport, Report, fair_part
 
 log = logging.getLogger("referee.engine")
 
@@ -38,7 +38,7 @@ RAISE = 5.0
 """Seconds after that until it goes by its even part if that is more: the others must have come down first."""
 
 
-class Member:
+class QuotaClient:
     """Puts shared limits into a gate and keeps them filled. `run` lives on the gate's loop until `close`."""
 
     def __init__(

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from referee.limits import FixedLimit
 from referee.limits.budget import NANO
-from referee.limits.shares import (
+from referee.limits.quota_broker import (
     LEASE,
     SILENT,
     Broker,

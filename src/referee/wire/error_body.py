@@ -15,7 +15,7 @@ _DEPTH = 4
 """How far down nested wrappers are followed."""
 
 
-class Trouble(Struct, frozen=True):
+class ErrorBody(Struct, frozen=True):
     """What the server complains about."""
 
     message: str = ""
@@ -32,29 +32,29 @@ class Trouble(Struct, frozen=True):
     """The gateway's moderation named reasons."""
 
 
-NONE = Trouble()
+NONE = ErrorBody()
 
 
-def holds_trouble(data: Any) -> bool:
+def holds_error(data: Any) -> bool:
     """True if decoded JSON is an error object rather than an answer."""
     if isinstance(data, list):
-        return bool(data) and holds_trouble(data[0])
+        return bool(data) and holds_error(data[0])
     if not isinstance(data, dict):
         return False
     return bool(data.get("error")) or data.get("object") == "error" or data.get("type") == "error"
 
 
-def read(data: Any) -> Trouble:
+def read(data: Any) -> ErrorBody:
     """The complaint in decoded JSON: OpenAI, Azure, Anthropic, Gemini, vLLM, llama.cpp, FastAPI and gateways."""
     inner = _innermost(data)
     if isinstance(inner, str):
-        return Trouble(message=inner)
+        return ErrorBody(message=inner)
     if not isinstance(inner, dict):
         return NONE
     message, param = _message(inner)
     labels = list(_labels(inner))
     metadata = inner.get("metadata")
-    return Trouble(
+    return ErrorBody(
         message=message,
         code=labels[0] if labels else "",
         labels=frozenset(name.lower() for name in labels),

@@ -6,9 +6,9 @@
     found.complete    False: the wait was over first, and `values` holds fewer than `expected`
     found.late        True: the others' wait was over before this member came, so `values` holds its own alone
 
-`GroupClient` is one process's end and knows no Ray; `open_groups` puts the Desk into a named Ray actor, or into this
-process where there is no cluster. The actor belongs to one Ray job and dies with the process that made it, one of a
-trainer's reward workers: the names of one training run mean nothing to the next.
+`GroupClient` is one process's end and knows no Ray; `open_groups` puts the GroupCoordinator into a named Ray actor, or
+into this process where there is no cluster. The actor belongs to one Ray job and dies with the process that made it,
+one of a trainer's reward workers: the names of one training run mean nothing to the next.
 """
 
 from __future__ import annotations
@@ -26,41 +26,41 @@ from typing import Any, Protocol
 
 from referee import clock
 from referee.runtime.ray_cluster import aside, end, find, find_or_make, join, joined
-from referee.runtime.ray_desk import KEEP, Answer, Desk, Gathered, Report
+from referee.runtime.ray_group_coordinator import KEEP, Answer, Gathered, GroupCoordinator, Report
 from referee.runtime.thread import new_loop
 from referee.version import VERSION
 
 log = logging.getLogger("referee.runtime")
 
 LONG_POLL = 20.0
-"""Seconds the desk holds a client's question open while there is nothing to tell."""
+"""Seconds the coordinator holds a client's question open while there is nothing to tell."""
 GATHER = 0.005
 """Seconds reports wait for company before they are sent together."""
 CALL = 30.0
-"""Seconds a call to the desk may take beyond what it was asked to wait, before it is given up and sent again."""
+"""Seconds a call to the coordinator may take beyond what it was asked to wait, before it is given up and sent again."""
 AGAIN = 0.25
 """Seconds before a call that failed is tried again."""
 MANY = 10_000
 """Clients that may hold a question open at once."""
 REMEMBER = 20_000
-"""Reports a client remembers, to tell them again to a desk that has forgotten."""
+"""Reports a client remembers, to tell them again to a coordinator that has forgotten."""
 
 
-class FarDesk(Protocol):
-    """A Desk somewhere. Calls may fail; `GroupClient` asks `attach` for another then."""
+class CoordinatorHandle(Protocol):
+    """A GroupCoordinator somewhere. Calls may fail; `GroupClient` asks `attach` for another then."""
 
     async def exchange(self, client: str, confirmed: int, reports: list[tuple[Any, ...]], wait: float) -> Answer:
-        """As Desk.exchange."""
+        """As GroupCoordinator.exchange."""
 
     async def leave(self, uid: str, client: str, call: int) -> Gathered:
-        """As Desk.leave."""
+        """As GroupCoordinator.leave."""
 
 
 class GroupClient:
     """One process's end. `meet` may be awaited on any event loop; the work is done on a thread of our own."""
 
-    def __init__(self, attach: Callable[[], FarDesk]) -> None:
-        """`attach` finds a desk; it may block, and is called again after a failure."""
+    def __init__(self, attach: Callable[[], CoordinatorHandle]) -> None:
+        """`attach` finds a coordinator; it may block, and is called again after a failure."""
         self._attach = attach
         self._reset()
 
@@ -69,9 +69,9 @@ class GroupClient:
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._name = f"{os.getpid()}-{uuid.uuid4().hex}"
-        self._desk: FarDesk | None = None
+        self._coordinator: CoordinatorHandle | None = None
         self._attaching: asyncio.Lock | None = None
-        self._desk_name = ""
+        self._coordinator_name = ""
         self._confirmed = 0
         self._calls = itertools.count(1)
         self._reports: dict[int, Report] = {}
@@ -143,7 +143,7 @@ class GroupClient:
             self._start(self._send())
 
     async def _send(self) -> None:
-        """Fresh reports, together; again until a desk has them."""
+        """Fresh reports, together; again until a coordinator has them."""
         try:
             await clock.sleep(GATHER)
             while self._fresh:
@@ -168,12 +168,14 @@ class GroupClient:
 
     async def _exchange(self, reports: list[Report], wait: float) -> bool:
         try:
-            desk = await self._attached()
+            coordinator = await self._attached()
             fields = [tuple(report) for report in reports]
-            answer = await asyncio.wait_for(desk.exchange(self._name, self._confirmed, fields, wait), wait + CALL)
-        except Exception as error:  # whatever it is, another desk may answer; the bounded wait is the caller's
+            answer = await asyncio.wait_for(
+                coordinator.exchange(self._name, self._confirmed, fields, wait), wait + CALL
+            )
+        except Exception as error:  # whatever it is, another coordinator may answer; the bounded wait is the caller's
             log.warning("the group coordinator does not respond (%s); reconnecting", type(error).__name__)
-            self._desk = None
+            self._coordinator = None
             # It may be the same one that answers again, and that has dropped the groups it has given out.
             self._tell_again({call: report for call, report in self._reports.items() if call in self._waiting})
             return False
@@ -181,11 +183,11 @@ class GroupClient:
         return True
 
     def _take(self, answer: Answer) -> None:
-        if answer.desk != self._desk_name:
-            if self._desk_name:
+        if answer.coordinator != self._coordinator_name:
+            if self._coordinator_name:
                 self._tell_again(self._reports)  # also what was answered: a sibling may not have heard its answer
             self._confirmed = 0
-            self._desk_name = answer.desk
+            self._coordinator_name = answer.coordinator
         self._confirmed = max(self._confirmed, answer.number)
         for calls, fields in answer.given:
             for call in calls:
@@ -197,21 +199,21 @@ class GroupClient:
         self._fresh = {**reports, **self._fresh}
         self._send_soon()
 
-    async def _attached(self) -> FarDesk:
+    async def _attached(self) -> CoordinatorHandle:
         if self._attaching is None:
             self._attaching = asyncio.Lock()
         async with self._attaching:
-            if self._desk is None:
-                self._desk = await aside(self._attach)
-            return self._desk
+            if self._coordinator is None:
+                self._coordinator = await aside(self._attach)
+            return self._coordinator
 
     async def _partial(self, report: Report) -> Gathered:
         """What is there now; at worst what this process has told itself."""
         own = self._own(report)
         values, expected = dict(own), report.expected
         with contextlib.suppress(Exception):
-            desk = await asyncio.wait_for(self._attached(), AGAIN)
-            leaving = desk.leave(report.uid, self._name, report.call)
+            coordinator = await asyncio.wait_for(self._attached(), AGAIN)
+            leaving = coordinator.leave(report.uid, self._name, report.call)
             found = Gathered(*await asyncio.wait_for(leaving, CALL / 10))
             values, expected = {**found.values, **own}, max(expected, found.expected)
         complete = len(values) >= expected
@@ -250,18 +252,18 @@ def _live(loop: asyncio.AbstractEventLoop) -> None:
         loop.close()
 
 
-class _RayDesk:
-    """The actor's handle in the shape of a Desk."""
+class _RayCoordinator:
+    """The actor's handle in the shape of a GroupCoordinator."""
 
     def __init__(self, handle: Any) -> None:
         self._handle = handle
 
     async def exchange(self, client: str, confirmed: int, reports: list[tuple[Any, ...]], wait: float) -> Answer:
-        """As Desk.exchange."""
+        """As GroupCoordinator.exchange."""
         return Answer(*await self._handle.exchange.remote(client, confirmed, reports, wait))
 
     async def leave(self, uid: str, client: str, call: int) -> Gathered:
-        """As Desk.leave."""
+        """As GroupCoordinator.leave."""
         return Gathered(*await self._handle.leave.remote(uid, client, call))
 
 
@@ -273,12 +275,12 @@ def actor_name() -> str:
     return f"referee-groups-{VERSION}-{ray.get_runtime_context().get_job_id()}"
 
 
-def _attach_ray(keep: float) -> FarDesk:
+def _attach_ray(keep: float) -> CoordinatorHandle:
     join()
     name = actor_name()
-    handle = find_or_make(Desk, name, lambda: (keep,), detached=False, max_concurrency=MANY)
+    handle = find_or_make(GroupCoordinator, name, lambda: (keep,), detached=False, max_concurrency=MANY)
     _handles[name] = handle  # it lives as long as the handle of the process that made it
-    return _RayDesk(handle)
+    return _RayCoordinator(handle)
 
 
 def open_groups(keep: float = KEEP) -> GroupClient:
@@ -289,8 +291,8 @@ def open_groups(keep: float = KEEP) -> GroupClient:
             if on_ray:
                 _open[on_ray] = GroupClient(functools.partial(_attach_ray, keep))
             else:
-                desk = Desk(keep)
-                _open[on_ray] = GroupClient(lambda: desk)
+                coordinator = GroupCoordinator(keep)
+                _open[on_ray] = GroupClient(lambda: coordinator)
         return _open[on_ray]
 
 

@@ -12,7 +12,7 @@ from referee.limits.breaker import LONGEST_PAUSE, PAUSE_FIRST, Breaker
 from referee.limits.bucket import Bucket
 from referee.limits.budget import NANO, Budget
 from referee.limits.limit import Limit, Outcome, Stamp
-from referee.limits.shares import LEASE, OUTCOMES, Event, Grant, Hints, MoneyReport, PaceReport
+from referee.limits.quota_broker import LEASE, OUTCOMES, Event, Grant, Hints, MoneyReport, PaceReport
 
 LOOK = 0.1
 """Seconds after which a pace without a lease is looked at again. A grant is looked at when it comes."""

@@ -11,27 +11,27 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from referee.limits import Bucket
+from referee.limits.header_quota import FIRST_TRY, LONGEST, HeaderQuota
 from referee.limits.limit import Outcome
-from referee.limits.remaining import FIRST_TRY, LONGEST, Remaining
 
 
-def told(remaining: float, reset: float, limit: float | None = 600, sent: float = 0.0, now: float = 0.0) -> Remaining:
+def told(remaining: float, reset: float, limit: float | None = 600, sent: float = 0.0, now: float = 0.0) -> HeaderQuota:
     """After one answer to a request of one."""
-    left = Remaining()
+    left = HeaderQuota()
     left.heard(limit, remaining, reset, 1, sent, now)
     return left
 
 
 def test_nothing_heard_nothing_held_back() -> None:
     """Without headers there is nothing to count down."""
-    left = Remaining()
+    left = HeaderQuota()
     left.sent(1e9, 0.0)
     assert left.wait(1e9, 0.0) == 0.0
 
 
 def test_less_than_needed_is_waited_for() -> None:
     """300 tokens left are none for a request of 800; a request of 300 may go."""
-    left = Remaining()
+    left = HeaderQuota()
     left.heard(120_000, 300, 20.0, 800, 0.0, 0.0)
     assert left.wait(300, 0.0) == 0.0
     assert left.wait(800, 0.0) == pytest.approx(20.0)
@@ -124,14 +124,14 @@ def test_more_than_the_whole_limit_can_only_be_tried() -> None:
 @pytest.mark.parametrize("reset", [None, 0.0, -1.0, math.inf, math.nan])
 def test_junk_is_not_heard(reset: float | None) -> None:
     """A reset that is none says nothing."""
-    left = Remaining()
+    left = HeaderQuota()
     left.heard(600, 0, reset, 1, 0.0, 0.0)
     assert left.wait(1, 0.0) == 0.0
 
 
 def test_a_limit_that_fills_evenly_is_waited_for_only_so_long() -> None:
     """Where the headers say that ten come back each second, one is there after a tenth, not after the minute."""
-    left = Remaining()
+    left = HeaderQuota()
     left.heard(600, 590, 1.0, 1, 0.0, 0.0)
     left.heard(600, 0, 60.0, 1, 10.0, 10.0)
     assert left.wait(1, 10.0) == pytest.approx(0.1)
@@ -140,7 +140,7 @@ def test_a_limit_that_fills_evenly_is_waited_for_only_so_long() -> None:
 
 def test_a_limit_that_comes_back_as_a_whole_is_waited_for() -> None:
     """Hardly used a moment after the turn, nearly used up long before the next: it does not fill in between."""
-    left = Remaining()
+    left = HeaderQuota()
     left.heard(600, 599, 59.0, 1, 0.0, 1.0)
     left.heard(600, 0, 50.0, 1, 10.0, 10.0)
     assert left.wait(1, 10.0) == pytest.approx(50.0)
@@ -223,7 +223,7 @@ def test_no_wait_is_longer_than_a_minute(
     events: list[tuple[float, float, int | None, int | None, float | None, float]],
 ) -> None:
     """Whatever is said, in whatever order: waits are finite, bounded, and after them something may go."""
-    left, now = Remaining(), 100.0
+    left, now = HeaderQuota(), 100.0
     for seconds, amount, limit, remaining, reset, ago in events:
         now += seconds
         left.sent(amount, now)
@@ -236,7 +236,7 @@ def test_no_wait_is_longer_than_a_minute(
             looks += 1
             assert looks < 5
         now = at
-    assert "Remaining(" in repr(left)
+    assert "HeaderQuota(" in repr(left)
 
 
 HOUR = 3600.0

@@ -10,12 +10,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from referee.limits.goodput import CHANGED, FIRST_TOKEN, SELDOM, SMALLEST_WINDOW, STALE, Hill, Meter, _Cell, gain
+from referee.limits.throughput_search import (
+    CHANGED,
+    FIRST_TOKEN,
+    SELDOM,
+    SMALLEST_WINDOW,
+    STALE,
+    Meter,
+    ThroughputSearch,
+    _Cell,
+    gain,
+)
 
 
-def after_a_step_to(level: int) -> Hill:
+def after_a_step_to(level: int) -> ThroughputSearch:
     """Two windows at 60 gave 60 a second, and it stands on a neighbour now."""
-    hill = Hill(512, 60)
+    hill = ThroughputSearch(512, 60)
     hill.begin(60, [(48, 48.0)] if level > 60 else [(121, 60.0)])
     visits(hill, lambda _: 60.0, 2)
     assert hill.level == level
@@ -114,7 +124,7 @@ def test_the_prospect_counts_one_at_least() -> None:
     assert meter.prospect() == pytest.approx(4 / 2.0)
 
 
-def settle(hill: Hill, bend: float, windows: int, noise: float = 0.0, seed: int = 1) -> list[int]:
+def settle(hill: ThroughputSearch, bend: float, windows: int, noise: float = 0.0, seed: int = 1) -> list[int]:
     """Levels visited on a server whose goodput rises in proportion up to `bend` and not beyond."""
     rng = random.Random(seed)
     visited = []
@@ -129,7 +139,7 @@ def settle(hill: Hill, bend: float, windows: int, noise: float = 0.0, seed: int 
 @pytest.mark.parametrize("start", [4, 20, 63, 100, 512])
 def test_hill_settles_near_the_bend(start: int) -> None:
     """From below or above, it ends where goodput stops rising, within a step."""
-    hill = Hill(512, 1)
+    hill = ThroughputSearch(512, 1)
     hill.begin(start, [])
     assert all(50 <= level <= 100 for level in settle(hill, 60.0, 120)[60:])
 
@@ -137,7 +147,7 @@ def test_hill_settles_near_the_bend(start: int) -> None:
 @pytest.mark.parametrize("seed", range(5))
 def test_noise_does_not_carry_it_away(seed: int) -> None:
     """With windows that are off by a tenth it still spends its time around the bend."""
-    hill = Hill(512, 1)
+    hill = ThroughputSearch(512, 1)
     hill.begin(63, [])
     late = settle(hill, 60.0, 400, noise=0.1, seed=seed)[50:]
     assert 50 <= sum(late) / len(late) <= 110
@@ -146,7 +156,7 @@ def test_noise_does_not_carry_it_away(seed: int) -> None:
 
 def test_higher_levels_are_looked_at_again() -> None:
     """On a level that suffices, the next one up is tried every so often: capacity may have grown."""
-    hill = Hill(512, 1)
+    hill = ThroughputSearch(512, 1)
     hill.begin(63, [])
     late = settle(hill, 60.0, 5 * STALE)[-2 * STALE :]
     assert any(level > 63 for level in late)
@@ -154,7 +164,7 @@ def test_higher_levels_are_looked_at_again() -> None:
 
 def test_one_window_is_too_few_to_climb_on() -> None:
     """An unknown level above is tried after the second window, not the first."""
-    hill = Hill(512, 1)
+    hill = ThroughputSearch(512, 1)
     hill.begin(63, [])
     levels = []
     for _ in range(2):
@@ -165,7 +175,7 @@ def test_one_window_is_too_few_to_climb_on() -> None:
 
 def test_one_window_is_too_few_to_look_below() -> None:
     """The first window at a level may still be marked by the crowd before it. The level below is tried after two."""
-    hill = Hill(512, 60)
+    hill = ThroughputSearch(512, 60)
     hill.begin(60, [(60, 40.0), (121, 41.0)])
     levels = []
     for _ in range(2):
@@ -174,7 +184,7 @@ def test_one_window_is_too_few_to_look_below() -> None:
     assert levels == [60, 48]
 
 
-def visits(hill: Hill, goodput: Callable[[int], float], windows: int) -> list[int]:
+def visits(hill: ThroughputSearch, goodput: Callable[[int], float], windows: int) -> list[int]:
     """Levels visited on a server that gives so much at each level."""
     visited = []
     for _ in range(windows):
@@ -185,7 +195,7 @@ def visits(hill: Hill, goodput: Callable[[int], float], windows: int) -> list[in
 
 def test_a_hint_about_the_level_it_stands_on_is_not_compared_with_itself() -> None:
     """The ramp saw harm at 76; when that is old, 76 is looked at again, and left again."""
-    hill = Hill(512, 60)
+    hill = ThroughputSearch(512, 60)
     hill.begin(60, [(76, 20.0)])
     visited = visits(hill, lambda level: level if level <= 60 else 45.0, 2 * SELDOM)
     assert 76 in visited
@@ -223,7 +233,7 @@ def test_a_step_cannot_halve_goodput(level: int, goodput: float) -> None:
 
 def test_what_is_stale_is_not_averaged_with_what_is_new() -> None:
     """60 was enough for long. When 76 gives all that it could, its old mean does not hide that."""
-    hill = Hill(512, 60)
+    hill = ThroughputSearch(512, 60)
     hill.begin(60, [])
     visits(hill, lambda level: min(level, 60.0), 2 * STALE)
     while hill.level == 60:
@@ -255,7 +265,7 @@ def test_a_mean_is_of_the_last_windows() -> None:
 @pytest.mark.parametrize(("above", "windows"), [(43.0, SELDOM), (44.0, STALE)])
 def test_harm_that_is_no_chance_is_looked_at_seldom(above: float, windows: int) -> None:
     """At 121 the ramp saw 43 in place of 60, less by three times what chance makes of 121 answers."""
-    hill = Hill(512, 60)
+    hill = ThroughputSearch(512, 60)
     hill.begin(60, [(121, above)])
     visited = visits(hill, lambda level: min(level, 60.0), windows + 3)
     assert visited.index(76) == windows + 1
@@ -263,7 +273,7 @@ def test_harm_that_is_no_chance_is_looked_at_seldom(above: float, windows: int) 
 
 def test_harm_seen_again_and_again_is_harm() -> None:
     """A fifth less in the 76 answers of one look may be chance; in three looks it is not."""
-    hill = Hill(512, 60)
+    hill = ThroughputSearch(512, 60)
     hill.begin(60, [])
     visited = visits(hill, lambda level: level if level <= 60 else 47.0, 6 * STALE + SELDOM)
     looks = [at for at, level in enumerate(visited) if level == 76]
@@ -273,7 +283,7 @@ def test_harm_seen_again_and_again_is_harm() -> None:
 @pytest.mark.parametrize(("since", "known"), [(STALE, True), (STALE + 1, False)])
 def test_harm_of_another_time_is_none(since: int, known: bool) -> None:
     """What 121 gave long before 60 was measured does not say how the two compare now."""
-    hill = Hill(512, 60)
+    hill = ThroughputSearch(512, 60)
     hill.begin(60, [(60, 60.0), (121, 20.0)])
     here, above = sorted(hill._cells)
     hill._cells[here].since = since
@@ -283,7 +293,7 @@ def test_harm_of_another_time_is_none(since: int, known: bool) -> None:
 
 def test_a_clear_way_up_is_seen() -> None:
     """After steps that each paid in full, or when goodput jumps by itself, climbing step by step is too slow."""
-    hill = Hill(512, 1)
+    hill = ThroughputSearch(512, 1)
     hill.begin(10, [])
     for _ in range(10):
         hill.measured(float(hill.level))
@@ -300,7 +310,7 @@ def test_a_clear_way_up_is_seen() -> None:
 
 def test_after_a_collapse_old_levels_are_not_looked_up() -> None:
     """A lower level that was better before the change is no reason to go there."""
-    hill = Hill(512, 1)
+    hill = ThroughputSearch(512, 1)
     hill.begin(63, [(50, 50.0), (128, 60.0)])
     settle(hill, 60.0, 4)
     here = hill.level
@@ -310,7 +320,7 @@ def test_after_a_collapse_old_levels_are_not_looked_up() -> None:
 
 def test_a_changed_server_makes_old_measurements_void() -> None:
     """When goodput collapses, levels measured before are not compared with levels measured after."""
-    hill = Hill(512, 1)
+    hill = ThroughputSearch(512, 1)
     hill.begin(63, [])
     settle(hill, 60.0, 40)
     late = settle(hill, 60.0 / CHANGED / 1.5, 80)[-20:]
@@ -320,7 +330,7 @@ def test_a_changed_server_makes_old_measurements_void() -> None:
 @pytest.mark.parametrize("middle", [1, 2, 5, 60, 63, 512, 1000])
 def test_where_work_begins_is_one_of_the_levels(middle: int) -> None:
     """From one to the ceiling, each level above the last by a third of a doubling at most, or by one."""
-    hill = Hill(512, middle)
+    hill = ThroughputSearch(512, middle)
     levels = []
     for level in range(1, 513):
         hill.begin(level, [])
@@ -338,7 +348,7 @@ def test_where_work_begins_is_one_of_the_levels(middle: int) -> None:
 
 def test_hints_about_lower_levels_do_not_last() -> None:
     """A cold start made the lower level look poor; measured anew it is as good, and it is taken."""
-    hill = Hill(512, 60)
+    hill = ThroughputSearch(512, 60)
     hill.begin(76, [(60, 45.0), (121, 30.0)])
     visited = []
     for _ in range(30):
@@ -357,7 +367,7 @@ def test_a_window_knows_its_age() -> None:
 
 def test_hints_from_the_ramp_say_where_to_look() -> None:
     """A level known to be no better is not tried first."""
-    hill = Hill(512, 1)
+    hill = ThroughputSearch(512, 1)
     hill.begin(64, [(32, 30.0), (64, 60.0), (128, 61.0)])
     assert hill.level == 63
     assert max(settle(hill, 60.0, STALE // 2)) <= 79
@@ -371,7 +381,7 @@ def test_hints_from_the_ramp_say_where_to_look() -> None:
 )
 def test_any_measurements_keep_the_level_in_bounds(ceiling: int, start: int, windows: list[float]) -> None:
     """Whatever is measured, the level stays between one and the ceiling."""
-    hill = Hill(ceiling, 1)
+    hill = ThroughputSearch(ceiling, 1)
     hill.begin(min(start, ceiling), [])
     for goodput in windows:
         hill.measured(goodput)

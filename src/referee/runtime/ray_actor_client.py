@@ -57,7 +57,7 @@ class _Cut(Exception):
     """The line is cut, or the engine does not know us any more."""
 
 
-class Link:
+class ActorClient:
     """The line from one client to one shard. Lives on the client's loop."""
 
     def __init__(

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import pytest
 
-from referee.limits.line import FIRST_ANSWERS, LATE, Line
+from referee.limits.queue_detection import FIRST_ANSWERS, LATE, QueueDetector
 
 SENT = 10
 """Requests sent at time 0 in these tests."""
 
 
-def first_answer(in_flight: int = SENT - 1) -> Line:
+def first_answer(in_flight: int = SENT - 1) -> QueueDetector:
     """After the first answer, at 1 s."""
-    line = Line()
+    line = QueueDetector()
     line.over(True, 1.0, in_flight, 1.0)
     return line
 
 
 def test_the_first_answers_overtake_nobody() -> None:
     """They were sent together with the rest."""
-    line = Line()
+    line = QueueDetector()
     for i in range(SENT):
         line.over(True, 1.0 + i, SENT - 1, 1.0 + i)
         assert not line.overtaken
@@ -62,7 +62,7 @@ def test_those_who_gave_up_are_no_longer_ahead() -> None:
 
 def test_a_refusal_overtakes_nobody() -> None:
     """It was not served; and it is no first answer either."""
-    line = Line()
+    line = QueueDetector()
     line.over(False, 0.5, SENT - 1, 0.5)
     line.over(True, 1.0, SENT - 2, 1.0)
     line.over(False, 1.5, SENT - 2, 0.2)
@@ -89,7 +89,7 @@ def test_it_begins_anew() -> None:
 
 def test_a_few_answers_tell_what_is_usual() -> None:
     """The third one; failures are not counted, later ones change nothing."""
-    line = Line()
+    line = QueueDetector()
     assert line.done(1, 10, 1e9) == 1.0
     for latency in (0.1, 2.0, 3.0, 9.0):
         line.over(False, latency, SENT - 1, latency)

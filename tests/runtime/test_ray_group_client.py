@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from referee.runtime.ray_desk import Answer, Desk, Gathered, Groups, Report, Told
-from referee.runtime.ray_groups import GroupClient
+from referee.runtime.ray_group_client import GroupClient
+from referee.runtime.ray_group_coordinator import Answer, Gathered, GroupCoordinator, Groups, Report, Told
 
 PATIENCE = 30.0
 """Seconds a wait may take on a busy machine; nothing is asserted about time."""
@@ -99,7 +99,7 @@ def test_news_are_told_again_until_confirmed() -> None:
     """An answer that is lost on the way is not lost: only a confirmed number lets it go."""
 
     async def main() -> None:
-        desk = Desk()
+        desk = GroupCoordinator()
         await desk.exchange("a", 0, [("u", "0", 5, 1, 7)], 0.0)
         again = await desk.exchange("a", 0, [], 0.0)
         assert again.given == [([7], Gathered({"0": 5}, 1, True))]
@@ -112,7 +112,7 @@ class Unsteady:
     """A desk behind a line that can be cut, and that forgets everything when it is replaced."""
 
     def __init__(self) -> None:
-        self.desk = Desk()
+        self.desk = GroupCoordinator()
         self.broken = 0
         self.attached = 0
 
@@ -222,7 +222,7 @@ def test_a_new_desk_hears_everything_again(clients: list[GroupClient], line: Uns
         early = asyncio.create_task(clients[0].meet("u", "0", 1, expected=3, wait=PATIENCE))
         await clients[0].meet("own", "0", 1, expected=1, wait=PATIENCE)  # sent after it, so that is there too
         await clients[2].meet("own", "0", 1, expected=1, wait=PATIENCE)
-        line.desk = Desk()
+        line.desk = GroupCoordinator()
         late = await clients[1].meet("u", "1", 2, expected=3, wait=PATIENCE)
         return await early, late
 

@@ -14,10 +14,10 @@ from referee.judging.guard import FIELDS, show, with_reasoning_tags
 from referee.judging.integer import integer
 from referee.judging.kind import Deliberation, Form
 from referee.judging.monitor import monitor, trace_of
+from referee.judging.prompt_builder import Group, Sheet, compose, gather, prepare
 from referee.judging.read import visible
 from referee.judging.reference import reference
 from referee.judging.score import score
-from referee.judging.sheet import Group, Sheet, compose, gather, prepare
 from referee.judging.template import parse, uses
 from referee.judging.yes_no import yes_no
 from referee.records import Ask, Reason, Reply, Sample, Unscored, Verdict

@@ -5,11 +5,11 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from referee.limits import Turns
-from referee.limits.turns import REMEMBERED
+from referee.limits import FairQueue
+from referee.limits.fair_queue import REMEMBERED
 
 
-def turns(line: Turns[tuple[int, str]], count: int, each: int = 1) -> str:
+def turns(line: FairQueue[tuple[int, str]], count: int, each: int = 1) -> str:
     """The callers of the next turns, of whom each takes so many and stands in line again."""
     found = ""
     for _ in range(count):
@@ -23,7 +23,7 @@ def turns(line: Turns[tuple[int, str]], count: int, each: int = 1) -> str:
 
 def test_of_one_caller_what_sorts_first_goes_first() -> None:
     """The order of a single caller is the order of his items, whenever they came."""
-    line: Turns[int] = Turns()
+    line: FairQueue[int] = FairQueue()
     for item in (3, 1, 2):
         line.push("", item)
         line.had("")
@@ -33,7 +33,7 @@ def test_of_one_caller_what_sorts_first_goes_first() -> None:
 
 def test_callers_take_turns_however_much_they_bring() -> None:
     """A hundred items of one caller, all of them first by their own order, do not go before the other's one."""
-    line: Turns[tuple[int, str]] = Turns()
+    line: FairQueue[tuple[int, str]] = FairQueue()
     for number in range(100):
         line.push("a", (number, "a"))
     line.push("b", (999, "b"))
@@ -42,7 +42,7 @@ def test_callers_take_turns_however_much_they_bring() -> None:
 
 def test_turns_are_counted_by_what_is_had_in_them() -> None:
     """Who takes one a turn has as many turns as make up for the other's thirty-two."""
-    line: Turns[tuple[int, str]] = Turns()
+    line: FairQueue[tuple[int, str]] = FairQueue()
     had = {"a": 0, "b": 0}
     for name in "ab":
         line.push(name, (0, name))
@@ -57,7 +57,7 @@ def test_turns_are_counted_by_what_is_had_in_them() -> None:
 
 def test_who_comes_late_starts_level() -> None:
     """Neither the time somebody was alone nor the time he was away counts for or against him."""
-    line: Turns[tuple[int, str]] = Turns()
+    line: FairQueue[tuple[int, str]] = FairQueue()
     for _ in range(5000):
         line.had("a")  # without ever having to wait
     line.push("a", (0, "a"))
@@ -73,7 +73,7 @@ def test_who_comes_late_starts_level() -> None:
 
 def test_callers_that_are_gone_are_forgotten() -> None:
     """However many names come and go, a bounded number is kept."""
-    line: Turns[int] = Turns()
+    line: FairQueue[int] = FairQueue()
     for number in range(10 * REMEMBERED):
         line.push(str(number), 1)
         line.pop()
@@ -84,7 +84,7 @@ def test_callers_that_are_gone_are_forgotten() -> None:
 @given(st.lists(st.sampled_from("abc"), max_size=50))
 def test_everybody_who_waits_has_his_turn(callers: list[str]) -> None:
     """What was pushed comes out, once."""
-    line: Turns[int] = Turns()
+    line: FairQueue[int] = FairQueue()
     for number, caller in enumerate(callers):
         line.push(caller, number)
     assert sorted(line.pop() for _ in callers) == list(range(len(callers)))
@@ -93,7 +93,7 @@ def test_everybody_who_waits_has_his_turn(callers: list[str]) -> None:
 
 def test_who_came_long_ago_is_not_behind_a_newcomer() -> None:
     """Thousands had while nobody waited give whoever waits first no right to as many."""
-    line: Turns[tuple[int, str]] = Turns()
+    line: FairQueue[tuple[int, str]] = FairQueue()
     for _ in range(20_000):
         line.had("steady")
     line.push("new", (0, "n"))
