@@ -47,26 +47,68 @@ class Action(enum.StrEnum):
     CLOSE = "close"  # no request can succeed here: close the endpoint
 
 
+class ToolCall(Struct, frozen=True, gc=False):
+    """A tool the policy called."""
+
+    name: str
+    arguments: str = ""
+    """As the policy wrote them; JSON, mostly."""
+
+
+class Media(Struct, frozen=True, gc=False):
+    """A piece of a message that is not text."""
+
+    type: str
+    """What it is, in the format's own word: image_url, input_audio, document."""
+    source: str = ""
+    """Its URL or data, if it stands in the message."""
+    at: int = 0
+    """Where in the message's content it stood, in characters."""
+
+
 class Message(Struct, frozen=True, gc=False):
-    """One chat message."""
+    """One chat message: of a rollout, or of a request to a judge."""
 
     role: str
-    content: str
+    content: str = ""
+    name: str = ""
+    """Who wrote it, where the role does not say that: of a tool's result, the tool."""
+    reasoning: str = ""
+    """What the model thought before it wrote this, where the format keeps that apart."""
+    tool_calls: tuple[ToolCall, ...] = ()
+    media: tuple[Media, ...] = ()
+
+
+Text = str | tuple[Message, ...]
+"""A prompt or a response. `rollouts.read_text` makes it of every common format of messages."""
+
+
+class Tool(Struct, frozen=True, gc=False):
+    """A tool the policy was offered."""
+
+    name: str
+    description: str = ""
+    parameters: str = ""
+    """Its JSON schema."""
 
 
 class Sample(Struct, frozen=True, kw_only=True, gc=False):
     """One rollout to be judged."""
 
-    prompt: str
-    """What the policy was asked."""
-    response: str
-    """What it answered, decoded, without padding."""
+    prompt: Text
+    """What the policy was asked: text, or the messages before its response."""
+    response: Text
+    """What it answered, decoded, without padding: text, or messages with tool calls, their results and reasoning."""
     id: str = ""
     """The caller's name for it, echoed back. Need not be unique."""
     group: str = ""
     """Rollouts of one prompt share it (verl: uid). Empty: a group of its own."""
     reference: str | None = None
     """The known right answer, for judges that compare."""
+    tools: tuple[Tool, ...] = ()
+    """What the policy could call."""
+    columns: dict[str, str] = {}
+    """More of the row, for templates that use {{columns.name}}."""
     rule_score: float = 0.0
     """What a rule already said of it; the judge's share is added."""
     length: int | None = None

@@ -83,12 +83,12 @@ def test_a_name_with_a_space_is_not_put_into_a_command(tmp_path: Path, referee: 
 def test_one_kind_of_problem_is_said_once(tmp_path: Path, referee: Run) -> None:
     """2,000 rows of chat messages: what is missing, what is expected instead, and how often."""
     write_config(tmp_path / "referee.toml", "http://127.0.0.1:9/v1")
-    row = {"messages": [{"role": "user", "content": "Q"}, {"role": "assistant", "content": "A"}]}
+    row = {"messages": [{"role": "user", "content": "Q"}]}
     (tmp_path / "in.jsonl").write_text((json.dumps(row) + "\n") * 2000)
     done = referee("score", "in.jsonl", "-o", "out.jsonl")
     assert done.returncode == 2
-    [said] = [line for line in done.stderr.splitlines() if "prompt: missing" in line]
-    assert "`messages` is not read: give all turns before the answer as `prompt`" in said
+    [said] = [line for line in done.stderr.splitlines() if "messages: " in line]
+    assert "there is no assistant message after the last user message" in said
     assert "(the same on 1999 more lines)" in said
     assert len(done.stderr.splitlines()) <= 4
 

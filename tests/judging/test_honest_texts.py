@@ -7,8 +7,7 @@ import pytest
 from referee.config import JudgeConfig, load
 from referee.judging import make_judge
 from referee.judging.guard import show
-from referee.judging.monitor import trace_of
-from referee.judging.reasoning import reasoning_of, strip_reasoning
+from referee.judging.reasoning import reasoning_of, strip_reasoning, trace_of
 from referee.records import Ask, Sample
 
 UNCHANGED = {

@@ -6,7 +6,7 @@ import pytest
 
 from referee.config import JudgeConfig
 from referee.judging import Form, make_judge
-from referee.judging.monitor import trace_of
+from referee.judging.transcript import reasoning_text
 from referee.records import Ask, Reason, Reply, Sample, Unscored, Verdict
 
 SECRET = b"0123456789abcdef"
@@ -36,7 +36,7 @@ def ask(response: str, form: Form = "text", **settings: str) -> Ask | Verdict | 
 )
 def test_what_counts_as_reasoning(response: str, trace: str) -> None:
     """Thinking blocks, closed or not; else what stands before the answer's tag; else the whole response."""
-    assert trace_of(response) == trace
+    assert reasoning_text(response, None) == trace
 
 
 @pytest.mark.parametrize("form", ["schema", "text"])

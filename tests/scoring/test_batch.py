@@ -150,7 +150,10 @@ def test_samples_are_made_of_pythons_own_types() -> None:
     assert batch.samples[0] is plain
     first, second = batch.samples[1:]
     assert first == Sample(prompt="p", response="r", id="i", reference="a", rule_score=0.5, length=3, group=odd.group)
-    assert {type(getattr(first, field)) for field in first.__struct_fields__} == {str, float, int, bool, type(None)}
+    assert {type(getattr(first, field)) for field in first.__struct_fields__} == {
+        *(str, float, int, bool, type(None)),
+        *(tuple, dict),
+    }
     (third,) = make([sample(rule_score=Fraction(1, 4))])[0].samples
     assert (third.rule_score, type(third.rule_score)) == (0.25, float)
     assert (second.rule_score, type(second.rule_score), type(second.step), second.step) == (2.0, float, int, -4)

@@ -21,6 +21,7 @@ from referee.errors import RefereeError
 from referee.local import HONESTY, demo_rollouts, embedded_config, separation, start_local
 from referee.records import Reward, Sample, Unscored
 from referee.referee import Referee
+from referee.rollouts import plain
 
 
 def command(
@@ -109,7 +110,7 @@ def _table(labelled: list[tuple[Sample, str]], rewards: list[Reward]) -> Table:
             by = verdict.reason
         else:
             by = verdict.how
-        shown = " ".join(sample.response.split())[:48]
+        shown = " ".join(plain(sample.response).split())[:48]
         value = "none" if reward.value is None else f"{reward.value:.2f}"
         table.add_row(*(_plain(cell) for cell in (sample.id, label, value, by.split(":")[0], shown)))
     return table

@@ -8,7 +8,7 @@ from pathlib import Path
 import typer
 from msgspec import Struct
 
-from referee.cli.problems import Problems, refuse_binary, refuse_text
+from referee.cli.problems import Problems, refuse_binary, refuse_text, text_only, warn_unread
 from referee.cli.words import counted
 from referee.config import Config, endpoints_of
 from referee.errors import InputError
@@ -16,8 +16,8 @@ from referee.judging import make_judge
 from referee.records import Ask
 from referee.report.plan import Workload
 from referee.report.workload import limits_in
-from referee.rollouts import BadLine, read_rollouts
-from referee.scoring.build import read_template
+from referee.rollouts import BadLine, first_rows, read_rollouts
+from referee.scoring.build import columns_shown, read_template
 
 NO_DEADLINE = 1e9
 """Seconds. `referee score` judges a file to its end, however long that takes."""
@@ -84,7 +84,9 @@ def estimate(path: Path, config: Config) -> Estimate:
     counts = [[0, 0] for _ in judges]
     samples = settled = 0
     bad = Problems()
-    for _, sample in read_rollouts(path):
+    shown = columns_shown(config)
+    warn_unread(str(path), first_rows(path), shown)
+    for _, sample in read_rollouts(path, shown, text_only(config)):
         if isinstance(sample, BadLine):
             bad.add(sample)
             continue

@@ -7,14 +7,21 @@ import csv
 import itertools
 import re
 import zlib
+from collections.abc import Collection
 from pathlib import Path
 
+import typer
+
 from referee.cli.words import counted
+from referee.config import Config
 from referee.errors import InputError
-from referee.rollouts import ALIASES, BOM, NEEDED, BadLine, open_rollouts, unreadable
+from referee.rollouts import ALIASES, BOM, NEEDED, BadLine, doubtful_columns, open_rollouts, unread_columns, unreadable
+from referee.rollouts.columns import Rows
 
 SHOWN = 20
 """Kinds of problems that are kept and shown; the rest is counted. So memory does not grow with bad lines."""
+UNREAD = 12
+"""Columns without a reader that are named."""
 HEAD = 64 * 1024
 """Bytes that are looked at to recognise a format."""
 _PANDAS = (
@@ -66,6 +73,24 @@ class Problems:
         if more:
             lines.append(f"  … and {counted(more, 'more line')} with other problems")
         return "\n".join([f"{name}: {counted(self.count, 'line')} cannot be used. Nothing was spent.", *lines, advice])
+
+
+def text_only(config: Config) -> bool:
+    """Whether a judge refuses images and the like."""
+    return any(judge.parts == "refuse" for judge in config.judge)
+
+
+def warn_unread(name: str, rows: Rows, shown: Collection[str]) -> None:
+    """Say which columns no judge sees. `shown`: those that templates show."""
+    named = {doubt.column for doubt in doubtful_columns(rows)}
+    found = [column for column in unread_columns(rows, shown) if column.isprintable() and column not in named]
+    if found:
+        more = f" and {counted(len(found) - UNREAD, 'more')}" if len(found) > UNREAD else ""
+        typer.echo(
+            f"{name}: not read: {', '.join(found[:UNREAD])}{more}. No judge sees them; a template shows a column with "
+            "{{columns.name}}.",
+            err=True,
+        )
 
 
 def refuse_binary(name: str, path: Path) -> None:

@@ -16,7 +16,7 @@ import msgspec
 import typer
 
 from referee.cli.output import check_output, claimed, rejects_of
-from referee.cli.problems import Problems, refuse_binary, refuse_text
+from referee.cli.problems import Problems, refuse_binary, refuse_text, text_only, warn_unread
 from referee.cli.progress import Meter
 from referee.cli.rows import Digests, Row, RowWriter, consolidate, read_rows, row_of
 from referee.cli.settings import settings, with_ledger
@@ -25,8 +25,10 @@ from referee.cli.summary import Summary
 from referee.cli.words import counted
 from referee.config import Config
 from referee.errors import InputError
+from referee.records import Sample
 from referee.referee import Referee
-from referee.rollouts import BadLine, doubtful_columns, read_rollouts
+from referee.rollouts import BadLine, doubtful_columns, first_rows, media_in, not_text, read_rollouts
+from referee.scoring.build import columns_shown
 from referee.shaping import needs_group
 
 UNSCORED = 3
@@ -59,14 +61,18 @@ def command(
     check_output(rollouts, output, resume, overwrite)
     with _as_file(rollouts) as source:
         refuse_binary(rollouts, source)
-        sizes, total, bad, mixed, references = _survey(source)
+        sizes, total, bad, mixed, media, references = _survey(source)
         if bad.count and not total:
             refuse_text(rollouts, source)
-        for doubt in doubtful_columns(source):
+        rows = first_rows(source)
+        for doubt in doubtful_columns(rows):
             typer.echo(f"warning: {rollouts}: {doubt.message}", err=True)
         if bad.count and not (skip_bad and total):
             raise InputError(bad.complaint(rollouts, _MEND if total else _FORMAT))
         with settings(config, references == total) as chosen:
+            if media.count and text_only(chosen) and not (skip_bad and total > media.count):
+                raise InputError(media.complaint(rollouts, _MEND))
+            warn_unread(rollouts, rows, columns_shown(chosen))
             if mixed.count and chosen.shaping.length.enable:
                 raise InputError(mixed.complaint(rollouts, "Give every rollout of a group its length, or none."))
             if any(judge.kind == "reference" for judge in chosen.judge) and not references:
@@ -77,8 +83,8 @@ def command(
             chosen = with_ledger(chosen, folder)
             with claimed(output):
                 check_output(rollouts, output, resume, overwrite)  # another run may have ended meanwhile
-                if bad.count:
-                    _set_aside(source, rejects_of(rollouts, output))
+                if bad.count or (media.count and text_only(chosen)):
+                    _set_aside(source, rejects_of(rollouts, output), text_only(chosen))
                 if resume:
                     consolidate(Path(output))
                 old = _records(folder) if overwrite and chosen.ledger.dir == str(folder) else []
@@ -109,7 +115,8 @@ def _score(
 ) -> Summary:
     digests = Digests(config)
     summary, priced = Summary(config), any(endpoint.price_in is not None for endpoint in config.endpoint)
-    items = _items(source, digests, read_rows(Path(output)) if earlier.resume else iter(()))
+    given = read_rollouts(source, columns_shown(config), text_only(config))
+    items = _items(given, digests, read_rows(Path(output)) if earlier.resume else iter(()))
     with Referee(config) as referee:  # first: what is wrong with the settings must not touch the output
         writer = RowWriter(output, sys.stdout.buffer if output == "-" else None, fresh=earlier.overwrite)
         try:
@@ -143,10 +150,12 @@ def _stopped(rows: int, total: int, where: Path | None, judged: bool, config: Co
     return f"stopped: {there}. The same command with --resume goes on.{cached}"
 
 
-def _items(source: Path, digests: Digests, earlier: Iterator[Row]) -> Iterator[Item[int, Row]]:
+def _items(
+    given: Iterator[tuple[int, Sample | BadLine]], digests: Digests, earlier: Iterator[Row]
+) -> Iterator[Item[int, Row]]:
     """Samples in order, each with its row of an earlier run if that still holds."""
     old = next(earlier, None)
-    for line, sample in read_rollouts(source):
+    for line, sample in given:
         if isinstance(sample, BadLine):
             continue
         while old is not None and old.line < line:
@@ -176,14 +185,15 @@ def _as_file(rollouts: str) -> Iterator[Path]:
         yield Path(spool.name)
 
 
-def _survey(source: Path) -> tuple[Counter[str], int, Problems, Problems, int]:
+def _survey(source: Path) -> tuple[Counter[str], int, Problems, Problems, Problems, int]:
     """Read everything once before anything is spent: group sizes, how many samples, what is wrong, how many references.
 
-    The second Problems are wrong only if lengths matter: lines whose group gives `length` on some lines only.
+    The second Problems are wrong only if lengths matter: lines whose group gives `length` on some lines only. The third
+    only if a judge refuses what is not text.
     """
     sizes: Counter[str] = Counter()
     total = references = 0
-    bad, mixed = Problems(), Problems()
+    bad, mixed, media = Problems(), Problems(), Problems()
     with_length: dict[str, bool] = {}
     for line, sample in read_rollouts(source):
         if isinstance(sample, BadLine):
@@ -196,15 +206,18 @@ def _survey(source: Path) -> tuple[Counter[str], int, Problems, Problems, int]:
             known = with_length.setdefault(sample.group, sample.length is not None)
             if known != (sample.length is not None):
                 mixed.add(BadLine(line, "length", f"group {sample.group!r} has it on some lines only"))
-    return sizes, total, bad, mixed, references
+        found = media_in(sample)
+        if found is not None:
+            media.add(BadLine(line, found[0], not_text(found[1])))
+    return sizes, total, bad, mixed, media, references
 
 
-def _set_aside(source: Path, rejects: Path) -> None:
+def _set_aside(source: Path, rejects: Path, text_only: bool) -> None:
     """Write the unusable lines, with what is wrong, to a file of their own."""
     descriptor = os.open(rejects, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     count = 0
     with os.fdopen(descriptor, "wb") as stream_:
-        for _, item in read_rollouts(source):
+        for _, item in read_rollouts(source, text_only=text_only):
             if isinstance(item, BadLine):
                 text = item.raw.decode("utf-8", "replace").rstrip("\r\n")
                 note = {"line": item.line, "field": item.field, "problem": item.problem, "text": text}

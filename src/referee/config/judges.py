@@ -9,6 +9,8 @@ from collections.abc import Callable, Sequence
 from referee.config.schema import Config, EndpointConfig, JudgeConfig
 from referee.errors import ConfigError
 
+SHORTEST_VIEW = 16
+"""Least tokens of a text that a judge can be shown."""
 HEAVIEST = 1e9
 """Largest weight of a reward's term: trainers keep 7 digits, beyond this the other terms would vanish."""
 
@@ -59,7 +61,12 @@ def _check_judge(judge: JudgeConfig, where: str, refuse: Refuse) -> None:
         raise refuse(
             f"{where}.fences", f'false needs kind = "yes_no", not "{judge.kind}": elsewhere fences are the defence.'
         )
-    for name, number, least in (("max_tokens", judge.max_tokens, 1), ("ask_again", judge.ask_again, 0)):
+    view = judge.max_view_tokens
+    for name, number, least in (
+        ("max_tokens", judge.max_tokens, 1),
+        ("ask_again", judge.ask_again, 0),
+        ("max_view_tokens", SHORTEST_VIEW if view is None else view, SHORTEST_VIEW),
+    ):
         if number < least:
             raise refuse(f"{where}.{name}", f"must be at least {least}, not {number}.")
 

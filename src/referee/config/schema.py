@@ -65,8 +65,18 @@ class JudgeConfig(Struct, frozen=True, forbid_unknown_fields=True):
     fences: bool = True
     """False shows the texts bare, without fences and the rules about them, for a model too small to follow those. Only
     with kind = "yes_no", whose verdict is a probability and not read from text that a candidate could imitate."""
-    view: Literal["answer", "full"] = "answer"
-    """answer: reasoning (<think>…) is stripped before judging. full: the judge sees it too."""
+    view: Literal["answer", "full", "reasoning"] = "answer"
+    """What the judge sees of a response. answer: its last message, without reasoning (<think>…). full: everything the
+    policy wrote and did, tool calls, their results and reasoning. reasoning: what it thought and nothing else."""
+    max_view_tokens: int | None = None
+    """Most tokens, by estimate, of a prompt and of a response that the judge sees. Of longer ones the middle is left
+    out: whole messages stay at both ends, and the text says what was cut. Unset: no bound."""
+    parts: Literal["refuse", "describe"] = "refuse"
+    """What becomes of images and other parts of messages that are not text. refuse: such a rollout is an error before
+    anything is spent. describe: a line in the text says what stood there."""
+    trusted_columns: tuple[str, ...] = ()
+    """Columns whose {{columns.name}} in the template is your own text, not the policy's: shown without a fence, as an
+    instruction to the judge."""
     max_tokens: int = 512
     """Cap on the judge's reply. Token limits reserve this much and the budget twice that, so keep it small."""
     temperature: float | Literal["default"] = 0.0

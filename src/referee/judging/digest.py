@@ -21,8 +21,16 @@ def measure(text: str) -> tuple[str, int]:
     the provider's own count replaces the estimate when it comes.
     """
     data = text.encode()
-    size = len(text)
-    return sha256(data).hexdigest()[:32], (5 * size + 8 * (len(data) - size)) // 20 + 1
+    return sha256(data).hexdigest()[:32], _tokens(len(text), len(data))
+
+
+def tokens_in(text: str) -> int:
+    """About how many tokens the text is, as `measure` says."""
+    return _tokens(len(text), len(text.encode()))
+
+
+def _tokens(characters: int, size: int) -> int:
+    return (5 * characters + 8 * (size - characters)) // 20 + 1
 
 
 def key_of(secret: bytes) -> bytes:

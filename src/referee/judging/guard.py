@@ -19,6 +19,10 @@ from referee.judging.reasoning import strip_reasoning
 
 FIELDS = ("prompt", "reference", "response")
 """The untrusted texts, in the order they are shown: what the rollouts of a group share comes first."""
+COLUMN = "column"
+"""Name of the fence around one of the row's own columns."""
+CODE = "\0"
+"""Stands for the fence's code in a text whose headings carry it. No untrusted text holds it: it is scrubbed."""
 
 # Control characters (tab, line ends and form feed stay), soft hyphen, fillers, zero-width and bidirectional marks,
 # interlinear marks. Tag characters lie outside the basic plane and are searched apart: in one class with these they
@@ -45,7 +49,7 @@ _FLAG_NAMES = tuple(
 _REASONING = "think|thought|seed[:：]think"  # <thinking> and <reasoning> are nobody's token: they stay as written
 _TURN = "start_of_turn|end_of_turn|start_of_image|end_of_image|start_header_id|end_header_id|eot_id"
 _SEED = "seed[:：](?:bos|eos|cot_budget_reflect)"
-_FENCED = "|".join(FIELDS)
+_FENCED = "|".join((*FIELDS, COLUMN))
 
 # One pattern per first character: a search for a fixed first character skips through text at the speed of memchr.
 # Written in lower case, because the quick look is at lower-cased text; the replacement is in any case.
@@ -59,7 +63,7 @@ _PATTERNS = (
     r"|/?verdict"  # our verdict tag
     rf"|<<\s*(?:{_FENCED})"  # our fence, opening
     ")",
-    f">>>(?:{'|'.join(f'(?<={name}>>>)' for name in FIELDS)})",  # our fence, closing
+    f">>>(?:{'|'.join(f'(?<={name}>>>)' for name in (*FIELDS, COLUMN))})",  # our fence, closing
     "◁/?think▷",  # Kimi
 )
 _RESERVED = tuple(
@@ -120,7 +124,12 @@ def with_reasoning_tags(text: str) -> str:
 
 def fence(name: str, text: str, code: str) -> str:
     """The text between two lines that only the holder of the code can write."""
-    return f"<<<{name} {code}\n{text}\n{code} {name}>>>"
+    return f"<<<{name} {code}\n{text.replace(CODE, code)}\n{code} {name}>>>"
+
+
+def bare(text: str) -> str:
+    """The text without fences: headings lose the code's place."""
+    return text.replace(f"{CODE} ", "")
 
 
 def _has_control(text: str) -> bool:

@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 from referee.config import JudgeConfig, pool_of
 from referee.errors import ConfigError
 from referee.judging.digest import key_of
 from referee.judging.gates import settle
-from referee.judging.guard import FIELDS, show, with_reasoning_tags
+from referee.judging.guard import FIELDS, scrub, show, with_reasoning_tags
 from referee.judging.integer import integer
 from referee.judging.kind import Deliberation, Form
-from referee.judging.monitor import monitor, trace_of
-from referee.judging.prompt_builder import Group, Sheet, compose, gather, prepare
+from referee.judging.monitor import monitor
+from referee.judging.prompt_builder import Group, compose, gather, prepare
 from referee.judging.read import visible
 from referee.judging.reference import reference
 from referee.judging.score import score
-from referee.judging.template import parse, uses
+from referee.judging.template import COLUMNS, columns_in, parse, uses
+from referee.judging.transcript import prompt_text, reasoning_text, response_text
 from referee.judging.yes_no import yes_no
-from referee.records import Ask, Reason, Reply, Sample, Unscored, Verdict
+from referee.records import Ask, Reason, Reply, Sample, Text, Tool, Unscored, Verdict
+from referee.rollouts import last_user
 
 GROUPS = 128
 """Prompts whose part of the request is remembered: the rollouts of one come together, or a few at a time in turn."""
@@ -30,10 +32,15 @@ FORMS: tuple[Form, ...] = ("schema", "text")
 KINDS = {"score": score, "yes_no": yes_no, "reference": reference, "integer": integer, "monitor": monitor}
 
 
-def seen_by(configs: Sequence[JudgeConfig]) -> Callable[[str], str]:
+def seen_by(configs: Sequence[JudgeConfig]) -> Callable[[Text], str]:
     """What judges can tell responses of one prompt apart by: equal wherever their requests are."""
-    traces = all(config.kind == "monitor" for config in configs)
-    return trace_of if traces else functools.partial(show, reasoning=False)
+    if all(_sees_reasoning(config) for config in configs):
+        return functools.partial(reasoning_text, most=None)
+    return lambda response: response_text(response, full=False, most=None).answer
+
+
+def _sees_reasoning(config: JudgeConfig) -> bool:
+    return config.kind == "monitor" or config.view == "reasoning"
 
 
 def make_judge(config: JudgeConfig, secret: bytes, template: str | None = None) -> SampleJudge:
@@ -79,11 +86,21 @@ class SampleJudge:
         self._key = key_of(secret)
         self._kind = kind
         self._gates = config.gates
-        self._reasoning = config.view == "full"
+        self._trace = kind.trace or config.view == "reasoning"
+        self._full = config.view == "full"
+        self._most = config.max_view_tokens
         self._ask_above = config.ask_above
-        self._sheets = {form: prepare(kind, parsed, form, config.fences and not kind.bare) for form in FORMS}
+        self._frames = {form: prepare(kind, parsed, form, config.fences and not kind.bare) for form in FORMS}
         self._compares = uses(parsed, "reference")
-        self._gather = functools.partial(_gather, self._sheets, self._key)
+        self.columns = tuple(columns_in(parsed))
+        """Columns of the rollouts that the template shows."""
+        unused = [name for name in config.trusted_columns if name not in self.columns]
+        if unused:
+            raise ConfigError(
+                f"judge.trusted_columns: the template has no {{{{{COLUMNS}{unused[0]}}}}}.",
+                setting="judge.trusted_columns",
+            )
+        self._trusted = frozenset(COLUMNS + name for name in config.trusted_columns)
         self._remembered = functools.lru_cache(maxsize=GROUPS)(self._gather)
 
     def deliberate(self, samples: Sequence[Sample], form: Form) -> Deliberation:
@@ -101,31 +118,53 @@ class SampleJudge:
         if self._compares and not (sample.reference or "").strip():
             detail = "the sample has no `reference`, and this judge compares with one"
             return Unscored(reason=Reason.CONFIG, detail=detail)
+        for name in self.columns:
+            if name not in sample.columns:
+                detail = f"the sample has no column `{name}`, and the judge's template shows it"
+                return Unscored(reason=Reason.CONFIG, detail=detail)
         if self._ask_above is not None and not sample.rule_score > self._ask_above:
             words = f"not asked: the rule score ({sample.rule_score:g}) is not above {self._ask_above:g}"
             return Verdict(score=0.0, value=0.0, how="gate", reason=words)
-        reference = sample.reference if self._compares else None
-        short = len(sample.prompt) + len(reference or "") <= LONGEST_REMEMBERED
-        group = (self._remembered if short else self._gather)(sample.prompt, reference, form)
-        if self._kind.trace:
+        group = self._group(sample, form)
+        if self._trace:
             return self._plan_trace(sample, group, form)
-        answer = show(sample.response, reasoning=False)
-        settled = settle(sample, answer, group.prompt, self._gates, self._kind.lowest)
+        shown, answer = response_text(sample.response, self._full, self._most)
+        prompt = group.prompt if type(sample.prompt) is str else last_user(sample.prompt)
+        settled = settle(sample, answer, prompt, self._gates, self._kind.lowest)
         if settled is not None:
             return settled
-        shown = show(sample.response) if self._reasoning and answer is not sample.response else answer
         if self._kind.bare:
             shown = with_reasoning_tags(shown)
         return self._ask(group, shown, sample, form)
+
+    def _group(self, sample: Sample, form: Form) -> Group:
+        """What the rollouts of the sample's prompt have in common; remembered unless it is long."""
+        prompt, reference = sample.prompt, sample.reference if self._compares else None
+        columns = tuple([sample.columns[name] for name in self.columns]) if self.columns else ()
+        size = len(prompt) if isinstance(prompt, str) else sum([len(message.content) for message in prompt])
+        size += len(reference or "") + sum(map(len, columns))
+        find = self._remembered if size <= LONGEST_REMEMBERED else self._gather
+        return find(prompt, sample.tools, columns, reference, form)
+
+    def _gather(
+        self, prompt: Text, tools: tuple[Tool, ...], columns: tuple[str, ...], reference: str | None, form: Form
+    ) -> Group:
+        texts = {"prompt": prompt_text(prompt, tools, self._full, self._most)}
+        if reference is not None:
+            texts["reference"] = show(reference)
+        for name, value in zip(self.columns, columns, strict=True):
+            name = COLUMNS + name
+            texts[name] = scrub(value) if name in self._trusted else show(value)
+        return gather(self._frames[form], texts, self._key, self._trusted)
 
     def _ask(self, group: Group, shown: str, sample: Sample, form: Form) -> Ask:
         in_text = functools.partial(self.plan, sample, "text") if form == "schema" and self._falls_back else None
         return compose(group, shown, self._key, self._read, self._again, self._pool, in_text)
 
     def _plan_trace(self, sample: Sample, group: Group, form: Form) -> Ask | Unscored:
-        trace = show(trace_of(sample.response))
+        trace = reasoning_text(sample.response, self._most)
         if not trace or trace.isspace():
-            return Unscored(reason=Reason.EMPTY, detail="the response holds no reasoning for the monitor to read")
+            return Unscored(reason=Reason.EMPTY, detail="the response holds no reasoning for the judge to read")
         return self._ask(group, trace, sample, form)
 
     def read(self, request: Ask, reply: Reply) -> Verdict | Unscored:
@@ -134,10 +173,3 @@ class SampleJudge:
         if isinstance(said, Unscored):
             return said
         return self._kind.read(said, request, reply)
-
-
-def _gather(sheets: Mapping[Form, Sheet], key: bytes, prompt: str, reference: str | None, form: Form) -> Group:
-    texts = {"prompt": show(prompt)}
-    if reference is not None:
-        texts["reference"] = show(reference)
-    return gather(sheets[form], texts, key)

@@ -5,13 +5,9 @@ The score is the prediction: 1 for yes, 0 for no. Whether it was right is for wh
 
 from __future__ import annotations
 
-import re
-
 from referee.config import JudgeConfig
-from referee.judging.guard import clean
 from referee.judging.kind import Kind, object_schema, sampling_for
 from referee.judging.read import fields, kept, tagged
-from referee.judging.reasoning import reasoning_of
 from referee.judging.template import shipped
 from referee.records import Ask, How, Reason, Reply, Unscored, Verdict
 
@@ -21,8 +17,6 @@ REPLY_SCHEMA = shipped("monitor_reply_schema.txt")
 REPLY_TEXT = shipped("monitor_reply_text.txt")
 
 LABELS = {"yes": 1.0, "no": 0.0}
-
-_ANSWER = re.compile(r"<(?:answer|final_answer|measurements|solution)>", re.ASCII | re.IGNORECASE)
 
 
 def monitor(config: JudgeConfig) -> Kind:
@@ -43,13 +37,6 @@ def monitor(config: JudgeConfig) -> Kind:
         read=_read,
         trace=True,
     )
-
-
-def trace_of(response: str) -> str:
-    """The reasoning in a response: its thinking blocks; without any, all before the answer's tag; else all of it."""
-    response = clean(response)
-    thought = reasoning_of(response)
-    return _ANSWER.split(response, maxsplit=1)[0].strip() if thought is None else thought
 
 
 def _read(said: str, request: Ask, _: Reply) -> Verdict | Unscored:

@@ -14,20 +14,20 @@ import msgspec
 from msgspec import Struct
 
 from referee.judging.digest import code, digest, measure
-from referee.judging.guard import FIELDS, fence
+from referee.judging.guard import COLUMN, FIELDS, bare, fence
 from referee.judging.kind import Form, Kind
-from referee.judging.template import Pieces, Template, fill, shipped, uses
+from referee.judging.template import COLUMNS, Pieces, Template, columns_in, fill, shipped, uses
 from referee.records import Ask, Message, Reply, Sampling, Unscored, Verdict
 
 RULES = shipped("rules.txt")
 BARE = "bare/1"
-GUARD = "guard/1"
+GUARD = "guard/2"
 """Version of the fences. What the guard does to texts shows in the texts' own digests."""
 MESSAGE_TOKENS = 4
 """What a chat format adds to each message, about."""
 
 
-class Sheet(Struct, frozen=True):
+class Frame(Struct, frozen=True):
     """The fixed part of every request of one judge in one form."""
 
     fenced: bool
@@ -40,8 +40,8 @@ class Sheet(Struct, frozen=True):
     tokens: int
 
 
-def prepare(kind: Kind, template: Template, form: Form, fenced: bool = True) -> Sheet:
-    """The sheet for one form of reply. Not `fenced`: no rules about fences, and the template says how to reply."""
+def prepare(kind: Kind, template: Template, form: Form, fenced: bool = True) -> Frame:
+    """The frame for one form of reply. Not `fenced`: no rules about fences, and the template says how to reply."""
     reply, sampling = kind.replies[form] if fenced else "", kind.sampling[form]
     rules = RULES if fenced else ""
     system = "".join(literal for literal, _ in fill(template.system, kind.values))
@@ -57,11 +57,11 @@ def prepare(kind: Kind, template: Template, form: Form, fenced: bool = True) -> 
         ("sampling", msgspec.json.encode(sampling, order="deterministic").decode()),
     )
     fixed = system + "".join(literal for literal, _ in user)
-    return Sheet(
+    return Frame(
         fenced=fenced,
         system=Message("system", system),
         user=user,
-        fields=tuple(name for name in FIELDS if uses(template, name)),
+        fields=(*(name for name in FIELDS if uses(template, name)), *(COLUMNS + name for name in columns_in(template))),
         sampling=sampling,
         facets=facets,
         digest=digest("\0".join(f"{name}={text}" for name, text in facets)),
@@ -70,9 +70,9 @@ def prepare(kind: Kind, template: Template, form: Form, fenced: bool = True) -> 
 
 
 class Group(Struct, frozen=True):
-    """A sheet with its prompt and reference filled in: what the rollouts of one prompt have in common."""
+    """A frame with its prompt and reference filled in: what the rollouts of one prompt have in common."""
 
-    sheet: Sheet
+    frame: Frame
     prompt: str
     """As the judge may see it."""
     user: Pieces
@@ -83,28 +83,34 @@ class Group(Struct, frozen=True):
     tokens: int
 
 
-def gather(sheet: Sheet, texts: Mapping[str, str], key: bytes) -> Group:
-    """The group of these texts (prompt, and reference if it is compared with), which the guard has been over."""
+def gather(frame: Frame, texts: Mapping[str, str], key: bytes, trusted: frozenset[str] = frozenset()) -> Group:
+    """The group of these texts (prompt, reference, columns), which the guard has been over. `trusted` names those that
+    stand there as they are."""
     facets: list[tuple[str, str]] = []
-    tokens, content = sheet.tokens, sheet.digest
-    names = [name for name in sheet.fields if name in texts]
+    tokens, content = frame.tokens, frame.digest
+    names = [name for name in frame.fields if name in texts]
     for name in names:
         named, size = measure(texts[name])
         facets.append((name, named))
         tokens += size
         content += named
     common = code(content, key, b"group")
-    shown = {name: fence(name, texts[name], common) if sheet.fenced else texts[name] for name in names}
+    shown = {
+        name: fence(COLUMN if name.startswith(COLUMNS) else name, texts[name], common)
+        if frame.fenced and name not in trusted
+        else bare(texts[name])
+        for name in names
+    }
     user: list[tuple[str, str]] = []
     literal = ""
-    for before, slot in sheet.user:
+    for before, slot in frame.user:
         literal += before
         if slot in shown:
             literal += shown[slot]
         else:
             user.append((literal, slot))
             literal = ""
-    return Group(sheet, texts["prompt"], tuple(user), (*sheet.facets, *facets), content, tokens)
+    return Group(frame, texts["prompt"], tuple(user), (*frame.facets, *facets), content, tokens)
 
 
 def compose(
@@ -117,15 +123,19 @@ def compose(
     in_text: Callable[[], Ask | Verdict | Unscored] | None,
 ) -> Ask:
     """The question about one response of a group, which the guard has been over. The rest as in Ask."""
-    sheet = group.sheet
+    frame = group.frame
     named, size = measure(response)
     nonce = code(group.content + named, key, b"request")
-    filled = {"response": fence("response", response, nonce) if sheet.fenced else response, "nonce": nonce, "": ""}
+    filled = {
+        "response": fence("response", response, nonce) if frame.fenced else bare(response),
+        "nonce": nonce,
+        "": "",
+    }
     text = "".join([literal + filled[slot] for literal, slot in group.user])
-    body = Message("user", text if sheet.fenced else text.rstrip())
+    body = Message("user", text if frame.fenced else text.rstrip())
     return Ask(
-        messages=(sheet.system, body) if sheet.system.content else (body,),
-        sampling=sheet.sampling,
+        messages=(frame.system, body) if frame.system.content else (body,),
+        sampling=frame.sampling,
         facets=(*group.facets, ("response", named)),
         nonce=nonce,
         prompt_tokens=group.tokens + size,

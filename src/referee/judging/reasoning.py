@@ -22,6 +22,7 @@ _XML = frozenset({"<thinking>", "<reasoning>"})
 _FENCE = re.compile(r"^[ \t>]*(?:```|~~~)", re.MULTILINE)
 _LINE_END = re.compile(r"[ \t\r]*(?:\n|\Z)")
 _QUOTES = "`\"'“”‘’「」"
+_ANSWER = re.compile(r"<(?:answer|final_answer|measurements|solution)>", re.ASCII | re.IGNORECASE)
 _LINE = 200
 """Characters looked back for the start of a line, so that a line of nothing but tags is not read once for each."""
 
@@ -54,6 +55,12 @@ def reasoning_of(text: str) -> str | None:
     blocks = _blocks(text, judge=False)
     inside = (text[block.inner : block.inner_end].strip() for block in blocks)
     return "\n".join(part for part in inside if part) if blocks else None
+
+
+def trace_of(text: str) -> str:
+    """The reasoning in a response: its thinking blocks; without any, all before the answer's tag; else all of it."""
+    thought = reasoning_of(text)
+    return _ANSWER.split(text, maxsplit=1)[0].strip() if thought is None else thought
 
 
 def _blocks(text: str, judge: bool) -> list[_Block]:

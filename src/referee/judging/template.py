@@ -6,6 +6,7 @@ holds the texts to judge; without these headings all of it is the user part. Pla
     {{prompt}} {{response}} {{reference}}   the sample's texts, fenced; only in the user part
     {{criteria}}                            judge.criteria, or the kind's default
     {{low}} {{high}} {{levels}}             the scale and what its levels mean; only for kind = "score"
+    {{columns.topic}}                       a column of the rollout's own, fenced; only in the user part
     {{reply}}                               how to answer; put at the end if the template does not place it
 
 What is filled in is never searched for placeholders again, so a candidate cannot bring its own.
@@ -24,6 +25,8 @@ from referee.errors import ConfigError
 from referee.judging.guard import FIELDS
 
 REPLY = "reply"
+COLUMNS = "columns."
+"""Beginning of the placeholders for a rollout's own columns."""
 _SLOT = re.compile(r"\{\{\s*([^{}]*?)\s*\}\}")
 _HEADING = re.compile(r"^\[(system|user)\][ \t]*$", re.MULTILINE)
 
@@ -55,12 +58,12 @@ def parse(text: str, known: frozenset[str], needs: tuple[str, ...]) -> Template:
         raise _wrong("headings must be [system] then [user], once each, or [user] alone, with no text before them.")
     in_system, in_user = _names(system), _names(user)
     for name in in_system + in_user:
-        if name not in known and name != REPLY:
+        if name not in known and name != REPLY and not (name.startswith(COLUMNS) and name != COLUMNS):
             near = difflib.get_close_matches(name, [*known, REPLY], n=1, cutoff=0.6)
             hint = f"Did you mean {{{{{near[0]}}}}}?" if near else f"Known here: {_listed([*known, REPLY])}."
             raise _wrong(f"unknown placeholder {{{{{name}}}}}. {hint}")
     for name in in_system:
-        if name in FIELDS or name == REPLY:
+        if name in FIELDS or name == REPLY or name.startswith(COLUMNS):
             raise _wrong(
                 f"placeholder {{{{{name}}}}} belongs in the [user] part: [system] is the same for all samples."
             )
@@ -73,6 +76,11 @@ def parse(text: str, known: frozenset[str], needs: tuple[str, ...]) -> Template:
     if REPLY not in in_user:
         user = f"{user.rstrip()}\n\n{{{{{REPLY}}}}}"
     return Template(system.strip(), user.strip())
+
+
+def columns_in(template: Template) -> list[str]:
+    """The columns it shows, each once."""
+    return list(dict.fromkeys(name[len(COLUMNS) :] for name in _names(template.user) if name.startswith(COLUMNS)))
 
 
 def uses(template: Template, name: str) -> bool:

@@ -20,6 +20,7 @@ from typing import Any
 from msgspec import Struct
 
 from referee.records import Ask, Reward, Sample, Settled, Unscored, Verdict
+from referee.rollouts import plain
 
 MAX_LINE = 64 * 1024 * 1024
 """Bytes. The writer drops longer lines and counts them, the reader skips them."""
@@ -243,10 +244,10 @@ def verdict_line(
         rule_score=sample.rule_score,
         length=sample.length,
         truncated=sample.truncated,
-        prompt_digest="" if content else digest(sample.prompt),
-        response_digest="" if content else digest(sample.response),
-        prompt=sample.prompt if content else "",
-        response=sample.response if content else "",
+        prompt_digest="" if content else digest(plain(sample.prompt)),
+        response_digest="" if content else digest(plain(sample.response)),
+        prompt=plain(sample.prompt) if content else "",
+        response=plain(sample.response) if content else "",
         reference=sample.reference if content else None,
         system=_system(request) if content and request else "",
         asked=request.messages[-1].content if content and request else "",

@@ -1,6 +1,6 @@
 """The group coordinator: collects one value from each sibling of a group and tells all of them when it is complete.
 
-State and waiting, on one loop; no threads and no Ray. `ray_groups` puts it where all processes reach it.
+State and waiting, on one loop; no threads and no Ray. `ray_group_client` puts it where all processes reach it.
 
 A group's values are dropped the moment they are given out. A later report under the same name either belongs to a new
 group (the last one was complete), or comes too late (the last one was given out without it): it never joins old values.

@@ -12,7 +12,8 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 
 from referee.limits import FairQueue
-from referee.records import Sample
+from referee.records import Sample, Text
+from referee.rollouts import plain
 from referee.scoring.messages import Update
 from referee.scoring.tracker import OpenBatch
 
@@ -109,7 +110,7 @@ class Router:
                 continue
             taken[index] = key
             sample = first.open.batch.samples[index]
-            text += len(sample.response) + len(sample.prompt) + len(sample.reference or "")
+            text += len(plain(sample.response)) + len(plain(sample.prompt)) + len(sample.reference or "")
         if taken:
             worker.out.setdefault(first.open.ticket, {}).update(taken)
             worker.count += len(taken)
@@ -175,8 +176,8 @@ class Router:
                 del self._moved[key]
 
 
-def route_key(sample: Sample, seen: Callable[[str], str]) -> int:
+def route_key(sample: Sample, seen: Callable[[Text], str]) -> int:
     """Equal for samples that make equal requests, without planning one. `seen`: what a judge sees of a response. The
     reference is left out: not every judge sees it, and one question has one."""
     key = zlib.crc32(seen(sample.response).encode("utf-8", "surrogatepass"))
-    return zlib.crc32(sample.prompt.encode("utf-8", "surrogatepass"), key)
+    return zlib.crc32(plain(sample.prompt).encode("utf-8", "surrogatepass"), key)

@@ -11,7 +11,8 @@ from numbers import Integral, Real
 
 from referee.config import Config
 from referee.errors import InputError, RefereeError, UnscoredError
-from referee.records import Reward, Sample, Settled, Unscored
+from referee.records import Reward, Sample, Settled, Tool, Unscored
+from referee.rollouts import MessageError, media_in, not_text, read_text, read_tools
 from referee.shaping import check_lengths, needs_group, shape_group
 
 LARGEST = 2**63 - 1
@@ -33,7 +34,7 @@ class Batch:
         deliver: Callable[[list[Reward], RefereeError | None, bool], None],
     ) -> None:
         """`deliver(rewards, error, done)` is called as rewards become final, the last time with done = True."""
-        samples = checked(samples)
+        samples = checked(samples, any(judge.parts == "refuse" for judge in config.judge))
         if config.shaping.length.enable:
             check_lengths(samples)
         self.id = id
@@ -136,13 +137,15 @@ def listed(samples: Iterable[Sample]) -> tuple[Sample, ...]:
     )
 
 
-def checked(samples: Iterable[Sample]) -> tuple[Sample, ...]:
+def checked(samples: Iterable[Sample], text_only: bool = True) -> tuple[Sample, ...]:
     """The samples, made of Python's own types. What cannot be judged is refused, by position and field, before anything
-    is spent."""
-    return tuple([sample if _is_plain(sample) else _made_plain(index, sample) for index, sample in enumerate(samples)])
+    is spent. `text_only`: also images and the like."""
+    return tuple(
+        [sample if _is_plain(sample) else _made_plain(index, sample, text_only) for index, sample in enumerate(samples)]
+    )
 
 
-def _made_plain(index: int, sample: Sample) -> Sample:
+def _made_plain(index: int, sample: Sample, text_only: bool) -> Sample:
     """Numbers and texts of other libraries, such as numpy's, stand for Python's: no encoder takes them."""
     if not isinstance(sample, Sample):
         raise InputError(
@@ -151,20 +154,40 @@ def _made_plain(index: int, sample: Sample) -> Sample:
             field="sample",
         )
     texts: dict[str, str | None] = {}
-    for field in ("prompt", "response", "id", "group", "reference"):
+    for field in ("id", "group", "reference"):
         value = getattr(sample, field)
         if not isinstance(value, str) and not (field == "reference" and value is None):
             raise _wrong(index, field, "str or None" if field == "reference" else "str", value)
         texts[field] = None if value is None else str.__str__(value)
+    columns = sample.columns
+    if not isinstance(columns, Mapping) or not all(isinstance(part, str) for item in columns.items() for part in item):
+        raise _wrong(index, "columns", "a mapping of names to text", columns)
     if not isinstance(sample.truncated, bool):
         raise _wrong(index, "truncated", "bool", sample.truncated)
-    return Sample(
+    try:
+        prompt, response = read_text(sample.prompt, "prompt"), read_text(sample.response, "response")
+        given = sample.tools
+        is_read = isinstance(given, tuple) and all(isinstance(tool, Tool) for tool in given)
+        tools = given if is_read else read_tools(given)
+    except MessageError as error:
+        raise InputError(
+            f"sample {index}: {error.where}: {error.problem}. Nothing was spent.", field=error.where
+        ) from None
+    made = Sample(
+        prompt=prompt,
+        response=response,
+        tools=tools,
+        columns=dict(columns),
         **texts,  # type: ignore[arg-type]
         truncated=sample.truncated,
         rule_score=_real(index, "rule_score", sample.rule_score),
         length=_whole(index, "length", sample.length, 0),
         step=_whole(index, "step", sample.step, -LARGEST),
     )
+    media = media_in(made) if text_only else None
+    if media is not None:
+        raise InputError(f"sample {index}: {media[0]}: {not_text(media[1])} Nothing was spent.", field=media[0])
+    return made
 
 
 def _real(index: int, field: str, value: object) -> float:
@@ -192,6 +215,8 @@ def _is_plain(sample: object) -> bool:
         type(sample) is Sample
         and type(sample.prompt) is type(sample.response) is type(sample.id) is type(sample.group) is str
         and type(sample.truncated) is bool
+        and not sample.columns
+        and sample.tools == ()
         and (sample.reference is None or type(sample.reference) is str)
         and type(sample.rule_score) is float
         and math.isfinite(sample.rule_score)

@@ -79,6 +79,12 @@ def build_judges(config: Config, secret: bytes) -> list[Judge]:
     return [make_judge(judge, secret, read_template(judge)) for judge in config.judge]
 
 
+def columns_shown(config: Config) -> tuple[str, ...]:
+    """Columns of rollouts that the judges' templates show, each once."""
+    judges = build_judges(config, b"")
+    return tuple(dict.fromkeys(name for judge in judges for name in getattr(judge, "columns", ())))
+
+
 def _run_all(calls: list[Callable[[], None]]) -> None:
     for call in calls:
         call()

@@ -24,6 +24,7 @@ from referee.ledger import (
 )
 from referee.ledger.lines import MAX_LINE, digest
 from referee.records import Reply, Reward, Settled, Verdict
+from referee.rollouts import plain
 from referee.scoring.batch import Batch
 from referee.scoring.messages import Gauge, Result
 from referee.version import VERSION
@@ -201,7 +202,7 @@ def _counted(batch: Batch, index: int, settled: Settled, replies: Sequence[Reply
     return VerdictLine(
         group=sample.group,
         step=sample.step,
-        prompt=sample.prompt,
+        prompt=plain(sample.prompt),
         origin=settled.origin,
         value=value,
         unscored=unscored,

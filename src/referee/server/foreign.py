@@ -72,7 +72,9 @@ def add_foreign_routes(app: FastAPI, service: Service, bodies: Bodies) -> None:
     async def slime(request: Request) -> Response:
         """One sample, one bare number."""
         wanted = decode(_slime, await bodies.read(request))
-        sample = Sample(prompt=text_of(wanted.prompt), response=wanted.response, reference=label_of(wanted.label))
+        sample = Sample(
+            prompt=text_of(wanted.prompt, "prompt"), response=wanted.response, reference=label_of(wanted.label)
+        )
         [(number, _)] = await judge(request, [sample])
         return json(encode(number))
 

@@ -15,8 +15,9 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 from msgspec import Meta, Struct
 
+from referee import records
 from referee.records import Reward, Sample
-from referee.rollouts import render
+from referee.rollouts import MessageError, read_text, read_tools
 from referee.server.refusals import Refusal
 
 LARGEST = 1e9
@@ -27,21 +28,7 @@ EXPLAINED = 1 << 20
 T = TypeVar("T")
 
 
-class Part(Struct):
-    """A piece of a message. Only text is judged; anything else keeps its place by name."""
-
-    type: str = ""
-    text: str | None = None
-
-
-class Turn(Struct):
-    """One chat message."""
-
-    role: str
-    content: str | list[Part] | None = None
-
-
-Text = str | Annotated[list[Turn], Meta(min_length=1)]
+Text = str | Annotated[list[dict[str, Any]], Meta(min_length=1)]
 Label = str | int | float | None
 LARGEST_WHOLE = 10**15
 Step = Annotated[float, Meta(ge=-LARGEST_WHOLE, le=LARGEST_WHOLE, multiple_of=1)]
@@ -57,6 +44,8 @@ class SampleIn(Struct, forbid_unknown_fields=True, kw_only=True):
     id: Annotated[str, Meta(description="Your name for it, echoed back.")] = ""
     group: Annotated[str, Meta(description="Rollouts of one prompt share it. Empty: a group of its own.")] = ""
     reference: Annotated[Label, Meta(description="The known right answer, for judges that compare.")] = None
+    tools: Annotated[list[dict[str, Any]], Meta(description="What the policy could call, as its API was told.")] = []
+    columns: Annotated[dict[str, str], Meta(description="For templates with {{columns.name}}.")] = {}
     rule_score: Annotated[
         float, Meta(ge=-LARGEST, le=LARGEST, description="What a rule already said; the judge's share is added.")
     ] = 0.0
@@ -226,8 +215,10 @@ def samples_of(given: Sequence[SampleIn]) -> list[Sample]:
     """Our own shape as samples."""
     return [
         Sample(
-            prompt=text_of(item.prompt),
-            response=text_of(item.response),
+            prompt=text_of(item.prompt, f"samples[{number}].prompt"),
+            response=text_of(item.response, f"samples[{number}].response"),
+            tools=tools_of(item.tools, f"samples[{number}].tools"),
+            columns=item.columns,
             id=item.id,
             group=item.group,
             reference=label_of(item.reference),
@@ -236,16 +227,28 @@ def samples_of(given: Sequence[SampleIn]) -> list[Sample]:
             truncated=item.truncated,
             step=None if item.step is None else int(item.step),
         )
-        for item in given
+        for number, item in enumerate(given)
     ]
 
 
-def text_of(text: str | list[Turn]) -> str:
-    """Chat messages as text, in the way rollout files are read."""
-    if isinstance(text, str):
-        return text
-    turns: Any = text
-    return render(turns)
+def text_of(value: str | list[dict[str, Any]], where: str) -> records.Text:
+    """A prompt or response, as rollout files give it."""
+    try:
+        return read_text(value, where)
+    except MessageError as error:
+        raise _refused(error) from None
+
+
+def tools_of(value: list[dict[str, Any]], where: str) -> tuple[records.Tool, ...]:
+    """The tools a policy was offered."""
+    try:
+        return read_tools(value, where)
+    except MessageError as error:
+        raise _refused(error) from None
+
+
+def _refused(error: MessageError) -> Refusal:
+    return Refusal(422, "bad_request", f"{error.where}: {error.problem}. Nothing was judged.")
 
 
 def label_of(label: str | int | float | None) -> str | None:

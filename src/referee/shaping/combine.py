@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from referee.config import Config, JudgeConfig, ShapingConfig
 from referee.records import Origin, Part, Reason, Reward, Sample, Settled, Term, Unscored, Verdict
+from referee.rollouts import own_words
 from referee.shaping.length import count_tokens, length_penalty, median
 from referee.shaping.missing import fill
 
@@ -113,7 +114,10 @@ def whole(settled: Sequence[Settled], judges: Sequence[JudgeConfig]) -> Settled:
 def _lengths(samples: Sequence[Sample], compared: bool) -> list[int]:
     """Response lengths. Where they are compared they must be in one unit: stated by all, or counted for all."""
     counted = compared and any(sample.length is None for sample in samples)
-    return [count_tokens(sample.response) if counted or sample.length is None else sample.length for sample in samples]
+    return [
+        count_tokens(own_words(sample.response)) if counted or sample.length is None else sample.length
+        for sample in samples
+    ]
 
 
 def _number(value: float) -> float | None:

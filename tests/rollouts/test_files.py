@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 
 from referee import rollouts
 from referee.errors import InputError
-from referee.records import Sample
+from referee.records import Message, Sample
 from referee.rollouts import BadLine, check_file, read_rollouts
+from referee.rollouts.row import KNOWN
 
 GOOD = {"prompt": "p", "response": "r"}
 
@@ -95,11 +96,11 @@ def test_other_columns_are_ignored() -> None:
     )
 
 
-def doubts(folder: Path, *given: dict[str, Any], first: int = rollouts.FIRST) -> list[tuple[str, str, int, int]]:
+def doubts(folder: Path, *given: dict[str, Any], first: int = 100) -> list[tuple[str, str, int, int]]:
     """What is doubtful in a file of these rows, as (column, meant, rows, seen)."""
     path = folder / "in.jsonl"
     path.write_bytes(b"\n".join(json.dumps({**GOOD, **row}).encode() for row in given))
-    found = rollouts.doubtful_columns(path, first)
+    found = rollouts.doubtful_columns(rollouts.first_rows(path, first))
     assert all(f"`{doubt.column}`" in doubt.message and f"`{doubt.meant}`" in doubt.message for doubt in found)
     return [(doubt.column, doubt.meant, doubt.rows, doubt.seen) for doubt in found]
 
@@ -137,7 +138,7 @@ def test_who_has_the_field_means_its_neighbour(tmp_path: Path) -> None:
     assert doubts(tmp_path, {"length": 3, "lengths": [3]}, {"ground_truth": "g", "references": ["g"]}) == []
     assert doubts(tmp_path, {"prompt_id": 1, "responses": 2}) == []
     (tmp_path / "bare.jsonl").write_text('{"promt": "p"}')
-    assert rollouts.doubtful_columns(tmp_path / "bare.jsonl") == []  # said of the line itself
+    assert rollouts.doubtful_columns(rollouts.first_rows(tmp_path / "bare.jsonl")) == []  # said of the line itself
     assert doubts(tmp_path, {"length": 3, "lengths": [3]}, {"lengths": [3]}) == [("lengths", "length", 1, 2)]
 
 
@@ -147,7 +148,7 @@ def test_doubts_are_looked_for_in_the_first_rows_that_are_rows(tmp_path: Path) -
     path = tmp_path / "packed.jsonl.gz"
     lines = [b"\xef\xbb\xbf" + json.dumps({**GOOD, "lenght": 1}).encode(), b"", b"5", b'{"lenght": NaN}', b"[" * 9999]
     path.write_bytes(gzip.compress(b"\n".join(lines)))
-    assert [(doubt.rows, doubt.seen) for doubt in rollouts.doubtful_columns(path)] == [(1, 1)]
+    assert [(doubt.rows, doubt.seen) for doubt in rollouts.doubtful_columns(rollouts.first_rows(path))] == [(1, 1)]
 
 
 @pytest.mark.parametrize(("name", "misspelt"), [("prompt", "promt"), ("prompt", "questoin"), ("response", "Response")])
@@ -164,19 +165,70 @@ def test_a_name_that_is_no_text_is_not_looked_at() -> None:
     assert bad(b'{"\xff": 1}').field == "prompt"
 
 
+def test_a_row_may_be_one_conversation() -> None:
+    """What follows the last user message is the response; both formats of it, and nothing else of the row is lost."""
+    talk = [{"role": "system", "content": "Be kind"}, {"role": "user", "content": "Hi"}]
+    item = one({"messages": [*talk, {"role": "assistant", "content": "Hello"}], "uid": 3})
+    assert item == Sample(
+        prompt=(Message("system", "Be kind"), Message("user", "Hi")), response="Hello", id="1", group="3"
+    )
+    shared = one({"conversations": [{"from": "human", "value": "Hi"}, {"from": "gpt", "value": "Hello"}]})
+    assert shared == Sample(prompt="Hi", response="Hello", id="1")
+
+
 @pytest.mark.parametrize(
-    ("messages", "text"),
+    "talk",
     [
-        ([{"role": "user", "content": "Hi"}], "Hi"),
-        ([{"role": "system", "content": "Be kind"}, {"role": "user", "content": "Hi"}], "system: Be kind\n\nuser: Hi"),
-        ([{"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}], "a\nb"),
-        ([{"role": "user", "content": ["a", {"type": "image_url", "image_url": {"url": "x"}}]}], "a\n[image_url]"),
-        ([{"role": "assistant", "content": None, "tool_calls": []}], ""),
+        [{"role": "user", "content": "Hi"}],
+        [{"role": "assistant", "content": "Hello"}],
+        [{"role": "assistant", "content": "Hello"}, {"role": "user", "content": "Hi"}],
     ],
 )
-def test_chat_messages_become_text(messages: Any, text: str) -> None:
-    """One message is its content; several have their roles; what is no text keeps its place by name."""
-    assert one({"prompt": messages, "completion": messages}) == Sample(prompt=text, response=text, id="1")
+def test_a_conversation_without_an_answer_is_refused(talk: Any) -> None:
+    """Nothing after the last user message is nothing to judge."""
+    assert bad({"messages": talk}).field == "messages"
+
+
+def test_a_conversation_beside_prompt_and_response_is_not_read() -> None:
+    """Two accounts of one rollout: the explicit one counts, and the other is named as not read."""
+    row = {**GOOD, "messages": [{"role": "user", "content": "Hi"}]}
+    assert one(row) == Sample(prompt="p", response="r", id="1")
+    assert unread(row) == ["messages"]
+
+
+def unread(row: dict[str, Any], *shown: str) -> list[str]:
+    return rollouts.unread_columns([msgspec.json.decode(json.dumps(row), type=dict[str, msgspec.Raw])], shown)
+
+
+def test_columns_without_a_reader_are_named() -> None:
+    """Own columns that hold something, and fields of messages, unless a template shows them."""
+    row = {**GOOD, "policy": "p", "rubric": ["a"], "empty": None, "none": [], "id": 5}
+    assert unread(row) == ["policy", "rubric"]
+    assert unread(row, "rubric") == ["policy"]
+    talk = [{"role": "user", "content": "q", "mood": "good", "id": "x", "weight": 1}]
+    assert unread({**GOOD, "prompt": talk}) == ["prompt[].mood"]
+
+
+def test_columns_that_templates_show_are_kept_as_text() -> None:
+    """Text as it is, other values as JSON; what a row does not have is not made up."""
+    line = json.dumps({**GOOD, "topic": "tides", "tags": ["a", 1], "gone": None}).encode()
+    [(_, item)] = read_rollouts(io.BytesIO(line), ("topic", "tags", "gone", "other"))
+    assert isinstance(item, Sample)
+    assert item.columns == {"topic": "tides", "tags": '["a",1]'}
+
+
+def test_what_is_not_text_is_refused_only_where_the_judge_reads_text() -> None:
+    """The place and the type are named, and the setting that allows it."""
+    row = {**GOOD, "prompt": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "u"}}]}]}
+    line = json.dumps(row).encode()
+    [(_, refused)] = read_rollouts(io.BytesIO(line), text_only=True)
+    assert isinstance(refused, BadLine)
+    assert (refused.field, "image_url" in refused.problem, "judge.parts" in refused.problem) == (
+        "prompt[0]",
+        True,
+        True,
+    )
+    assert isinstance(one(row), Sample)
 
 
 def test_names_and_references_may_be_numbers() -> None:
@@ -193,10 +245,10 @@ def test_names_and_references_may_be_numbers() -> None:
         ({"prompt": []}, "prompt", "no messages"),
         ({"prompt": [5]}, "prompt[0]", "`int`"),
         ({"prompt": ["text"]}, "prompt[0]", "`str`"),
-        ({"prompt": [{"content": "x"}]}, "prompt[0]", "role"),
+        ({"prompt": [{"content": "x"}]}, "prompt[0].role", "missing"),
         ({"prompt": [{"role": "user", "content": 5}]}, "prompt[0].content", "`int`"),
         ({"prompt": [{"role": "user", "content": [{"text": 5}]}]}, "prompt[0].content[0].text", "`int`"),
-        ({"response": {"text": "x"}}, "response", "`object`"),
+        ({"response": {"text": "x"}}, "response.role", "missing"),
         ({"completion": 5}, "completion", "`int`"),
         ({"id": True}, "id", "`bool`"),
         ({"group": None}, "group", "`null`"),
@@ -295,8 +347,8 @@ def test_a_file_of_nothing_says_so(data: bytes) -> None:
 def test_an_over_long_line_is_refused_and_passed_over(monkeypatch: pytest.MonkeyPatch, end: bytes) -> None:
     """Only its beginning is kept, and the next line is read; a line of exactly the limit is still read."""
     line = json.dumps(GOOD).encode()
-    monkeypatch.setattr(rollouts, "LONGEST_LINE", len(line))
-    monkeypatch.setattr(rollouts, "KEPT_OF_LONG_LINE", 4)
+    monkeypatch.setattr(rollouts.file, "LONGEST_LINE", len(line))
+    monkeypatch.setattr(rollouts.file, "KEPT_OF_LONG_LINE", 4)
     long = json.dumps({**GOOD, "response": "r" * (3 << 20)}).encode()
     items = read(line + b"\n" + long + b"\n" + line + b"\n" + long + end)
     assert [number for number, _ in items] == [1, 2, 3, 4]
@@ -348,7 +400,7 @@ VALUES = st.recursive(
     ),
     max_leaves=6,
 )
-FIELDS = sorted(rollouts._Row.__struct_fields__)
+FIELDS = sorted(KNOWN)
 
 
 @given(st.one_of(st.binary(max_size=80), st.text('{}[]",:0123eE\n promtunidcl\\ud8NaI-', max_size=60).map(str.encode)))
