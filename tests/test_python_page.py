@@ -58,7 +58,7 @@ def calls_of(kind: type[Any]) -> set[str]:
     return found
 
 
-@pytest.mark.parametrize("name", ["Sample", "Reward", "Verdict", "Unscored", "Settled"])
+@pytest.mark.parametrize("name", ["Sample", "Message", "Reward", "Verdict", "Unscored", "Settled"])
 def test_the_page_has_every_field(name: str) -> None:
     """With its type and default, in the order of the source."""
     assert first_cells(section(PYTHON, f"`{name}`")) == fields_of(name)

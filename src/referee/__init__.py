@@ -15,7 +15,8 @@ from referee.errors import (
     UnscoredError,
     WrongContext,
 )
-from referee.records import Reason, Reward, Sample, Settled, Unscored, Verdict
+from referee.records import Media, Message, Reason, Reward, Sample, Settled, Tool, ToolCall, Unscored, Verdict
+from referee.rollouts import read_text
 from referee.version import VERSION as __version__
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ __all__ = [
     "ConfigError",
     "EndpointClosed",
     "InputError",
+    "Media",
+    "Message",
     "MissingKeyError",
     "Reason",
     "Referee",
@@ -38,11 +41,14 @@ __all__ = [
     "TicketCancelled",
     "TicketTimeout",
     "TooManyUnscored",
+    "Tool",
+    "ToolCall",
     "Unscored",
     "UnscoredError",
     "Verdict",
     "WrongContext",
     "__version__",
+    "read_text",
 ]
 
 

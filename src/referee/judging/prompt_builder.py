@@ -91,7 +91,7 @@ def gather(frame: Frame, texts: Mapping[str, str], key: bytes, trusted: frozense
     names = [name for name in frame.fields if name in texts]
     for name in names:
         named, size = measure(texts[name])
-        facets.append((name, named))
+        facets.append((f"trusted {name}" if name in trusted else name, named))
         tokens += size
         content += named
     common = code(content, key, b"group")
