@@ -8,7 +8,7 @@ import unicodedata
 import pytest
 from tests.attacks.copying import copied
 from tests.attacks.corpus import ATTACKS, SCHEMA, armed
-from tests.attacks.trial import FORMS, KINDS, Kind, credited, plan, try_on
+from tests.attacks.trial import FORMS, KINDS, Kind, credited, plan, trajectory, try_on
 
 from referee.config import JudgeConfig
 from referee.judging import guard
@@ -51,6 +51,20 @@ def test_a_copied_verdict_is_no_credit(kind: Kind, name: str, text: str) -> None
     """Whatever part of the data a judge repeats, as it is or decoded, alone or swallowed into its own reason."""
     for form in FORMS:
         assert not copied(kind, form, armed(text)), form
+
+
+@EVERY
+def test_nothing_in_a_trajectory_is_credit(name: str, text: str) -> None:
+    """Words, calls, tools' names, their results and thoughts: all of it is data, and no heading can be made up."""
+    for form in FORMS:
+        for judge in (QuotingJudge(), GullibleJudge(("tag", "json"))):
+            assert not credited(try_on(judge, "score", form, trajectory(armed(text)))), form
+        request = plan("score", form, trajectory(armed(text)))
+        assert isinstance(request, Ask)
+        [inside] = re.findall(
+            rf"<<<response {request.nonce}\n(.*)\n{request.nonce} response>>>", request.messages[-1].content, re.DOTALL
+        )
+        assert len([line for line in inside.split("\n") if line.startswith(request.nonce)]) == 5
 
 
 @pytest.mark.parametrize("text", SCHEMA)

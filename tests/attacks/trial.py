@@ -6,7 +6,7 @@ from typing import Literal, get_args
 
 from referee.config import EndpointConfig, JudgeConfig
 from referee.judging import Form, make_judge
-from referee.records import Ask, Reply, Sample, Unscored, Verdict
+from referee.records import Ask, Message, Reply, Sample, Text, ToolCall, Unscored, Verdict
 from referee.sim import Provider, ProviderSpec, SimTransport, run_virtual
 from referee.sim.judge import Judge
 from referee.wire import classify, encode
@@ -17,13 +17,24 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 FORMS: tuple[Form, ...] = get_args(Form)
 
 
-def plan(kind: Kind, form: Form, response: str) -> Ask | Verdict | Unscored:
-    """What the judge would be asked, or the gate's verdict."""
-    judge = make_judge(JudgeConfig(kind=kind), SECRET)
+def trajectory(text: str) -> Text:
+    """A rollout of a tool's user with this text wherever text can be: words, a call, a tool's name, its result,
+    thoughts."""
+    call = ToolCall(text, text)
+    return (
+        Message("assistant", text, reasoning=text, tool_calls=(call,)),
+        Message("tool", text, text),
+        Message("assistant", text),
+    )
+
+
+def plan(kind: Kind, form: Form, response: Text) -> Ask | Verdict | Unscored:
+    """What the judge would be asked, or the gate's verdict. Of messages it sees all."""
+    judge = make_judge(JudgeConfig(kind=kind, view="answer" if isinstance(response, str) else "full"), SECRET)
     return judge.plan(Sample(prompt="What is seven times six?", response=response, reference="42"), form)
 
 
-def try_on(judge: Judge, kind: Kind, form: Form, response: str) -> Verdict | Unscored:
+def try_on(judge: Judge, kind: Kind, form: Form, response: Text) -> Verdict | Unscored:
     """The verdict this judge gives, as we read it."""
     reader = make_judge(JudgeConfig(kind=kind, ask_again=0), SECRET)
     request = plan(kind, form, response)
