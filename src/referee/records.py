@@ -92,6 +92,28 @@ class Tool(Struct, frozen=True, gc=False):
     """Its JSON schema."""
 
 
+class Criterion(Struct, frozen=True, gc=False):
+    """One sentence of a rubric that is true of a response or not, and what that is worth."""
+
+    text: str
+    weight: float = 1.0
+    """How much it counts; at least 0."""
+    name: str = ""
+    """Empty: its place in the rubric."""
+    true_is: Literal["good", "bad"] = "good"
+    """What it means for the response if the sentence is true of it. The judge is only asked whether it is."""
+    choices: tuple[str, ...] = ()
+    """Labels from worst to best, instead of no and yes."""
+    values: tuple[float, ...] = ()
+    """What each choice is worth, in [0, 1]. Empty: evenly spaced."""
+    may_not_apply: bool = False
+    """The judge may answer that it does not apply; then it does not count."""
+    check: str = ""
+    """A rule instead of a question: a shipped one, or `package.module:function`."""
+    parameters: str = ""
+    """What the rule is given, as JSON."""
+
+
 class Sample(Struct, frozen=True, kw_only=True, gc=False):
     """One rollout to be judged."""
 
@@ -107,6 +129,8 @@ class Sample(Struct, frozen=True, kw_only=True, gc=False):
     """The known right answer, for judges that compare."""
     tools: tuple[Tool, ...] = ()
     """What the policy could call."""
+    rubric: tuple[Criterion, ...] = ()
+    """What makes a response to this prompt good, for judges of kind rubric."""
     columns: dict[str, str] = {}
     """More of the row, for templates that use {{columns.name}}."""
     rule_score: float = 0.0
