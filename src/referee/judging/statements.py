@@ -1,0 +1,157 @@
+"""A rubric's criteria as questions to a judge, and its answers read back. Strict: every criterion exactly once, with a
+verdict that was offered, or nothing of the reply counts.
+
+The judge is asked only whether a sentence is literally true. Labels of choices are asked for as numbers, because a
+verdict in the candidate's own text is recognised, and broken, by the values our schemas offer (`lookalike`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from referee.judging.guard import scrub
+from referee.judging.read import json_object, kept, tagged, whole
+from referee.judging.read import integer as as_integer
+from referee.records import Ask, Criterion, How, Part, Reason, Unscored, Verdict
+
+YES, NO, NOT_APPLICABLE = "yes", "no", "na"
+_PAIR = re.compile(r"(c[1-9][0-9]*)\s*=\s*(\S+)", re.ASCII)
+_LINE = re.compile(r"^[ \t*_`-]*(c[1-9][0-9]*)[*_`]*\s*[:.)]\s*(.*)$", re.ASCII | re.MULTILINE)
+
+
+def names(count: int) -> list[str]:
+    """What the criteria of one question are called in it."""
+    return [f"c{number + 1}" for number in range(count)]
+
+
+def written(criteria: Sequence[Criterion]) -> str:
+    """The criteria, each with the answers it takes. Their words are the trainer's, and believed."""
+    lines = []
+    for name, criterion in zip(names(len(criteria)), criteria, strict=True):
+        text = scrub(criterion.text).strip().replace("\n", "\n   ")
+        lines += [f"{name}. {text}", f"   Verdict: {_offered(criterion)}."]
+    return "\n".join(lines)
+
+
+def schema(criteria: Sequence[Criterion]) -> dict[str, Any]:
+    """A JSON object with a key for each criterion; under it the reason, then the verdict."""
+    ids = names(len(criteria))
+    return {
+        "type": "object",
+        "properties": {name: _one(criterion) for name, criterion in zip(ids, criteria, strict=True)},
+        "required": ids,
+        "additionalProperties": False,
+    }
+
+
+def shape(criteria: Sequence[Criterion]) -> tuple[tuple[int, bool], ...]:
+    """What the schema depends on: equal shapes have equal schemas, which providers compile once."""
+    return tuple([(len(criterion.choices), criterion.may_not_apply) for criterion in criteria])
+
+
+def read(criteria: Sequence[Criterion], said: str, request: Ask) -> Verdict | Unscored:
+    """The verdicts, as parts of one. Its own score is 0: what they are worth together is for the rubric to say."""
+    if request.sampling.schema is None:
+        found = tagged(said, request.nonce)
+        given = found if isinstance(found, Unscored) else _from_tag(*found)
+        how: How = "tag"
+    else:
+        given, how = _from_json(said), "schema"
+    if isinstance(given, Unscored):
+        return given
+    ids = names(len(criteria))
+    if list(given) != ids and set(given) != set(ids):
+        missing = [name for name in ids if name not in given]
+        wrong = f"{', '.join(missing[:5])} missing" if missing else "an unknown one"
+        return Unscored(reason=Reason.SCHEMA, detail=f"the reply must hold each criterion once: {wrong}")
+    parts = []
+    for name, criterion in zip(ids, criteria, strict=True):
+        words, value = given[name]
+        part = _part(criterion, value, words, how)
+        if part is None:
+            return Unscored(reason=Reason.SCHEMA, detail=f"the verdict on {name} is none of: {_offered(criterion)}")
+        parts.append(part)
+    return Verdict(score=0.0, value=0.0, how=how, parts=tuple(parts))
+
+
+def worth(criterion: Criterion, choice: int) -> float:
+    """What the choice of this number says: how far the criterion is met."""
+    return criterion.values[choice] if criterion.values else choice / (len(criterion.choices) - 1)
+
+
+def _part(criterion: Criterion, value: object, words: str, how: How) -> Part | None:
+    """The verdict on one criterion; None if it was not offered."""
+    label, met = "", 0.0
+    if value == NOT_APPLICABLE and criterion.may_not_apply:
+        label = "not applicable"
+    elif criterion.choices:
+        number = whole(value)
+        if number is None or not 0 <= number < len(criterion.choices):
+            return None
+        label, met = criterion.choices[number], worth(criterion, number)
+    elif value in (YES, NO) and isinstance(value, str):
+        label, met = value, float(value == YES)
+    else:
+        return None
+    weight = 0.0 if label == "not applicable" else criterion.weight
+    verdict = Verdict(score=met, value=met, reason=kept(words), how=how)
+    return Part(
+        name=criterion.name,
+        verdict=verdict,
+        weight=weight,
+        text=criterion.text,
+        label=label,
+        good=criterion.true_is == "good",
+    )
+
+
+def _from_tag(words: str, inside: str) -> dict[str, tuple[str, object]] | Unscored:
+    pairs = [_PAIR.fullmatch(piece.strip()) for piece in inside.replace("\n", ";").split(";") if piece.strip()]
+    found: dict[str, tuple[str, object]] = {}
+    reasons = {match[1]: match[2] for match in _LINE.finditer(words)}
+    for pair in pairs:
+        if pair is None:
+            return Unscored(reason=Reason.NO_VERDICT, detail="the verdict tag does not hold pairs such as c1=yes")
+        if pair[1] in found:
+            return Unscored(reason=Reason.AMBIGUOUS, detail=f"{pair[1]} stands twice in the verdict tag")
+        number = as_integer(pair[2])
+        found[pair[1]] = (reasons.get(pair[1], ""), pair[2].lower() if number is None else number)
+    return found
+
+
+def _from_json(said: str) -> dict[str, tuple[str, object]] | Unscored:
+    value = json_object(said)
+    if isinstance(value, Unscored):
+        return value
+    found: dict[str, tuple[str, object]] = {}
+    for name, inner in value.items():
+        if not isinstance(inner, dict) or inner.keys() != {"reason", "verdict"} or not isinstance(inner["reason"], str):
+            return Unscored(reason=Reason.SCHEMA, detail="each criterion must hold `reason` and `verdict`, nothing else")
+        found[name] = (inner["reason"], inner["verdict"])
+    return found
+
+
+def _one(criterion: Criterion) -> dict[str, Any]:
+    labels: list[str | int] = [*range(len(criterion.choices))] if criterion.choices else [YES, NO]
+    if criterion.may_not_apply:
+        labels.append(NOT_APPLICABLE)
+    kinds = sorted({"integer" if isinstance(label, int) else "string" for label in labels})
+    return {
+        "type": "object",
+        "properties": {
+            "reason": {"type": "string"},
+            "verdict": {"type": kinds[0] if len(kinds) == 1 else kinds, "enum": labels},
+        },
+        "required": ["reason", "verdict"],
+        "additionalProperties": False,
+    }
+
+
+def _offered(criterion: Criterion) -> str:
+    choices = [f"{number} ({scrub(label)})" for number, label in enumerate(criterion.choices)]
+    offered = ["a number: " + ", ".join(choices)] if choices else [YES, NO]
+    if criterion.may_not_apply:
+        offered.append(f"{NOT_APPLICABLE} if the statement cannot apply to this response")
+    return " or ".join([", ".join(offered[:-1]), offered[-1]]) if len(offered) > 2 else " or ".join(offered)
