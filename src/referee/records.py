@@ -254,6 +254,13 @@ class Part(Struct, frozen=True, kw_only=True, gc=False):
     name: str
     verdict: Verdict | Unscored
     weight: float = 1.0
+    """0: it does not count."""
+    text: str = ""
+    """Of a criterion, its sentence."""
+    label: str = ""
+    """Of a criterion, the judge's word: yes, no, a choice, not applicable."""
+    good: bool = True
+    """Of a criterion, whether its being true speaks for the response."""
 
 
 class Unscored(Struct, frozen=True, kw_only=True, gc=False, tag="unscored"):

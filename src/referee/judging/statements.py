@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from referee.judging.guard import scrub
-from referee.judging.read import json_object, kept, tagged, whole
 from referee.judging.read import integer as as_integer
+from referee.judging.read import json_object, kept, tagged, whole
 from referee.records import Ask, Criterion, How, Part, Reason, Unscored, Verdict
 
 YES, NO, NOT_APPLICABLE = "yes", "no", "na"
@@ -128,7 +128,9 @@ def _from_json(said: str) -> dict[str, tuple[str, object]] | Unscored:
     found: dict[str, tuple[str, object]] = {}
     for name, inner in value.items():
         if not isinstance(inner, dict) or inner.keys() != {"reason", "verdict"} or not isinstance(inner["reason"], str):
-            return Unscored(reason=Reason.SCHEMA, detail="each criterion must hold `reason` and `verdict`, nothing else")
+            return Unscored(
+                reason=Reason.SCHEMA, detail="each criterion must hold `reason` and `verdict`, nothing else"
+            )
         found[name] = (inner["reason"], inner["verdict"])
     return found
 
