@@ -1,4 +1,4 @@
-"""Puts a judge together from its configuration: kind, template, gates, guard."""
+"""The judge that asks one question about one sample: its kind's texts and reader, template, gates, guard."""
 
 from __future__ import annotations
 
@@ -11,15 +11,11 @@ from referee.errors import ConfigError
 from referee.judging.digest import key_of
 from referee.judging.gates import settle
 from referee.judging.guard import FIELDS, show, with_reasoning_tags
-from referee.judging.integer import integer
-from referee.judging.kind import Deliberation, Form
-from referee.judging.monitor import monitor, trace_of
+from referee.judging.kind import Deliberation, Form, Kind
+from referee.judging.monitor import trace_of
 from referee.judging.prompt_builder import Group, Sheet, compose, gather, prepare
 from referee.judging.read import visible
-from referee.judging.reference import reference
-from referee.judging.score import score
 from referee.judging.template import parse, uses
-from referee.judging.yes_no import yes_no
 from referee.records import Ask, Reason, Reply, Sample, Unscored, Verdict
 
 GROUPS = 128
@@ -27,7 +23,6 @@ GROUPS = 128
 LONGEST_REMEMBERED = 50_000
 """Characters of prompt and reference. What is remembered stays in memory as long as the judge does."""
 FORMS: tuple[Form, ...] = ("schema", "text")
-KINDS = {"score": score, "yes_no": yes_no, "reference": reference, "integer": integer, "monitor": monitor}
 
 
 def seen_by(configs: Sequence[JudgeConfig]) -> Callable[[str], str]:
@@ -36,24 +31,14 @@ def seen_by(configs: Sequence[JudgeConfig]) -> Callable[[str], str]:
     return trace_of if traces else functools.partial(show, reasoning=False)
 
 
-def make_judge(config: JudgeConfig, secret: bytes, template: str | None = None) -> SampleJudge:
-    """The judge this configuration describes.
-
-    `secret` keys the nonces: 16 or more random bytes that the policy never sees. With an empty one the configuration is
-    checked, but the judge refuses to plan: its nonces could be predicted. `template` is the text of
-    `judge.prompt_file`; the caller reads files.
-    """
-    return SampleJudge(config, secret, template)
-
-
 class SampleJudge:
     """A judge that asks one question about one sample: template, gates and guard of its configuration."""
 
     unit: Literal["sample"] = "sample"
 
-    def __init__(self, config: JudgeConfig, secret: bytes, template: str | None) -> None:
-        kind = KINDS[config.kind](config)
-        if config.system_prompt.strip() and (config.kind != "integer" or template is not None):
+    def __init__(self, config: JudgeConfig, kind: Kind, secret: bytes, template: str | None) -> None:
+        """`secret` and `template` as in registry.make_judge."""
+        if config.system_prompt.strip() and ("system_prompt" not in kind.values or template is not None):
             raise ConfigError(
                 'judge.system_prompt: is only used with kind = "integer" and without judge.prompt_file; put it into '
                 "that template's [system] part.",
@@ -68,8 +53,9 @@ class SampleJudge:
                 raise ConfigError(f"{setting}: holds half a character (a lone surrogate).", setting=setting)
         parsed = parse(kind.template if template is None else template, frozenset(kind.values) | {*FIELDS}, kind.needs)
         if config.criteria.strip() and not uses(parsed, "criteria"):
+            owner = f'kind = "{config.kind}"' if template is None else "judge.prompt_file"
             raise ConfigError(
-                "judge.criteria: is set, but the template of judge.prompt_file has no {{criteria}} to put it in.",
+                f"judge.criteria: is set, but the template of {owner} has no {{{{criteria}}}} to put it in.",
                 setting="judge.criteria",
             )
         self._again = config.ask_again
