@@ -9,12 +9,14 @@ import difflib
 import functools
 import os
 import platform
-from importlib.metadata import EntryPoint, entry_points
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
 from referee.errors import ConfigError
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 JUDGES = "referee.judges"
 DIALECTS = "referee.dialects"
@@ -29,8 +31,10 @@ class Loaded(Struct, frozen=True):
 
 @functools.cache
 def load(group: str, name: str, setting: str, shipped: tuple[str, ...]) -> Loaded:
-    """What the entry point `name` of a group stands for, or a ConfigError about `setting`. `shipped`: names that need no
-    package."""
+    """What the entry point `name` of a group stands for, or a ConfigError about `setting`. `shipped`: names that need
+    no package."""
+    from importlib.metadata import entry_points  # most runs name nothing from another package, and it is slow to import
+
     installed = list(entry_points(group=group))
     found = {point.value: point for point in installed if point.name == name}
     if not found:
@@ -47,7 +51,7 @@ def load(group: str, name: str, setting: str, shipped: tuple[str, ...]) -> Loade
     except Exception as error:
         raise ConfigError(
             f"{setting}: {name!r} is in the package {packages[value]}, which cannot be imported: "
-            f"{type(error).__name__}: {error}. Every process that judges imports it, on each machine; this is {here()}.",
+            f"{type(error).__name__}: {error}. Every process that judges must import it; this is {here()}.",
             setting=setting,
         ) from error
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from referee.config import JudgeConfig
-from referee.judging import Form, make_judge
-from referee.judging import KINDS
+from referee.judging import KINDS, Form, make_judge
 from referee.records import Ask, Reason, Reply, Sample, Unscored, Verdict
 from referee.wire import CHAT
 

@@ -28,7 +28,9 @@ def outcome(kind: str, form: Form, fault: Fault | None) -> Verdict | Unscored | 
     async def main() -> Verdict | Unscored | Failure:
         transport = SimTransport(Provider(spec))
         try:
-            answer = await transport.post("http://judge.test/v1", {}, CHAT.encoder(EndpointConfig()).encode(request), 30.0)
+            answer = await transport.post(
+                "http://judge.test/v1", {}, CHAT.encoder(EndpointConfig()).encode(request), 30.0
+            )
         except TransportFault as trouble:
             return from_fault(trouble.kind, trouble.detail)
         found = CHAT.read(answer.status, answer.headers, answer.body, 0.0)

@@ -35,7 +35,7 @@ class Endpoint:
         self.url = dialect.url(config)
         if urlsplit(self.url)[:2] != urlsplit(config.url)[:2]:
             raise ConfigError(
-                f"endpoint.api: {config.api!r} would send requests, and the key, to another host than endpoint.url names.",
+                f"endpoint.api: {config.api!r} would send requests, and the key, to a host that is not endpoint.url's.",
                 setting="endpoint.api",
             )
         self.headers = dialect.headers(key)

@@ -46,13 +46,12 @@ class Kind(Struct, frozen=True):
     needs: tuple[str, ...]
     """Placeholders the template must have."""
     values: Mapping[str, str]
-    """What the fixed placeholders stand for. `criteria` among them: judge.criteria can be set. `system_prompt`: also."""
+    """What the fixed placeholders stand for. `system_prompt` among them: judge.system_prompt can be set."""
     replies: Mapping[Form, str]
     """How the judge is told to answer; stands after the texts to judge."""
     sampling: Mapping[Form, Sampling]
     facets: tuple[tuple[str, str], ...]
-    """What else of the configuration shapes the request or its reading, such as the scale: they become part of the cache
-    key."""
+    """What else of the configuration shapes the request or its reading, such as the scale. Part of the cache key."""
     lowest: float
     """The score a gate gives."""
     read: Reader

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
@@ -99,7 +100,7 @@ def _questions(config: JudgeConfig, secret: bytes, template: str | None) -> Ques
         _check_schema(config, kind)
         if template is not None and len(asked) > 1:
             raise ConfigError(
-                f"judge.prompt_file: {config.kind!r} asks several questions, and one template cannot be for all of them.",
+                f"judge.prompt_file: {config.kind!r} asks several questions, which cannot share one template.",
                 setting="judge.prompt_file",
             )
         # Under the judge's own name: it may ask a shipped kind's question and read the reply in its own way.
@@ -110,21 +111,21 @@ def _questions(config: JudgeConfig, secret: bytes, template: str | None) -> Ques
 
 
 def _check_schema(config: JudgeConfig, kind: Kind) -> None:
-    """The guard breaks what looks like a verdict inside a candidate. It knows these names and labels, and numbers."""
-    schema = kind.sampling["schema"].schema
-    properties = (schema or {}).get("properties", {})
-    for name, value in properties.items():
-        words = [word for word in value.get("enum", ()) if isinstance(word, str)]
-        if name == "reason" or (name in KEYS and (words or value.get("type") in ("integer", "number"))):
-            words = [word for word in words if word not in LABELS]
-            if not words:
-                continue
-        raise ConfigError(
-            f"{SETTING}: {config.kind!r} asks for {name!r}{f' = {words[0]!r}' if words else ''} in JSON, and the guard would "
-            f"not see that in a candidate's text. Ask for {' or '.join(KEYS)}, with a number or one of: "
-            f"{', '.join(LABELS)}.",
-            setting=SETTING,
-        )
+    """The guard breaks what looks like a verdict inside a candidate. A name or label it does not know could be forged."""
+    schema = kind.sampling["schema"].schema or {}
+    for name, value in schema.get("properties", {}).items():
+        if name != "reason" and not (name in KEYS and _is_guarded(value)):
+            raise ConfigError(
+                f"{SETTING}: {config.kind!r} asks for {name!r} in JSON, {value}, which the guard would not notice in a "
+                f"candidate's text. Ask for {' or '.join(KEYS)}: a number, or an enum of {', '.join(LABELS)}.",
+                setting=SETTING,
+            )
+
+
+def _is_guarded(value: Mapping[str, Any]) -> bool:
+    if "enum" not in value:
+        return value.get("type") in ("integer", "number")
+    return all(word in LABELS or type(word) in (int, float) for word in value["enum"])
 
 
 def _facets(config: JudgeConfig) -> tuple[tuple[str, str], ...]:

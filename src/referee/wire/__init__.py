@@ -1,7 +1,7 @@
 """Our request to provider JSON, and status, headers, body back to a Reply or a Failure. Pure: no clock, no I/O.
 
-`Dialect` is one provider API, `find_dialect` finds one by the name in endpoint.api. The rest is for authors of dialects:
-what errors, rate-limit headers and JSON look like in all of them.
+`Dialect` is one provider API, `find_dialect` finds one by the name in endpoint.api. The rest is what dialects have in
+common: errors, rate-limit headers, JSON.
 """
 
 from referee.wire.chat import CHAT, Chat

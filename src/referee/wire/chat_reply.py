@@ -61,6 +61,7 @@ class _Body(Struct, gc=False):
 
 _decode = msgspec.json.Decoder(_Body).decode
 
+
 def usual(body: bytes, request_id: str) -> Reply | None:
     """The fast way, for a body of the documented shape. None: `unusual` or a Failure."""
     try:
@@ -107,7 +108,7 @@ def _tokens(content: list[_Token]) -> tuple[TokenChoice, ...]:
 
 
 def unusual(data: dict[str, Any], request_id: str) -> Reply | None:
-    """The tolerant way: takes what is there and leaves out what is not of its type. None: there is no choice to read."""
+    """The tolerant way: takes what is there, leaves out what is not of its type. None: there is no choice to read."""
     choices = data.get("choices")
     first = choices[0] if isinstance(choices, list) and choices else None
     message = first.get("message") if isinstance(first, dict) else None
