@@ -1,5 +1,5 @@
-"""The example plug-in as an installed package. A pure wheel is a zip with three files of metadata: written here, because a
-build backend is nothing that a development environment must have."""
+"""The example plug-in as an installed package. A pure wheel is a zip with a few files of metadata; it is written here,
+because no build backend is part of a development environment."""
 
 from __future__ import annotations
 

@@ -111,7 +111,7 @@ def _questions(config: JudgeConfig, secret: bytes, template: str | None) -> Ques
 
 
 def _check_schema(config: JudgeConfig, kind: Kind) -> None:
-    """The guard breaks what looks like a verdict inside a candidate. A name or label it does not know could be forged."""
+    """The guard breaks what looks like a verdict in a candidate's text. What it does not know could be forged."""
     schema = kind.sampling["schema"].schema or {}
     for name, value in schema.get("properties", {}).items():
         if name != "reason" and not (name in KEYS and _is_guarded(value)):

@@ -19,7 +19,7 @@ from referee.wire.times import MAX_DELAY, retry_after, spoken_delay
 from referee.wire.unsupported import unsupported
 from referee.wire.vocabulary import AUTH, BAD_OUTPUT, NO_MODEL, POLICY, QUOTA, THROTTLED, TOO_LONG
 
-# For an error inside a 200 that gives no number: the status its label stands for.
+# For an error inside a 200 without a status: the status its label stands for.
 _STATUS_OF = (
     (AUTH, 401),
     (frozenset(("permission_error", "permission_denied")), 403),
@@ -45,7 +45,7 @@ _LONG = re.compile(
     r"too many (?:input )?tokens|range of input length|exceeds? the maximum (?:number of )?tokens",
     re.I,
 )
-# A 429 about one request that passes the limit all by itself: waiting will not help it.
+# A 429 about one request that exceeds the limit by itself: waiting will not help it.
 _NEVER_FITS = re.compile(r"request too large", re.I)
 _POLICY = re.compile(r"content (?:management )?policy|content filter|safety system|usage policy", re.I)
 _HTML = re.compile(rb"\s*<(?:!doctype|html|head|body|\?xml)", re.I)
