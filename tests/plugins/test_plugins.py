@@ -181,6 +181,20 @@ def test_a_worker_that_lacks_the_package_says_so(install: Install, monkeypatch: 
     assert f"process {os.getpid()} " not in str(caught.value)
 
 
+def test_a_judge_that_raises_is_named_where_it_is_only_tried() -> None:
+    """`referee plan` and `referee doctor` end with an error of ours, not with a traceback."""
+
+    class Raising:
+        unit = "sample"
+
+        def deliberate(self, samples: Any, form: Any) -> Any:
+            raise ZeroDivisionError("no samples")
+            yield
+
+    with pytest.raises(ConfigError, match="before its first question: ZeroDivisionError: no samples"):
+        first_round(Raising(), SAMPLES, "schema")  # type: ignore[arg-type]
+
+
 def test_options_are_for_other_packages() -> None:
     """A shipped kind has none, and says so instead of reading past them."""
     with pytest.raises(ConfigError, match=r'judge\.options: kind = "score" has no options'):
@@ -242,6 +256,12 @@ def test_one_template_is_not_used_for_two_questions() -> None:
 
 
 def test_criteria_that_no_question_uses_are_refused() -> None:
-    """The error names the judge, whose template it is."""
+    """The error names the judge, whose template it is. One of several questions is enough."""
+
+    def make(config: JudgeConfig, question: Question) -> Judge:
+        question(replace(KINDS["score"](config), template="{{response}}"))
+        return question(KINDS["score"](config))
+
+    assert build_judge(JudgeFactory(make), criteria="Be brief.").unit == "sample"
     with pytest.raises(ConfigError, match=r'judge\.criteria: .*template of kind = "tested"'):
         build_judge(kind_with(template="{{response}}"), criteria="Be brief.")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from referee_example.dialect import AZURE
 from referee_example.judge import SAFE_SCORE
@@ -18,7 +20,7 @@ KEPT, BROKEN = Verdict(score=0.9, value=0.9), Verdict(score=0.1, value=0.1)
 LATE = Unscored(reason=Reason.DEADLINE)
 
 
-def judge(**settings: object) -> Judge:
+def judge(**settings: Any) -> Judge:
     return build_judge(SAFE_SCORE, **{"options": RULE, **settings})
 
 

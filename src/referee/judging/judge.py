@@ -38,12 +38,6 @@ class SampleJudge:
 
     def __init__(self, config: JudgeConfig, kind: Kind, secret: bytes, template: str | None) -> None:
         """`secret` and `template` as in registry.make_judge."""
-        if config.system_prompt.strip() and ("system_prompt" not in kind.values or template is not None):
-            raise ConfigError(
-                'judge.system_prompt: is only used with kind = "integer" and without judge.prompt_file; put it into '
-                "that template's [system] part.",
-                setting="judge.system_prompt",
-            )
         for setting, text in (
             ("judge.criteria", config.criteria),
             ("judge.system_prompt", config.system_prompt),
@@ -52,12 +46,8 @@ class SampleJudge:
             if not text.isascii() and text != text.encode(errors="replace").decode():
                 raise ConfigError(f"{setting}: holds half a character (a lone surrogate).", setting=setting)
         parsed = parse(kind.template if template is None else template, frozenset(kind.values) | {*FIELDS}, kind.needs)
-        if config.criteria.strip() and not uses(parsed, "criteria"):
-            owner = f'kind = "{config.kind}"' if template is None else "judge.prompt_file"
-            raise ConfigError(
-                f"judge.criteria: is set, but the template of {owner} has no {{{{criteria}}}} to put it in.",
-                setting="judge.criteria",
-            )
+        self.shows = frozenset(name for name in ("criteria", "system_prompt") if uses(parsed, name))
+        """Which of these settings are in its prompt."""
         self._again = config.ask_again
         self._read = self.read  # one bound method for all asks: thousands wait at once, and the GC walks each object
         self._pool = pool_of(config)

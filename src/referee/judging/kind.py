@@ -46,7 +46,7 @@ class Kind(Struct, frozen=True):
     needs: tuple[str, ...]
     """Placeholders the template must have."""
     values: Mapping[str, str]
-    """What the fixed placeholders stand for. `system_prompt` among them: judge.system_prompt can be set."""
+    """What the fixed placeholders stand for."""
     replies: Mapping[Form, str]
     """How the judge is told to answer; stands after the texts to judge."""
     sampling: Mapping[Form, Sampling]

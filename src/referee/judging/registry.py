@@ -49,7 +49,9 @@ def make_judge(config: JudgeConfig, secret: bytes, template: str | None = None) 
             f'judge.options: kind = "{config.kind}" has no options of its own; they are for judges of other packages.',
             setting="judge.options",
         )
-    return SampleJudge(config, KINDS[config.kind](config), secret, template)
+    judge = SampleJudge(config, KINDS[config.kind](config), secret, template)
+    _refuse_unused(config, template, [judge])
+    return judge
 
 
 def needs_groups(config: JudgeConfig) -> bool:
@@ -61,8 +63,9 @@ def make_with(
     factory: JudgeFactory, config: JudgeConfig, secret: bytes, template: str | None = None, package: str = ""
 ) -> Judge:
     """The judge that a factory of another package makes. `package`: for errors."""
+    asked: list[SampleJudge] = []
     try:
-        judge = factory.make(config, _questions(config, secret, template))
+        judge = factory.make(config, _questions(config, secret, template, asked))
     except RefereeError:
         raise
     except Exception as error:
@@ -76,6 +79,7 @@ def make_with(
             f"{SETTING}: {config.kind!r}{_of(package)} made {judge!r:.100}, which is no judge of a {factory.unit}.",
             setting=SETTING,
         )
+    _refuse_unused(config, template, asked)
     return judge
 
 
@@ -92,22 +96,41 @@ def first_round(judge: Judge, samples: Sequence[Sample], form: Form) -> Sequence
         ) from error
 
 
-def _questions(config: JudgeConfig, secret: bytes, template: str | None) -> Question:
-    asked: list[Kind] = []
+def _questions(config: JudgeConfig, secret: bytes, template: str | None, asked: list[SampleJudge]) -> Question:
+    """What makes questions; they are put into `asked`."""
 
     def question(kind: Kind) -> Judge:
-        asked.append(kind)
         _check_schema(config, kind)
-        if template is not None and len(asked) > 1:
+        if template is not None and asked:
             raise ConfigError(
                 f"judge.prompt_file: {config.kind!r} asks several questions, which cannot share one template.",
                 setting="judge.prompt_file",
             )
         # Under the judge's own name: it may ask a shipped kind's question and read the reply in its own way.
         named = replace(kind, name=f"{config.kind}:{kind.name}", facets=(*kind.facets, *_facets(config)))
-        return SampleJudge(config, named, secret, template)
+        asked.append(SampleJudge(config, named, secret, template))
+        return asked[-1]
 
     return question
+
+
+def _refuse_unused(config: JudgeConfig, template: str | None, asked: Sequence[SampleJudge]) -> None:
+    """A setting that no question of the judge shows would be read past."""
+    shown = frozenset[str]().union(*(question.shows for question in asked))
+    owner = f'kind = "{config.kind}"' if template is None else "judge.prompt_file"
+    for name, text, advice in (
+        (
+            "system_prompt",
+            config.system_prompt,
+            ' It is for kind = "integer"; elsewhere put it into judge.prompt_file.',
+        ),
+        ("criteria", config.criteria, ""),
+    ):
+        if text.strip() and asked and name not in shown:
+            raise ConfigError(
+                f"judge.{name}: is set, but the template of {owner} has no {{{{{name}}}}} to put it in.{advice}",
+                setting=f"judge.{name}",
+            )
 
 
 def _check_schema(config: JudgeConfig, kind: Kind) -> None:
