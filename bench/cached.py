@@ -75,7 +75,7 @@ def hits(folder: Path, count: int) -> dict[str, float]:
 def keys_made(count: int) -> dict[str, float]:
     """Microseconds to plan a request, and to make its key."""
     config = settings("http://127.0.0.1:1/v1")
-    judge, maker = make_judge(config.judge[0], b"secret"), KeyMaker(config.endpoint[0], wire.DIALECT)
+    judge, maker = make_judge(config.judge[0], b"secret"), KeyMaker(config.endpoint[0], wire.CHAT)
     given = samples(count, "keys")
     plans: list[Ask] = []
 

@@ -18,8 +18,8 @@ import aiohttp
 
 from referee import clock, wire
 from referee.config import Config, load
-from referee.judging import make_judge
-from referee.records import Ask, Reward, Sample
+from referee.judging import first_round, make_judge
+from referee.records import Reward, Sample
 from referee.scoring.batch import Batch
 from referee.scoring.build import build_scorer
 from referee.scoring.local import Scorer
@@ -65,8 +65,8 @@ def bodies(given: Sequence[Sample], config: Config | None = None) -> list[bytes]
     """The request bodies that we would send, for clients that only send."""
     config = config or settings("http://127.0.0.1:1/v1")
     judge = make_judge(config.judge[0], b"secret")
-    plans = [judge.plan(sample, "schema") for sample in given]
-    return [wire.encode(config.endpoint[0], plan) for plan in plans if isinstance(plan, Ask)]
+    encoder = wire.CHAT.encoder(config.endpoint[0])
+    return [encoder.encode(ask) for sample in given for ask in first_round(judge, (sample,), "schema")]
 
 
 @contextlib.contextmanager

@@ -1,7 +1,7 @@
 """What the pipeline costs around the transport: CPU per judged sample, uncached and from a warm cache.
 
 Two ways, in one run. With a transport that answers at once in process, everything but HTTP is measured: plan, guard,
-key, cache, admission, encode, classify, read, cache write, ledger, shaping, hand-over. And over real HTTP, beside a
+key, cache, admission, encode, read, cache write, ledger, shaping, hand-over. And over real HTTP, beside a
 bare aiohttp client sending the same bodies.
 """
 
@@ -22,7 +22,7 @@ from bench.common import apart
 from referee import clock, wire
 from referee.config import Config, load
 from referee.engine import Response
-from referee.judging import make_judge
+from referee.judging import first_round, make_judge
 from referee.records import Sample
 from referee.scoring.batch import Batch
 from referee.scoring.build import build_scorer
@@ -118,7 +118,8 @@ async def over_http(url: str, count: int, concurrency: int) -> dict[str, float]:
         ours = await score(scorer, config, samples(count, "http"))
         await scorer.aclose()
     judge = make_judge(config.judge[0], b"secret")
-    bodies = [wire.encode(config.endpoint[0], judge.plan(s, "schema")) for s in samples(count, "http")]  # type: ignore[arg-type]
+    encoder = wire.CHAT.encoder(config.endpoint[0])
+    bodies = [encoder.encode(ask) for s in samples(count, "http") for ask in first_round(judge, (s,), "schema")]
     bare = await bare_aiohttp(url, bodies, concurrency)
     return {"ours": ours / count * 1e6, "bare aiohttp": bare / count * 1e6}
 

@@ -14,6 +14,7 @@ from referee.records import (
     Ask,
     Failure,
     How,
+    Media,
     Message,
     Origin,
     Part,
@@ -26,6 +27,8 @@ from referee.records import (
     Settled,
     Term,
     TokenChoice,
+    Tool,
+    ToolCall,
     Unscored,
     Verdict,
 )
@@ -36,7 +39,11 @@ REPLY = Reply(text="7", model="m", tokens_in=3, choices=(TokenChoice(token="7", 
 SETTLED = Settled(verdict=VERDICT, origin="call", key="k", reply=REPLY, endpoint="e", attempts=1, cost=0.01)
 
 EXAMPLES: list[Any] = [
-    Message("user", "hi"),
+    Message("user", "hi", "n", "r", (ToolCall("f", "{}"),), (Media("image", "u", 1),)),
+    ToolCall("f", "{}"),
+    Media("image", "u", 1),
+    Tool("f", "d", "{}"),
+    Sample(prompt=(Message("user", "hi"),), response="r", tools=(Tool("f"),), columns={"a": "b"}),
     Sample(
         prompt="p", response="r", id="1", group="g", reference="x", rule_score=1.0, length=3, truncated=True, step=2
     ),

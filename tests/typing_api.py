@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
 from referee import Referee, Reward, Sample, Ticket, Unscored, Verdict
+from referee.config import EndpointConfig, JudgeConfig
+from referee.judging import KINDS, Deliberation, Form, Judge, JudgeFactory, Question, together
+from referee.records import Ask, Failure, Reply
+from referee.testing import Deliberated, build_judge, check_dialect, check_judge, deliberate, fake_referee, write
+from referee.wire import PLAIN, Adaptation, Dialect, failure
 
 
 def blocking() -> list[float | None]:
@@ -29,3 +37,47 @@ async def awaiting(referee: Referee) -> str:
         return verdict.reason.value
     judged: Verdict = verdict
     return judged.reason
+
+
+class Both:
+    unit: Literal["sample"] = "sample"
+
+    def __init__(self, questions: Sequence[Judge]) -> None:
+        self.questions = questions
+
+    def deliberate(self, samples: Sequence[Sample], form: Form) -> Deliberation:
+        verdicts = yield from together([question.deliberate(samples, form) for question in self.questions])
+        return verdicts[:1]
+
+
+def make(config: JudgeConfig, question: Question) -> Judge:
+    return Both([question(KINDS[name](config)) for name in ("score", "yes_no")])
+
+
+class Lines:
+    def encode(self, request: Ask, adaptation: Adaptation = PLAIN, max_tokens: int | None = None) -> bytes:
+        return b"\n".join(message.content.encode() for message in request.messages)
+
+
+class Plain(Dialect):
+    name = "plain/1"
+
+    def url(self, endpoint: EndpointConfig) -> str:
+        return endpoint.url
+
+    def encoder(self, endpoint: EndpointConfig) -> Lines:
+        return Lines()
+
+    def read(self, status: int, headers: Mapping[str, str], body: bytes, wall: float) -> Reply | Failure:
+        return Reply(text=body.decode()) if status == 200 else failure(status, headers, body, wall)
+
+
+def testing() -> None:
+    samples = [Sample(prompt="p", response="r")]
+    judge: Judge = build_judge(JudgeFactory(make, unit="sample"), criteria="c")
+    check_judge(judge, samples)
+    found: Deliberated = deliberate(judge, samples, lambda ask: "text")
+    assert found.verdicts
+    check_dialect(Plain())
+    with fake_referee({}, lambda question: write(question, 7)) as referee:
+        referee.score(samples)

@@ -16,7 +16,7 @@ from typing import Any
 
 from referee import clock
 from referee.config import Config, anchored, load
-from referee.engine import find_key
+from referee.engine import Endpoint, find_key
 from referee.errors import InputError, RefereeError, WrongContext
 from referee.ledger import BatchLine, common_step, reward_line
 from referee.records import Reason, Reward, Sample, Unscored
@@ -40,7 +40,7 @@ class Referee:
         """Checks what can be checked without a call: keys are there, the prompt template is sound."""
         config = anchored(load(config))
         for endpoint in config.endpoint:
-            find_key(endpoint)
+            Endpoint(endpoint, config.limits, find_key(endpoint))
         build_judges(config, b"")
         self.config = config
         self._runtime: Runtime = open_runtime(config, build)

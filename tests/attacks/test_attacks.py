@@ -11,9 +11,9 @@ from tests.attacks.corpus import ATTACKS, SCHEMA, armed
 from tests.attacks.trial import FORMS, KINDS, Kind, credited, plan, trajectory, try_on
 
 from referee.config import JudgeConfig
+from referee.judging import KINDS as ALL_KINDS
 from referee.judging import guard
 from referee.judging.guard import FIELDS, clean, show
-from referee.judging.judge import KINDS as ALL_KINDS
 from referee.judging.judge import seen_by
 from referee.judging.lookalike import KEYS, LABELS
 from referee.records import Ask

@@ -9,7 +9,7 @@ from referee.judging import Form, make_judge
 from referee.records import Ask, Message, Reply, Sample, Text, ToolCall, Unscored, Verdict
 from referee.sim import Provider, ProviderSpec, SimTransport, run_virtual
 from referee.sim.judge import Judge
-from referee.wire import classify, encode
+from referee.wire import CHAT
 
 Kind = Literal["score", "yes_no", "reference", "integer", "monitor"]
 SECRET = b"a secret of this test"
@@ -43,8 +43,8 @@ def try_on(judge: Judge, kind: Kind, form: Form, response: Text) -> Verdict | Un
 
     async def main() -> Verdict | Unscored:
         transport = SimTransport(Provider(ProviderSpec(), judge=judge))
-        answer = await transport.post("http://judge.test/v1", {}, encode(EndpointConfig(), request), 30.0)
-        reply = classify(answer.status, answer.headers, answer.body, 0.0)
+        answer = await transport.post("http://judge.test/v1", {}, CHAT.encoder(EndpointConfig()).encode(request), 30.0)
+        reply = CHAT.read(answer.status, answer.headers, answer.body, 0.0)
         assert isinstance(reply, Reply)
         return reader.read(request, reply)
 

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from referee.cache import KeyMaker, explain
 from referee.config import EndpointConfig, Secret
 from referee.records import Ask, Message, Sampling
+from referee.wire import CHAT, Chat, Dialect
 
 ENDPOINT = EndpointConfig(url="https://h.example/v1", model="m", extra={"a": 1, "b": {"c": 2, "d": 3}})
 REQUEST = Ask(
@@ -19,7 +20,13 @@ REQUEST = Ask(
 )
 
 
-def key(endpoint: EndpointConfig = ENDPOINT, request: Ask = REQUEST, dialect: str = "d/1") -> str:
+class Other(Chat):
+    """Another version of the wire format."""
+
+    name = "openai-chat/0"
+
+
+def key(endpoint: EndpointConfig = ENDPOINT, request: Ask = REQUEST, dialect: Dialect = CHAT) -> str:
     return KeyMaker(endpoint, dialect).key(request)
 
 
@@ -90,7 +97,7 @@ def test_a_server_with_a_name_of_its_own_may_move() -> None:
 def test_a_name_is_never_taken_for_a_host() -> None:
     """An endpoint known as another's host does not get that one's verdicts."""
     assert key(replace(ENDPOINT, known_as=ENDPOINT.host)) != key(ENDPOINT)
-    common, _ = KeyMaker(NAMED, "d/1").facets(REQUEST)
+    common, _ = KeyMaker(NAMED, CHAT).facets(REQUEST)
     assert common["known_as"] == "ours"
     assert "host" not in common
 
@@ -103,12 +110,12 @@ def test_the_nonce_is_not_in_the_key() -> None:
 
 def test_the_dialect_is_in_the_key() -> None:
     """What `encode` makes of a request is part of it."""
-    assert key(dialect="d/2") != key()
+    assert key(dialect=Other()) != key()
 
 
 def test_one_maker_serves_several_samplings() -> None:
     """What is remembered of the last request does not leak into the next."""
-    maker = KeyMaker(ENDPOINT, "d/1")
+    maker = KeyMaker(ENDPOINT, CHAT)
     other = replace(REQUEST, sampling=Sampling(max_tokens=9))
     first, second = maker.key(REQUEST), maker.key(other)
     assert first == maker.key(REQUEST) == key()
@@ -143,9 +150,9 @@ def test_half_a_surrogate_pair_has_a_key_of_its_own() -> None:
 def test_facets_name_what_the_key_is_made_of() -> None:
     """Everything is there by name, long values as their beginning and a digest."""
     request = replace(REQUEST, facets=(("judge", "score/1"), ("long", "x" * 1000), ("response", "digest")))
-    found, own = KeyMaker(ENDPOINT, "d/1").facets(request)
+    found, own = KeyMaker(ENDPOINT, CHAT).facets(request)
     assert own == {"response": "digest"}
-    assert found["dialect"] == "d/1"
+    assert found["dialect"] == CHAT.name
     assert (found["host"], found["path"], found["model"]) == ("h.example", "/v1/chat/completions", "m")
     assert found["judge"] == "score/1"
     assert len(found["long"]) < 200
@@ -155,7 +162,7 @@ def test_facets_name_what_the_key_is_made_of() -> None:
 
 def test_facets_in_common_are_one_object() -> None:
     """From request to request of one judge, so that the file's writer knows it at a glance."""
-    keys = KeyMaker(ENDPOINT, "d/1")
+    keys = KeyMaker(ENDPOINT, CHAT)
     first, own = keys.facets(REQUEST)
     again, other = keys.facets(replace(REQUEST, facets=(*REQUEST.facets[:-1], ("response", "r2"))))
     assert first is again
@@ -169,9 +176,9 @@ def test_facets_in_common_are_one_object() -> None:
 def test_facets_hold_no_key() -> None:
     """A token somebody put into the extra fields is not written to the file."""
     endpoint = replace(ENDPOINT, extra={"api_key": "sk-canary0123456789abcdef"}, api_key=Secret("sk-canary"))
-    found, _ = KeyMaker(endpoint, "d/1").facets(REQUEST)
+    found, _ = KeyMaker(endpoint, CHAT).facets(REQUEST)
     assert "canary" not in repr(found)
-    other, _ = KeyMaker(replace(endpoint, extra={"api_key": "sk-canary9876543210abcdef"}), "d/1").facets(REQUEST)
+    other, _ = KeyMaker(replace(endpoint, extra={"api_key": "sk-canary9876543210abcdef"}), CHAT).facets(REQUEST)
     assert found["extra"] != other["extra"]
 
 

@@ -91,7 +91,7 @@ def test_bad_lines_are_named_before_anything_is_spent(
 
 
 def test_a_misspelt_column_is_said_once_before_anything_is_spent(tmp_path: Path, referee: Run, provider: Start) -> None:
-    """Columns of one's own are passed over; one that is nearly ours is a warning, in front of all else."""
+    """One that is nearly ours is a warning, in front of all else; others that no judge sees are named."""
     setup(tmp_path, provider(), 5)
     write_rollouts(tmp_path / "in.jsonl", 5, rule_scroe=1.0, data_source="gsm8k", label="x")
     done = referee("score", "in.jsonl", "-o", "out.jsonl", "-q")
@@ -101,7 +101,7 @@ def test_a_misspelt_column_is_said_once_before_anything_is_spent(tmp_path: Path,
         "warning: in.jsonl: column `rule_scroe` is not read. Did you mean `rule_score`? 5 of the first 5 rows have "
         "`rule_scroe` and no `rule_score`."
     ]
-    assert "label" not in done.stderr
+    assert "in.jsonl: not read: data_source, label. " in done.stderr
     write_config(tmp_path / "referee.toml", "http://127.0.0.1:9/v1", key_env="NO_SUCH_KEY_OF_OURS")
     stopped = referee("score", "in.jsonl", "-o", "other.jsonl")
     assert stopped.returncode == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from typing import Any
 
 import pytest
@@ -170,3 +171,27 @@ def test_a_key_where_a_name_belongs_is_refused_unseen(key: str, setting: str, pu
 def test_names_of_variables_are_taken(name: str) -> None:
     """What people call their variables."""
     assert load({"endpoint": {"key_env": name}}).endpoint[0].key_env == name
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"n": float("nan")}, {"at": dt.date(2026, 1, 1)}, {"pair": (1, 2)}, {"deep": {1: "x"}}, {"set": {1}}],
+)
+def test_options_are_plain_data(options: dict[str, Any]) -> None:
+    """They travel to workers and into keys; what would change on the way is refused."""
+    with pytest.raises(ConfigError, match=r"judge\.options: must be plain data"):
+        load({"judge": {"kind": "other", "options": options}})
+
+
+@pytest.mark.parametrize("options", [{"api_key": "x"}, {"deep": [{"token_": "sk-abcdefgh12345678"}]}])
+def test_options_hold_no_keys(options: dict[str, Any]) -> None:
+    """Settings are recorded, and a judge sends nothing by itself."""
+    with pytest.raises(ConfigError, match=r"judge\.options: a key does not belong here"):
+        load({"judge": {"kind": "other", "options": options}})
+
+
+def test_options_are_part_of_the_settings() -> None:
+    """As they are, and another table is another configuration."""
+    one, two = (load({"judge": {"kind": "other", "options": {"n": n, "words": ["a"]}}}) for n in (1, 2))
+    assert one.judge[0].options == {"n": 1, "words": ["a"]}
+    assert one.digest() != two.digest()

@@ -111,7 +111,6 @@ def test_unknown_keys_are_refused_with_the_nearest_name(source: Any, words: list
         ({"limits": {"rpm": 1.5}}, ["limits.rpm", "`float`"]),
         ({"limits": 5}, ["limits", "`int`"]),
         ({"limits": None}, ["limits", "`null`"]),
-        ({"judge": {"kind": "scores"}}, ["judge.kind", "'scores'", "one of: score, yes_no, reference"]),
         ({"judge": {"gates": {"echo": "no"}}}, ["judge.gates.echo", "one of: lowest, unscored, off"]),
         ({"limits": {"concurrency": "many"}}, ["limits.concurrency", "one of: a number, auto"]),
         ({"endpoint": [{}, {"url": 5}]}, ["endpoint[1].url", "`int`"]),

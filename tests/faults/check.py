@@ -12,7 +12,7 @@ from referee.config import EndpointConfig, JudgeConfig
 from referee.judging import make_judge
 from referee.records import Ask, Reply, Sample, Verdict
 from referee.sim import Provider, ProviderSpec, SimTransport, run_virtual
-from referee.wire import classify, encode
+from referee.wire import CHAT
 
 EPSILON = 1e-6
 ANSWERED_FAULTS = frozenset(
@@ -84,8 +84,8 @@ def _honest(kind: str, response: str, reference: str | None) -> tuple[Verdict, .
 
     async def ask(request: Ask) -> Verdict:
         transport = SimTransport(Provider(ProviderSpec()))
-        answer = await transport.post("http://judge.test/v1", {}, encode(EndpointConfig(), request), 30.0)
-        reply = classify(answer.status, answer.headers, answer.body, 0.0)
+        answer = await transport.post("http://judge.test/v1", {}, CHAT.encoder(EndpointConfig()).encode(request), 30.0)
+        reply = CHAT.read(answer.status, answer.headers, answer.body, 0.0)
         assert isinstance(reply, Reply)
         verdict = judge.read(request, reply)
         assert isinstance(verdict, Verdict), verdict

@@ -34,17 +34,22 @@ TARGETS: dict[str, tuple[str, ...]] = {
         "tests/judging/test_gates.py",
         "tests/judging/test_judge.py",
     ),
-    "wire/classify.py": (
+    "wire/failure.py": (
         "tests/wire/test_statuses.py",
-        "tests/wire/test_classify.py",
+        "tests/wire/test_failure.py",
         "tests/wire/test_unsupported.py",
         "tests/wire/test_fault.py",
     ),
-    "wire/reply.py": ("tests/wire/test_odd_replies.py", "tests/wire/test_reply.py", "tests/wire/test_classify.py"),
+    "wire/chat.py": ("tests/wire/test_chat.py", "tests/wire/test_chat_reply.py", "tests/wire/test_statuses.py"),
+    "wire/chat_reply.py": (
+        "tests/wire/test_odd_replies.py",
+        "tests/wire/test_chat_reply.py",
+        "tests/wire/test_failure.py",
+    ),
     "wire/error_body.py": (
         "tests/wire/test_odd_replies.py",
         "tests/wire/test_statuses.py",
-        "tests/wire/test_classify.py",
+        "tests/wire/test_failure.py",
     ),
     "wire/times.py": ("tests/wire/test_zones.py", "tests/wire/test_times.py", "tests/wire/test_hints.py"),
     "limits/bucket.py": ("tests/limits/test_learned_rate_edges.py", "tests/limits/test_bucket.py"),

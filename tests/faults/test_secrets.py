@@ -23,7 +23,7 @@ from referee.engine import Endpoint, find_key
 from referee.errors import RefereeError
 from referee.sim import ProviderSpec
 from referee.sim.spec import FAULTS
-from referee.wire import headers
+from referee.wire import CHAT
 
 CANARY = "sk-canary-5f2a9c71d0e84b36"
 TROUBLE = tuple(fault for fault in FAULTS if fault not in ("huge", "bomb", "drip", "hang"))
@@ -82,7 +82,7 @@ def test_objects_do_not_show_or_pickle_it() -> None:
     for thing in (config, config.endpoint[0], secret, endpoint, endpoint.limiter, copy.copy(config)):
         assert CANARY not in repr(thing) + str(thing)
         assert CANARY.encode() not in pickled(thing)
-    assert CANARY in headers(secret)["authorization"], "the one place it goes to"
+    assert CANARY in CHAT.headers(secret)["authorization"], "the one place it goes to"
 
 
 def test_children_do_not_inherit_a_key_given_in_python(tmp_path: Path) -> None:

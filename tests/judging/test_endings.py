@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 
 from referee.config import JudgeConfig
-from referee.judging import Form, make_judge
-from referee.judging.judge import KINDS
+from referee.judging import KINDS, Form, make_judge
 from referee.records import Ask, Reason, Reply, Sample, Unscored, Verdict
-from referee.wire import classify
+from referee.wire import CHAT
 
 CUT = [
     *("length", "LENGTH", "Length", "max_tokens", "MAX_TOKENS", "FinishReason.MAX_TOKENS", "model_length"),
@@ -110,7 +109,7 @@ def test_an_ending_that_is_no_text_is_not_an_absent_one(finish: str) -> None:
     """A proxy that passes on a number or an object has said something, and it is not known to be good."""
     choice = f'{{"message": {{"content": "1"}}, "finish_reason": {finish}}}'
     body = f'{{"choices": [{choice}], "usage": {{"completion_tokens": 1}}}}'
-    reply = classify(200, {}, body.encode(), 0.0)
+    reply = CHAT.read(200, {}, body.encode(), 0.0)
     assert isinstance(reply, Reply)
     judge = make_judge(JudgeConfig(kind="integer"), b"0123456789abcdef")
     request = judge.plan(Sample(prompt="p", response="r"), "text")

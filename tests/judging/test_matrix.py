@@ -10,8 +10,7 @@ import json
 import pytest
 
 from referee.config import JudgeConfig
-from referee.judging import Form, make_judge
-from referee.judging.judge import KINDS
+from referee.judging import KINDS, Form, make_judge
 from referee.records import Ask, Reason, Reply, Sample, Unscored, Verdict
 
 SECRET = b"0123456789abcdef"

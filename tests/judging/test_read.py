@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from referee.config import JudgeConfig
-from referee.judging import make_judge, read_integer
-from referee.judging.judge import KINDS
+from referee.judging import KINDS, make_judge, read_integer
 from referee.judging.read import LONGEST_REASON, kept, tagged, whole
 from referee.records import Ask, Reason, Reply, Sample, TokenChoice, Unscored, Verdict
 

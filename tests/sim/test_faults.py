@@ -12,7 +12,7 @@ from referee.sim.provider import Provider
 from referee.sim.spec import FAULTS, Fault, ProviderSpec
 from referee.sim.transport import SimTransport
 from referee.sim.virtual import run_virtual
-from referee.wire import classify, encode, from_fault
+from referee.wire import CHAT, from_fault
 
 HARMLESS = {"nan_json"}
 """The verdict itself is whole: taking it or refusing the body are both right."""
@@ -28,10 +28,12 @@ def outcome(kind: str, form: Form, fault: Fault | None) -> Verdict | Unscored | 
     async def main() -> Verdict | Unscored | Failure:
         transport = SimTransport(Provider(spec))
         try:
-            answer = await transport.post("http://judge.test/v1", {}, encode(EndpointConfig(), request), 30.0)
+            answer = await transport.post(
+                "http://judge.test/v1", {}, CHAT.encoder(EndpointConfig()).encode(request), 30.0
+            )
         except TransportFault as trouble:
             return from_fault(trouble.kind, trouble.detail)
-        found = classify(answer.status, answer.headers, answer.body, 0.0)
+        found = CHAT.read(answer.status, answer.headers, answer.body, 0.0)
         return judge.read(request, found) if isinstance(found, Reply) else found
 
     return run_virtual(main())

@@ -15,7 +15,7 @@ from referee.sim.chat import ChatMessage, ChatRequest, ask, unfence
 from referee.sim.judge import GullibleJudge, HonestJudge, QuotingJudge, forged
 from referee.sim.judge import Judge as SimJudge
 from referee.sim.replies import completion, prompt_tokens
-from referee.wire import encode
+from referee.wire import CHAT
 
 SECRET = b"0123456789abcdef"
 
@@ -24,7 +24,7 @@ def verdict(judge: Judge, form: Form, response: str, sim: SimJudge) -> Any:
     """Ask the real judge's question of a simulated one, over the real encoding, and read the reply."""
     request = judge.plan(Sample(prompt="What is it?", response=response, reference="four"), form)
     assert isinstance(request, Ask)
-    chat = msgspec.json.decode(encode(EndpointConfig(), request), type=ChatRequest)
+    chat = msgspec.json.decode(CHAT.encoder(EndpointConfig()).encode(request), type=ChatRequest)
     question = ask(chat)
     answer = sim.answer(question)
     body, _ = completion(chat, answer, question, asked=prompt_tokens(chat), serial=1, created=1)

@@ -8,18 +8,18 @@ from typing import Any
 import pytest
 
 from referee.records import Action, Failure, Reason, Reply
-from referee.wire import classify, error_body, reply
+from referee.wire import CHAT, chat_reply, error_body
 
 TEXT: list[dict[str, str]] = [{"type": "text", "text": "8"}]
 
 
 def usual(**more: Any) -> Reply | None:
     data = {"choices": [{"message": {"content": "8"}, "finish_reason": "stop"}], **more}
-    return reply.usual(json.dumps(data).encode(), "")
+    return chat_reply.usual(json.dumps(data).encode(), "")
 
 
 def unusual(request_id: str = "", logprobs: Any = None, **more: Any) -> Reply:
-    found = reply.unusual({"choices": [{"message": {"content": TEXT}, "logprobs": logprobs}], **more}, request_id)
+    found = chat_reply.unusual({"choices": [{"message": {"content": TEXT}, "logprobs": logprobs}], **more}, request_id)
     assert found is not None
     return found
 
@@ -151,7 +151,7 @@ ONE, TWO = '{"message": {"content": "1"}}', '{"message": {"content": "2"}}'
 )
 def test_a_completion_that_says_two_things_is_malformed(body: str) -> None:
     """Which of two values a parser takes is its own affair; neither is a verdict."""
-    found = classify(200, {}, body.encode(), 0.0)
+    found = CHAT.read(200, {}, body.encode(), 0.0)
     assert isinstance(found, Failure)
     assert (found.reason, found.action) == (Reason.CONNECTION, Action.RETRY)
     assert "twice" in found.detail
@@ -169,7 +169,7 @@ def test_a_completion_that_says_two_things_is_malformed(body: str) -> None:
 )
 def test_a_name_that_comes_again_elsewhere_is_no_harm(body: str) -> None:
     """Several choices, log-probabilities, a value that is spelled like a name."""
-    found = classify(200, {}, body.encode(), 0.0)
+    found = CHAT.read(200, {}, body.encode(), 0.0)
     assert isinstance(found, Reply)
     assert found.text == "1"
 
@@ -178,4 +178,4 @@ def test_a_reply_that_quotes_json_is_read_as_text() -> None:
     """Names inside the judge's own words are not the completion's."""
     text = '{"choices": [], "choices": [], "content": "x", "content": "y", "message": "", "message": ""}'
     body = json.dumps({"choices": [{"message": {"content": text}}]}).encode()
-    assert reply.usual(body, "") == Reply(text=text)
+    assert chat_reply.usual(body, "") == Reply(text=text)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from referee.records import Action, Failure, Reason, Reply
-from referee.wire import classify
+from referee.wire import CHAT
 
 BUSY = (Reason.OVERLOADED, Action.BACK_OFF)
 WRONG = (Reason.CONFIG, Action.CLOSE)
@@ -22,7 +22,7 @@ COMPLETION = {"choices": [{"message": {"content": "8"}, "finish_reason": "stop"}
 
 def failure(status: int, body: object = b"", headers: dict[str, str] | None = None) -> Failure:
     raw = body if isinstance(body, bytes) else json.dumps(body).encode()
-    found = classify(status, headers or {}, raw, 1_700_000_000.0)
+    found = CHAT.read(status, headers or {}, raw, 1_700_000_000.0)
     assert isinstance(found, Failure)
     return found
 
@@ -58,7 +58,7 @@ def test_every_2xx_with_a_completion_is_a_reply(status: int) -> None:
     """In the documented shape, and in an odd one."""
     odd = {"choices": [{"message": {"content": [{"type": "text", "text": "8"}]}, "finish_reason": 1}]}
     for data in (COMPLETION, odd):
-        found = classify(status, {}, json.dumps(data).encode(), 0.0)
+        found = CHAT.read(status, {}, json.dumps(data).encode(), 0.0)
         assert isinstance(found, Reply)
         assert found.text == "8"
 
@@ -121,7 +121,7 @@ def test_a_502_never_means_a_parameter() -> None:
         (502, b"upstream connect error", "502: upstream connect error"),
         (200, {"error": {"code": "server_error"}}, "500 server_error"),
         (410, b"", "410: check endpoint.model and endpoint.url"),
-        (405, b"", "405: check endpoint.url: it does not take chat completions"),
+        (405, b"", "405: check endpoint.url and endpoint.api: this API is not there"),
     ],
 )
 def test_a_failure_says_what_came(status: int, body: object, said: str) -> None:

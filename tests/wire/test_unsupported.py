@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from tests.wire.test_classify import UNFIT, failure, gemini, openai, vllm
+from tests.wire.test_failure import UNFIT, failure, gemini, openai, vllm
 
 INVALID = "invalid_request_error"
 EXTRA = "Extra inputs are not permitted"

@@ -18,7 +18,7 @@ import msgspec
 
 from referee.config import EndpointConfig
 from referee.records import Ask, Sampling
-from referee.wire import chat_url, scrub
+from referee.wire import Dialect, scrub
 
 KEY_BYTES = 16
 """128 bits. Two requests sharing a key would share a reward; at this length they do not meet."""
@@ -36,12 +36,12 @@ _json = msgspec.json.Encoder().encode
 class KeyMaker:
     """Keys for the requests sent to one endpoint. The endpoint's part is hashed once."""
 
-    def __init__(self, endpoint: EndpointConfig, dialect: str) -> None:
+    def __init__(self, endpoint: EndpointConfig, dialect: Dialect) -> None:
         self._extra = _canonical(endpoint.extra)
         self._endpoint = (
-            ("dialect", dialect),
+            ("dialect", dialect.name),
             ("known_as", endpoint.known_as) if endpoint.known_as else ("host", endpoint.host),
-            ("path", urlsplit(chat_url(endpoint.url)).path),
+            ("path", urlsplit(dialect.url(endpoint)).path),
             ("model", endpoint.model),
             ("extra", self._extra),
         )

@@ -28,8 +28,8 @@ from referee.cli.words import counted
 from referee.config import CacheConfig, Config, JudgeConfig, LedgerConfig, RedisConfig
 from referee.engine import Endpoint, find_key
 from referee.errors import RefereeError
-from referee.judging import make_judge
-from referee.records import Ask, Sample, Unscored
+from referee.judging import first_round, make_judge
+from referee.records import Sample, Unscored
 from referee.referee import Referee
 from referee.scoring.build import read_template
 from referee.scoring.tracing import open_tracer
@@ -144,9 +144,9 @@ def _tried(check: Callable[[], Check]) -> Check:
 def _judge(config: JudgeConfig) -> Check:
     """A judge as judging makes it: template, criteria, scale. It plans one request, which is not sent."""
     judge = make_judge(config, secrets.token_bytes(32), read_template(config))
-    planned = judge.plan(PROBE, "text" if config.reply == "text" else "schema")
+    asks = first_round(judge, (PROBE,), "text" if config.reply == "text" else "schema")
     own = f", template {config.prompt_file}" if config.prompt_file else ""
-    size = f", about {planned.prompt_tokens} tokens for a short answer" if isinstance(planned, Ask) else ""
+    size = f", about {sum(ask.prompt_tokens for ask in asks)} tokens for a short answer" if asks else ""
     return True, f"judge {config.name}: {config.kind}{own}{size}"
 
 

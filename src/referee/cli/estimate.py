@@ -12,8 +12,8 @@ from referee.cli.problems import Problems, refuse_binary, refuse_text, text_only
 from referee.cli.words import counted
 from referee.config import Config, endpoints_of
 from referee.errors import InputError
-from referee.judging import make_judge
-from referee.records import Ask
+from referee.judging import Form, Judge, first_round, make_judge
+from referee.records import Sample
 from referee.report.plan import Workload
 from referee.report.workload import limits_in
 from referee.rollouts import BadLine, first_rows, read_rollouts
@@ -27,10 +27,12 @@ class Estimate(Struct, frozen=True, kw_only=True):
     """Counts of a file."""
 
     samples: int
+    questions: int
+    """All there are. Of a judge that asks in several rounds, those of the first."""
     asked: int
     """Requests that have to be sent: each equal one once."""
     repeated: int
-    """Samples whose request is equal to an earlier one's."""
+    """Questions whose request is equal to an earlier one's."""
     settled: int
     """Questions that a gate settles, or that a judge cannot be asked."""
     by_judge: tuple[tuple[int, int], ...]
@@ -45,8 +47,8 @@ class Estimate(Struct, frozen=True, kw_only=True):
             **{
                 **limits_in(config.public()),
                 **self._prices(config, tokens_in, tokens_out),
-                "samples": float(self.samples * len(config.judge)),
-                "asked": self.asked / (self.samples * len(config.judge)),
+                "samples": float(self.questions),
+                "asked": self.asked / self.questions,
                 "tokens_in": tokens_in / max(1, self.asked),
                 "tokens_out": tokens_out / max(1, self.asked) or float(config.judge[0].max_tokens),
                 "steps": 1.0,
@@ -79,10 +81,12 @@ def estimate(path: Path, config: Config) -> Estimate:
     """Read all of it and plan every request."""
     refuse_binary(str(path), path)
     secret = secrets.token_bytes(32)
-    judges = [(make_judge(judge, secret, read_template(judge)), judge.reply) for judge in config.judge]
+    judges = [
+        _Planned(make_judge(judge, secret, read_template(judge)), "text" if judge.reply == "text" else "schema")
+        for judge in config.judge
+    ]
     known: set[int] = set()
-    counts = [[0, 0] for _ in judges]
-    samples = settled = 0
+    samples = 0
     bad = Problems()
     shown = columns_shown(config)
     warn_unread(str(path), first_rows(path), shown)
@@ -91,26 +95,55 @@ def estimate(path: Path, config: Config) -> Estimate:
             bad.add(sample)
             continue
         samples += 1
-        for (judge, reply), count in zip(judges, counts, strict=True):
-            planned = judge.plan(sample, "text" if reply == "text" else "schema")
-            if not isinstance(planned, Ask):
-                settled += 1
-                continue
-            name = hash((planned.facets, planned.pool))
-            if name not in known:
-                known.add(name)
-                count[0] += 1
-                count[1] += planned.prompt_tokens
+        for judge in judges:
+            judge.take(sample, known)
+    for judge in judges:
+        judge.finish(known)
     if not samples:
         refuse_text(str(path), path)
         raise InputError(bad.complaint(str(path), "It is neither a ledger nor a file of rollouts."))
     if bad.count:
         typer.echo(f"warning: {path}: {counted(bad.count, 'line')} cannot be used and not counted", err=True)
-    asked = len(known)
+    asked, planned = len(known), sum(judge.planned for judge in judges)
+    settled = sum(judge.settled for judge in judges)
     return Estimate(
         samples=samples,
+        questions=planned + settled,
         asked=asked,
-        repeated=samples * len(judges) - settled - asked,
+        repeated=planned - asked,
         settled=settled,
-        by_judge=tuple((count[0], count[1]) for count in counts),
+        by_judge=tuple((judge.asked, judge.tokens) for judge in judges),
     )
+
+
+class _Planned:
+    """What one judge would ask first about the samples of a file."""
+
+    def __init__(self, judge: Judge, form: Form) -> None:
+        self._judge = judge
+        self._form = form
+        self._groups: dict[str, list[Sample]] = {}
+        self.planned = self.settled = self.asked = self.tokens = 0
+
+    def take(self, sample: Sample, known: set[int]) -> None:
+        """One more sample. `known`: the requests of all judges."""
+        if self._judge.unit == "group" and sample.group:
+            self._groups.setdefault(sample.group, []).append(sample)
+        else:
+            self._plan([sample], known)
+
+    def finish(self, known: set[int]) -> None:
+        """There are no more samples: groups are whole."""
+        for samples in self._groups.values():
+            self._plan(samples, known)
+
+    def _plan(self, samples: list[Sample], known: set[int]) -> None:
+        asks = first_round(self._judge, samples, self._form)
+        self.planned += len(asks)
+        self.settled += 0 if asks else len(samples)
+        for ask in asks:
+            name = hash((ask.facets, ask.pool))
+            if name not in known:
+                known.add(name)
+                self.asked += 1
+                self.tokens += ask.prompt_tokens

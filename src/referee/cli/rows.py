@@ -18,10 +18,10 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Struct
 
-from referee.config import Config
+from referee.config import Config, EndpointConfig
 from referee.records import Reward, Sample
 from referee.scoring.build import read_template
-from referee.wire import chat_url
+from referee.wire import find_dialect
 
 
 class Row(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -92,7 +92,10 @@ class Digests:
             {**judge, "prompt_file": read_template(given) or ""}
             for judge, given in zip(shaped["judge"], config.judge, strict=True)
         ]
-        shaped["endpoint"] = [_without_address(endpoint) for endpoint in shaped["endpoint"]]
+        shaped["endpoint"] = [
+            _without_address(endpoint, given)
+            for endpoint, given in zip(shaped["endpoint"], config.endpoint, strict=True)
+        ]
         self._settings = msgspec.json.encode(shaped, order="sorted")
 
     def of(self, sample: Sample) -> str:
@@ -100,9 +103,11 @@ class Digests:
         return hashlib.sha256(self._settings + _encode(sample)).hexdigest()[:20]
 
 
-def _without_address(endpoint: dict[str, Any]) -> dict[str, Any]:
+def _without_address(endpoint: dict[str, Any], given: EndpointConfig) -> dict[str, Any]:
     """An endpoint that is known by a name of its own may be at another address in the next run."""
-    return {**endpoint, "url": urlsplit(chat_url(endpoint["url"])).path} if endpoint["known_as"] else endpoint
+    if not given.known_as:
+        return endpoint
+    return {**endpoint, "url": urlsplit(find_dialect(given.api).url(given)).path}
 
 
 class RowWriter:

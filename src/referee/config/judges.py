@@ -5,7 +5,11 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
+from typing import Any
 
+import msgspec
+
+from referee.config.keys import holds_key
 from referee.config.schema import Config, EndpointConfig, JudgeConfig
 from referee.errors import ConfigError
 
@@ -61,6 +65,7 @@ def _check_judge(judge: JudgeConfig, where: str, refuse: Refuse) -> None:
         raise refuse(
             f"{where}.fences", f'false needs kind = "yes_no", not "{judge.kind}": elsewhere fences are the defence.'
         )
+    _check_options(judge.options, f"{where}.options", refuse)
     view = judge.max_view_tokens
     for name, number, least in (
         ("max_tokens", judge.max_tokens, 1),
@@ -69,6 +74,18 @@ def _check_judge(judge: JudgeConfig, where: str, refuse: Refuse) -> None:
     ):
         if number < least:
             raise refuse(f"{where}.{name}", f"must be at least {least}, not {number}.")
+
+
+def _check_options(options: dict[str, Any], where: str, refuse: Refuse) -> None:
+    """They are sent to workers, and name the judge in cache keys and records: plain data, and nothing secret."""
+    if holds_key(options):
+        raise refuse(where, "a key does not belong here: it would be recorded, and a judge sends nothing by itself.")
+    try:
+        plain = msgspec.json.decode(msgspec.json.encode(options)) == options
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        plain = False
+    if not plain:
+        raise refuse(where, "must be plain data: texts, finite numbers, true and false, lists and tables of those.")
 
 
 def _check_endpoints(judge: JudgeConfig, where: str, endpoints: Sequence[EndpointConfig], refuse: Refuse) -> None:

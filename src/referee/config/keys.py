@@ -48,6 +48,15 @@ def find_key_field(fields: Mapping[str, Any], path: str = "") -> str | None:
     return None
 
 
+def holds_key(value: Any) -> bool:
+    """Whether a key stands somewhere in this plain data, by its field's name or by its looks."""
+    if isinstance(value, Mapping):
+        return any(names_a_key(str(name)) or holds_key(inner) for name, inner in value.items())
+    if isinstance(value, list | tuple):
+        return any(holds_key(inner) for inner in value)
+    return isinstance(value, str) and _START.search(value) is not None
+
+
 def without_keys(value: Any) -> Any:
     """The same plain data with *** where a key stands, by its field's name or by its looks."""
     if isinstance(value, Mapping):

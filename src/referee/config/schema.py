@@ -43,10 +43,13 @@ class JudgeConfig(Struct, frozen=True, forbid_unknown_fields=True):
     there is no reward."""
     endpoint: str | tuple[str, ...] = ""
     """Names of the endpoints it asks. Empty: all of them; they must serve the same model, or be `backup`."""
-    kind: Literal["score", "yes_no", "reference", "integer", "monitor"] = "score"
+    kind: str = "score"
     """score: an integer on a scale. yes_no: one question, as P(yes) where the endpoint gives log-probabilities.
     reference: does the answer agree with the known one. integer: a system prompt, the bare response, and a reply that
-    is one integer. monitor: a hidden yes or no, predicted from the reasoning alone."""
+    is one integer. monitor: a hidden yes or no, predicted from the reasoning alone. Other names are judges of installed
+    packages, see docs/extending.md."""
+    options: dict[str, Any] = field(default_factory=dict)
+    """Settings of a judge from another package, as its documentation says. The shipped kinds have none. No keys."""
     low: int = 1
     """Lower end of the scale for kind = "score" and "integer", included."""
     high: int = 10
@@ -106,10 +109,13 @@ class Secret:
 
 
 class EndpointConfig(Struct, frozen=True, forbid_unknown_fields=True):
-    """One OpenAI-compatible chat-completions endpoint."""
+    """One endpoint of a judge model."""
 
     url: str = "https://api.openai.com/v1/chat/completions"
-    """The chat-completions URL, or its base (…/v1)."""
+    """The chat-completions URL, or its base (…/v1). With another `api`: what that takes."""
+    api: str = "chat"
+    """The API it speaks. chat: OpenAI's chat completions, which most servers understand. Others come from installed
+    packages, see docs/extending.md."""
     model: str = "gpt-4o-mini"
     """The judge model, by the name the endpoint knows it by."""
     name: str = ""

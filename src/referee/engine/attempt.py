@@ -30,4 +30,5 @@ async def attempt(
         return replace(failure, code=STALE_CODE) if fault.stale else failure, None
     wall = clock.wall()
     headers, content = endpoint.redactor.answer(answer.headers, answer.body)
-    return wire.classify(answer.status, headers, content, wall), wire.hints(headers, wall)
+    dialect = endpoint.dialect
+    return dialect.read(answer.status, headers, content, wall), dialect.hints(headers, wall)

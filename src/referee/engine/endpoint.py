@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from referee import wire
 from referee.cache import KeyMaker
 from referee.config import EndpointConfig, LimitsConfig, Secret
+from referee.errors import ConfigError
 from referee.limits import AdaptiveLimit, Breaker, Bucket, FixedLimit, Limit, Stamp
 from referee.limits.breaker import LONGEST_PAUSE
 from referee.limits.worst import Bound, Excess, bound
@@ -30,12 +31,18 @@ class Endpoint:
     def __init__(self, config: EndpointConfig, limits: LimitsConfig, key: Secret | None) -> None:
         self.config = config
         self.label = config.label
-        self.url = wire.chat_url(config.url)
-        self.headers = wire.headers(key)
+        self.dialect = dialect = wire.find_dialect(config.api)
+        self.url = dialect.url(config)
+        if urlsplit(self.url)[:2] != urlsplit(config.url)[:2]:
+            raise ConfigError(
+                f"endpoint.api: {config.api!r} would send requests, and the key, to a host that is not endpoint.url's.",
+                setting="endpoint.api",
+            )
+        self.headers = dialect.headers(key)
         password = unquote(urlsplit(config.proxy).password or "")
         self.redactor = wire.Redactor(key.reveal().strip() if key else "", password)
-        self.encoder = wire.Encoder(config)
-        self.keys = KeyMaker(config, wire.DIALECT)
+        self.encoder = dialect.encoder(config)
+        self.keys = KeyMaker(config, dialect)
         self.limiter: Limit = (
             AdaptiveLimit(limits.max_concurrency) if limits.concurrency == "auto" else FixedLimit(limits.concurrency)
         )
@@ -44,7 +51,7 @@ class Endpoint:
         self.breaker = Breaker()
         self.excess = Excess()
         """By how much requests were billed above what was foreseen."""
-        self.adaptation = wire.Adaptation()
+        self.adaptation = wire.PLAIN
         """What this server turned out not to support, learned from its refusals."""
         self.latency = 1.0
         """Seconds an answer usually takes here, a moving mean."""

@@ -314,10 +314,10 @@ class Engine:
         """Learn what a server does not take. False: nothing to leave out; or the schema, which needs another plan."""
         if flight.adaptation is not endpoint.adaptation:
             return True  # another flight learned meanwhile, perhaps the same; ask again with what is known now
-        adapted = wire.adapt(endpoint.adaptation, unsupported)
+        adapted = wire.adapt(endpoint.dialect, endpoint.adaptation, unsupported)
         if adapted is None:
             return False
-        if adapted.no_schema:
+        if wire.SCHEMA in adapted:
             if not self._no_schema:
                 log.warning("%s does not take response_format; asking for text verdicts instead", endpoint.label)
             self._no_schema.add(endpoint)

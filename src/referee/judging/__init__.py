@@ -1,8 +1,40 @@
-"""What to ask a judge and how to read its answer. Pure: no network, no files, no clock, no chance."""
+"""What to ask a judge and how to read its answer. Pure: no network, no files, no clock, no chance.
 
-from referee.judging.judge import make_judge, seen_by
-from referee.judging.kind import Deliberation, Form, Judge
+Judges of other packages are made of what is exported here and of the readers in `judging.read`; see docs/extending.md.
+"""
+
+from referee.judging.judge import seen_by
+from referee.judging.kind import (
+    Deliberation,
+    Form,
+    Judge,
+    JudgeFactory,
+    Kind,
+    Question,
+    Reader,
+    object_schema,
+    sampling_for,
+)
 from referee.judging.read import read_integer
+from referee.judging.registry import KINDS, first_round, make_judge, make_with, needs_groups
 from referee.judging.together import together
 
-__all__ = ["Deliberation", "Form", "Judge", "make_judge", "read_integer", "seen_by", "together"]
+__all__ = [
+    "KINDS",
+    "Deliberation",
+    "Form",
+    "Judge",
+    "JudgeFactory",
+    "Kind",
+    "Question",
+    "Reader",
+    "first_round",
+    "make_judge",
+    "make_with",
+    "needs_groups",
+    "object_schema",
+    "read_integer",
+    "sampling_for",
+    "seen_by",
+    "together",
+]

@@ -1,4 +1,4 @@
-"""Puts a judge together from its configuration: kind, template, gates, guard."""
+"""The judge that asks one question about one sample: its kind's texts and reader, template, gates, guard."""
 
 from __future__ import annotations
 
@@ -11,16 +11,11 @@ from referee.errors import ConfigError
 from referee.judging.digest import key_of
 from referee.judging.gates import settle
 from referee.judging.guard import FIELDS, scrub, show, with_reasoning_tags
-from referee.judging.integer import integer
-from referee.judging.kind import Deliberation, Form
-from referee.judging.monitor import monitor
+from referee.judging.kind import Deliberation, Form, Kind
 from referee.judging.prompt_builder import Group, compose, gather, prepare
 from referee.judging.read import visible
-from referee.judging.reference import reference
-from referee.judging.score import score
 from referee.judging.template import COLUMNS, columns_in, parse, uses
 from referee.judging.transcript import prompt_text, reasoning_text, response_text
-from referee.judging.yes_no import yes_no
 from referee.records import Ask, Reason, Reply, Sample, Text, Tool, Unscored, Verdict
 from referee.rollouts import last_user
 
@@ -29,7 +24,6 @@ GROUPS = 128
 LONGEST_REMEMBERED = 50_000
 """Characters of prompt and reference. What is remembered stays in memory as long as the judge does."""
 FORMS: tuple[Form, ...] = ("schema", "text")
-KINDS = {"score": score, "yes_no": yes_no, "reference": reference, "integer": integer, "monitor": monitor}
 
 
 def seen_by(configs: Sequence[JudgeConfig]) -> Callable[[Text], str]:
@@ -43,29 +37,13 @@ def _sees_reasoning(config: JudgeConfig) -> bool:
     return config.kind == "monitor" or config.view == "reasoning"
 
 
-def make_judge(config: JudgeConfig, secret: bytes, template: str | None = None) -> SampleJudge:
-    """The judge this configuration describes.
-
-    `secret` keys the nonces: 16 or more random bytes that the policy never sees. With an empty one the configuration is
-    checked, but the judge refuses to plan: its nonces could be predicted. `template` is the text of
-    `judge.prompt_file`; the caller reads files.
-    """
-    return SampleJudge(config, secret, template)
-
-
 class SampleJudge:
     """A judge that asks one question about one sample: template, gates and guard of its configuration."""
 
     unit: Literal["sample"] = "sample"
 
-    def __init__(self, config: JudgeConfig, secret: bytes, template: str | None) -> None:
-        kind = KINDS[config.kind](config)
-        if config.system_prompt.strip() and (config.kind != "integer" or template is not None):
-            raise ConfigError(
-                'judge.system_prompt: is only used with kind = "integer" and without judge.prompt_file; put it into '
-                "that template's [system] part.",
-                setting="judge.system_prompt",
-            )
+    def __init__(self, config: JudgeConfig, kind: Kind, secret: bytes, template: str | None) -> None:
+        """`secret` and `template` as in registry.make_judge."""
         for setting, text in (
             ("judge.criteria", config.criteria),
             ("judge.system_prompt", config.system_prompt),
@@ -74,11 +52,8 @@ class SampleJudge:
             if not text.isascii() and text != text.encode(errors="replace").decode():
                 raise ConfigError(f"{setting}: holds half a character (a lone surrogate).", setting=setting)
         parsed = parse(kind.template if template is None else template, frozenset(kind.values) | {*FIELDS}, kind.needs)
-        if config.criteria.strip() and not uses(parsed, "criteria"):
-            raise ConfigError(
-                "judge.criteria: is set, but the template of judge.prompt_file has no {{criteria}} to put it in.",
-                setting="judge.criteria",
-            )
+        self.shows = frozenset(name for name in ("criteria", "system_prompt") if uses(parsed, name))
+        """Which of these settings are in its prompt."""
         self._again = config.ask_again
         self._read = self.read  # one bound method for all asks: thousands wait at once, and the GC walks each object
         self._pool = pool_of(config)

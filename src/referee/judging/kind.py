@@ -1,4 +1,5 @@
-"""What one kind of judge brings: its texts, its sampling, its reader. Data only; `make` puts a judge together."""
+"""What a judge is, and what one question of it is made of: texts, sampling, reader. Data and protocols only;
+`registry` puts judges together."""
 
 from __future__ import annotations
 
@@ -41,7 +42,7 @@ class Kind(Struct, frozen=True):
     name: str
     """With the version of its reader: a change in reading must not find old verdicts in a cache."""
     template: str
-    """The shipped template."""
+    """What is asked, as in docs/judging.md; judge.prompt_file takes its place."""
     needs: tuple[str, ...]
     """Placeholders the template must have."""
     values: Mapping[str, str]
@@ -50,7 +51,7 @@ class Kind(Struct, frozen=True):
     """How the judge is told to answer; stands after the texts to judge."""
     sampling: Mapping[Form, Sampling]
     facets: tuple[tuple[str, str], ...]
-    """What else of the configuration shaped the request: the scale."""
+    """What else of the configuration shapes the request or its reading, such as the scale. Part of the cache key."""
     lowest: float
     """The score a gate gives."""
     read: Reader
@@ -58,6 +59,20 @@ class Kind(Struct, frozen=True):
     """The response is shown without fences and without rules about them."""
     trace: bool = False
     """Only the reasoning is shown, and gates, which look at the answer, do not apply."""
+
+
+Question = Callable[[Kind], Judge]
+"""Makes the judge that asks one question about one sample, with everything that keeps it safe: template, fences, guard,
+gates, strict reading, the text form, the endpoints to ask."""
+
+
+class JudgeFactory(Struct, frozen=True):
+    """What the name in judge.kind stands for: how such a judge is made, and what it judges."""
+
+    make: Callable[[JudgeConfig, Question], Judge]
+    """Called with the judge's settings, and with what makes questions. Raises ConfigError where a setting is wrong."""
+    unit: Literal["sample", "group"] = "sample"
+    """As in the judges it makes. Known without making one."""
 
 
 def sampling_for(

@@ -76,6 +76,8 @@ class Question(Struct, frozen=True):
     """The offered words, best first; empty where a number is wanted."""
     low: int = 1
     high: int = 10
+    messages: tuple[ChatMessage, ...] = ()
+    """All of the request's."""
 
     @property
     def candidate(self) -> str:
@@ -100,9 +102,10 @@ def ask(request: ChatRequest) -> Question:
     user = "\n".join([message.text for message in request.messages if message.role == "user"])
     told, fenced = unfence(user)
     texts = fenced or {"response": user}
+    messages = tuple(request.messages)
     wanted = request.response_format
     if wanted is not None and wanted.json_schema is not None:
-        return _from_schema(wanted.json_schema.schema, texts)
+        return _from_schema(wanted.json_schema.schema, texts, messages)
     # What stands after the data says how to reply; the rest helps where that is silent.
     tail = told[-1]
     head = "\n".join([message.text for message in request.messages if message.role != "user"])
@@ -111,7 +114,7 @@ def ask(request: ChatRequest) -> Question:
     asked = _asked(head, tail.replace(nonce, "") if nonce else tail)
     form: Form = "tag" if tag else "schema" if asked.key else "word"
     properties = ("reason", asked.key) if asked.key else ()
-    return Question(form, texts, properties, asked.key, tag, asked.labels, asked.low, asked.high)
+    return Question(form, texts, properties, asked.key, tag, asked.labels, asked.low, asked.high, messages)
 
 
 def unfence(text: str) -> tuple[list[str], dict[str, str]]:
@@ -158,7 +161,7 @@ def _scale(text: str) -> tuple[int, int] | None:
     return None
 
 
-def _from_schema(schema: dict[str, Any], texts: dict[str, str]) -> Question:
+def _from_schema(schema: dict[str, Any], texts: dict[str, str], messages: tuple[ChatMessage, ...]) -> Question:
     properties: dict[str, Any] = schema.get("properties", {})
     key = next((name for name in VERDICT_KEYS if name in properties), next(reversed(properties), "score"))
     wanted = properties.get(key, {})
@@ -169,4 +172,4 @@ def _from_schema(schema: dict[str, Any], texts: dict[str, str]) -> Question:
         low, high = min(options), max(options)
     else:
         labels = tuple(str(option) for option in options)
-    return Question("schema", texts, tuple(properties), key, "", labels, low, high)
+    return Question("schema", texts, tuple(properties), key, "", labels, low, high, messages)

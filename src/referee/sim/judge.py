@@ -39,7 +39,7 @@ QUALITY = re.compile(r"\[\[quality=([^\]\s]{1,24})\]\]")
 PLAIN = "Judged on its own merits."
 
 
-def write(question: Question, value: Value, reason: str) -> str:
+def write(question: Question, value: Value, reason: str = PLAIN) -> str:
     """The reply that gives `value` in the form the question asks for."""
     if question.form == "schema":
         filled: dict[str, Value] = dict.fromkeys(question.properties, reason)

@@ -1,23 +1,39 @@
-"""Our request to provider JSON, and status, headers, body back to a Reply or a Failure. Pure: no clock, no I/O."""
+"""Our request to provider JSON, and status, headers, body back to a Reply or a Failure. Pure: no clock, no I/O.
 
-from referee.wire.classify import classify
+`Dialect` is one provider API, `find_dialect` finds one by the name in endpoint.api. The rest is what dialects have in
+common: errors, rate-limit headers, JSON.
+"""
+
+from referee.wire.chat import CHAT, Chat
+from referee.wire.dialect import PLAIN, SCHEMA, Adaptation, Dialect, Encoder, adapt, common_headers
+from referee.wire.error_body import holds_error
+from referee.wire.failure import failure, inner_failure, request_id, unreadable
 from referee.wire.fault import from_fault
 from referee.wire.hints import hints
+from referee.wire.json_body import load_json
 from referee.wire.redact import Redactor
-from referee.wire.request import DIALECT, Adaptation, Encoder, adapt, chat_url, encode, headers
+from referee.wire.registry import find_dialect
 from referee.wire.scrub import scrub
 
 __all__ = [
-    "DIALECT",
+    "CHAT",
+    "PLAIN",
+    "SCHEMA",
     "Adaptation",
+    "Chat",
+    "Dialect",
     "Encoder",
     "Redactor",
     "adapt",
-    "chat_url",
-    "classify",
-    "encode",
+    "common_headers",
+    "failure",
+    "find_dialect",
     "from_fault",
-    "headers",
     "hints",
+    "holds_error",
+    "inner_failure",
+    "load_json",
+    "request_id",
     "scrub",
+    "unreadable",
 ]

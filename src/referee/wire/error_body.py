@@ -1,4 +1,4 @@
-"""The error object of a provider, whatever shape it comes in, as one flat record. Says nothing of what to do."""
+"""A provider's error object, in any of its shapes, as one flat record. What to do about it is in `failure`."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _DEPTH = 4
 
 
 class ErrorBody(Struct, frozen=True):
-    """What the server complains about."""
+    """One error, flat."""
 
     message: str = ""
     code: str = ""
-    """The most telling of its labels."""
+    """The most specific of its labels."""
     labels: frozenset[str] = frozenset()
     """error.code, error.type, error.status and the like, lower case."""
     param: str = ""
@@ -45,7 +45,7 @@ def holds_error(data: Any) -> bool:
 
 
 def read(data: Any) -> ErrorBody:
-    """The complaint in decoded JSON: OpenAI, Azure, Anthropic, Gemini, vLLM, llama.cpp, FastAPI and gateways."""
+    """The error in decoded JSON, as OpenAI, Azure, Anthropic, Gemini, vLLM, llama.cpp, FastAPI or gateways write it."""
     inner = _innermost(data)
     if isinstance(inner, str):
         return ErrorBody(message=inner)
@@ -92,7 +92,7 @@ def _message(inner: dict[str, Any]) -> tuple[str, str]:
 
 
 def _validation(items: list[Any]) -> tuple[str, str]:
-    """FastAPI's list of {loc, msg}: as words, and the request field the first one is about."""
+    """FastAPI's list of {loc, msg}: as one message, and the request field of the first."""
     said, param = [], ""
     for item in items[:5]:
         if not isinstance(item, dict):
@@ -105,7 +105,7 @@ def _validation(items: list[Any]) -> tuple[str, str]:
 
 
 def _labels(inner: dict[str, Any]) -> Iterator[str]:
-    """Code first, then the rest; bare numbers say no more than the HTTP status does."""
+    """Code first, then the rest. Bare numbers are left out: they repeat the HTTP status."""
     deeper = inner.get("innererror")
     for value in (
         inner.get("code"),
@@ -126,7 +126,7 @@ def _word(value: Any) -> str:
 
 @functools.lru_cache(maxsize=256)
 def _unless_secret(name: str) -> str:
-    """The same few words come with every error of a throttled endpoint, so the check is remembered."""
+    """A throttled endpoint repeats a few labels in thousands of errors, so the check is cached."""
     return name if scrub(name) == name else ""
 
 

@@ -1,4 +1,4 @@
-"""Transport faults as Failures: what it means that no whole answer came."""
+"""Transport faults as Failures: what it means that no complete answer came."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MEANING: dict[str, tuple[Reason, Action, str]] = {
 
 
 def from_fault(kind: str, detail: str = "") -> Failure:
-    """The Failure for one of the transport port's fault kinds. An unknown kind is a glitch of the connection."""
+    """The Failure for one of the transport port's fault kinds. An unknown kind is retried as a connection error."""
     reason, action, meaning = _MEANING.get(kind, (Reason.CONNECTION, Action.RETRY, "the call failed"))
     said = scrub(detail)
     return Failure(reason=reason, action=action, code=kind, detail=f"{meaning} ({said})" if said else meaning)

@@ -1,4 +1,4 @@
-"""Rate-limit headers of the usual dialects, read into RateHints. What to do with them is the limiter's business."""
+"""Rate-limit headers as RateHints, in the forms that providers use. The limiter decides what to do with them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from referee.records import RateHints
 from referee.wire.times import number, until
 
-# (limit, remaining, reset) per resource, the first family that says anything wins.
+# (limit, remaining, reset) of requests and of tokens. The first family with any header counts.
 _OPENAI = (
     ("x-ratelimit-limit-requests", "x-ratelimit-remaining-requests", "x-ratelimit-reset-requests"),
     ("x-ratelimit-limit-tokens", "x-ratelimit-remaining-tokens", "x-ratelimit-reset-tokens"),
@@ -29,7 +29,7 @@ _ITEM = re.compile(r";\s*([rt])\s*=\s*([0-9]{1,15})", re.ASCII)
 
 
 def hints(headers: Mapping[str, str], wall: float) -> RateHints | None:
-    """What the server says of its limits, or None if it says nothing. Header names are lower case."""
+    """The limits in these headers, or None if there are none. Header names are lower case."""
     for family in (_OPENAI, _ANTHROPIC, _DRAFT, _BARE):
         requests, tokens = family
         if requests[1] in headers or tokens[1] in headers or requests[0] in headers or tokens[0] in headers:
@@ -62,7 +62,7 @@ def _count(text: str) -> int | None:
 
 
 def _structured(text: str) -> RateHints | None:
-    """The newer draft: `RateLimit: "default";r=50;t=30`, r left and t seconds to the reset, of the first policy."""
+    """The newer draft: `RateLimit: "default";r=50;t=30`: requests left, seconds to the reset, of the first policy."""
     said = dict(_ITEM.findall(text[:200].partition(",")[0]))
     if "r" not in said:
         return None

@@ -1,7 +1,7 @@
-"""The secrets that were sent with a request, replaced in its answer before anything else reads it.
+"""Replaces the secrets sent with a request in its answer, before anything else reads that.
 
-A server may echo its key in an error, a header or the reply itself, and gateways echo whole requests. The key is known
-here, so nothing is guessed. `scrub` guesses, for keys that are not ours.
+A server may echo the key in an error, a header or the reply itself, and gateways echo whole requests. The key is known
+here, so the match is exact; `scrub` recognises keys that are not ours by their shape.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from collections.abc import Iterator, Mapping
 from referee.wire.scrub import HIDDEN
 
 SHORTEST, LETTERS, DIGITS = 6, 8, 16
-"""Characters of a secret: of any, of one made of letters, of one made of digits. What is shorter, like the `EMPTY` that
-local servers are given, may be a word or a number of any answer, and is left to `scrub`."""
+"""Least characters of a secret: of any, of letters only, of digits only. A shorter one, such as the `EMPTY` that local
+servers are given, may occur in any answer by itself and is left to `scrub`."""
 
 _RUN = re.compile(r"[A-Za-z0-9]+")
 
@@ -28,7 +28,7 @@ class Redactor:
 
     def __init__(self, *secrets: str) -> None:
         forms = [form for secret in secrets if _can_be_told(secret) for form in _forms(secret)]
-        # Nobody escapes letters and digits, so an answer without the longest run of them does not hold that form.
+        # Letters and digits are never escaped, so an answer without the longest run of them does not hold that form.
         runs = (max(_RUN.findall(form), key=len, default=form) for form in forms)
         self._signs = tuple(dict.fromkeys(run.lower().encode() for run in runs))
         self._pattern = re.compile("|".join(map(_escaped, forms)).encode(), re.I)
@@ -57,9 +57,9 @@ def _can_be_told(secret: str) -> bool:
 def _forms(secret: str) -> Iterator[str]:
     yield secret
     data = secret.encode()
-    for before in range(3):  # bytes of the text before it in its group of three
+    for before in range(3):  # bytes that precede it in its base64 group
         encoded = base64.b64encode(bytes(before) + data).decode()
-        # Characters at both ends also hold bits of what stands beside it.
+        # Characters at both ends also hold bits of the neighbouring bytes.
         inner = encoded[-(-before * 8 // 6) : (before + len(data)) * 8 // 6]
         yield inner
         yield inner.translate(str.maketrans("+/", "-_"))

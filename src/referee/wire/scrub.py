@@ -1,4 +1,4 @@
-"""Text from outside made safe to show: nothing that looks like a key, one line, bounded length."""
+"""Text from a server made safe to show: nothing that looks like a key, one line, bounded length."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ HIDDEN = "***"
 _STARTS = ("AIza", "AKIA", "ASIA", "eyJ", "ya29.")
 
 # Providers echo keys, whole or partly starred ("Incorrect API key provided: sk-ab****wxyz"), and gateways echo headers.
-# Named places first, whatever the value looks like, then shapes. A rule is only run when one of its signs is in the
-# lower-case text: a throttled endpoint sends many errors, and these patterns are the dearest part of reading one.
+# Named fields first, whatever the value looks like, then shapes. A rule runs only if one of its signs is in the
+# lower-case text: a throttled endpoint sends many errors, and these patterns are the largest cost of reading one.
 _RULES: tuple[tuple[tuple[str, ...], re.Pattern[str], str], ...] = (
     (("://",), re.compile(r"(?i)(\b[a-z][a-z0-9+.-]*://)[^\s/@]+@"), rf"\1{HIDDEN}@"),
     (("?",), re.compile(r"(?i)(\bhttps?://[^\s?\"'<>]+\?)[^\s\"'<>]+"), rf"\1{HIDDEN}"),
@@ -47,7 +47,7 @@ _RULES: tuple[tuple[tuple[str, ...], re.Pattern[str], str], ...] = (
     ),
 )
 
-# A long run with a digit in it, or a very long one of letters alone: no word, no parameter name, few model names.
+# A long run with a digit in it, or a very long one of letters alone: not a word, a parameter or most model names.
 _RUN = re.compile(r"[A-Za-z0-9_+=-]{16}")
 _RUNS = (
     re.compile(r"(?<![A-Za-z0-9])(?=[A-Za-z]*[0-9])[A-Za-z0-9]{16,}"),
@@ -63,7 +63,7 @@ def scrub(text: str) -> str:
     if not text.isprintable():
         text = "".join(c if c.isprintable() else " " for c in text)
     if cut:
-        # What stands across the cut may be half a key, which no rule would know.
+        # The word at the cut may be half a key, which no rule would match.
         text = text.rpartition(" ")[0]
     low = text.lower()
     for signs, pattern, instead in _RULES:
@@ -79,7 +79,7 @@ def scrub(text: str) -> str:
 
 
 def label(text: str, longest: int = 64) -> str:
-    """A code or an id from outside, if it is one: a short printable word. Otherwise empty."""
+    """A server's code or id, if it is a short printable word; otherwise empty."""
     text = text.strip()
     if not text or len(text) > longest or not text.isascii() or not text.isprintable() or " " in text:
         return ""

@@ -1,4 +1,4 @@
-"""The ways servers write how long and until when: seconds, 6m0s, 120ms, HTTP dates, ISO dates, epochs."""
+"""Durations and times as servers write them: seconds, 6m0s, 120ms, HTTP dates, ISO dates, epochs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_tz
 
 MAX_DELAY = 3600.0
-"""Longest stay-away believed, in seconds. A larger number is a broken header more often than a wish."""
+"""Longest delay that is obeyed, in seconds. A larger number is more often a broken header than meant."""
 
 _NUMBER = re.compile(r"[0-9]{1,15}(?:\.[0-9]{0,15})?(?:[eE]\+?[0-9]{1,3})?", re.ASCII)
 _DURATION = re.compile(r"(?:[0-9]{1,9}(?:\.[0-9]{1,12})?\s?(?:ms|s|m|h|d))+", re.ASCII)
@@ -67,10 +67,10 @@ def until(text: str, wall: float) -> float | None:
 
 
 def retry_after(headers: Mapping[str, str], wall: float) -> float | None:
-    """Seconds the server asked us to stay away, at most MAX_DELAY; None if it did not say, or said nonsense.
+    """Seconds of Retry-After, at most MAX_DELAY; None if it is absent or malformed.
 
-    A date is counted from the server's own Date where it sends one, so that clocks need not agree. A date already
-    past says nothing: our own back-off is the better guess.
+    A date is counted from the server's own Date where it sends one, so that clocks need not agree. A date in the past
+    counts as absent: our own back-off is the better guess.
     """
     for name in ("retry-after-ms", "x-ms-retry-after-ms"):
         milliseconds = number(headers.get(name, ""))
@@ -92,7 +92,7 @@ def retry_after(headers: Mapping[str, str], wall: float) -> float | None:
 
 
 def spoken_delay(message: str) -> float | None:
-    """The delay in an error's words ("Please try again in 1.2s"), at most MAX_DELAY."""
+    """The delay in an error message ("Please try again in 1.2s"), at most MAX_DELAY."""
     low = message[:400].lower()
     for phrase in _PHRASES:
         at = low.find(phrase)

@@ -1,4 +1,4 @@
-"""Which of our request parameters a server complains about, from codes where it has them, else from its words."""
+"""Which request parameter an error refuses: from its labels where it has them, else from its message."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _INSTEAD = re.compile(r"max_tokens.{0,80}max_completion_tokens", re.S)
 
 
 def unsupported(said: ErrorBody) -> str:
-    """The parameter by our name for it, the server's name if it is none of ours, or "" if that is not the complaint."""
+    """The parameter by our name, the server's name if it is none of ours, or "" if the error is no such refusal."""
     words = said.message[:300]
     if _INSTEAD.search(words):
         return "max_tokens"
@@ -37,7 +37,7 @@ def unsupported(said: ErrorBody) -> str:
     if said.labels & UNSUPPORTED and said.param:
         return named or said.param.split(".")[0]
     if named == "response_format":
-        return named  # any quarrel with our schema is settled by not sending it
+        return named  # whatever is wrong with our schema, not sending it helps
     if not _COMPLAINT.search(words):
         return ""
     return named or _ours(words)

@@ -1,4 +1,4 @@
-"""The labels providers put on errors (error.code, error.type, error.status), lower case, by meaning. Data only."""
+"""Error labels of providers (error.code, error.type, error.status), lower case, by meaning. Data only."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ THROTTLED = frozenset(
         "tpm_rate_limit_exceeded",
     }
 )
-"""Too fast. "Quota" in these names is one that refills by itself."""
+"""Too many requests or tokens. A "quota" in these names is one that refills by itself."""
 
 NO_MODEL = frozenset(
     {

@@ -10,12 +10,12 @@ from referee import clock
 from referee.cache import KeyMaker
 from referee.config import load
 from referee.errors import TicketTimeout
-from referee.judging import make_judge
-from referee.records import Ask, Reward, Sample
+from referee.judging import first_round, make_judge
+from referee.records import Reward, Sample
 from referee.ticket import Ticket
 from referee.trainers.verl.backend import Backend
 from referee.trainers.verl.config import ENDPOINT, MODEL, LengthPenaltyConfig, in_own_keys
-from referee.wire import DIALECT
+from referee.wire import CHAT
 
 TIMEOUT = 300.0
 """Seconds a batch may take, as in the documents."""
@@ -144,10 +144,9 @@ def get_request_hash(
 def _hash(response: str, config: LengthPenaltyConfig) -> str:
     settings = config.settings("thread", keyless=True)
     loaded = load(settings)
-    plan = make_judge(loaded.judge[0], b"the key does not depend on this").plan(_sample((response, 1.0), 0), "text")
-    if not isinstance(plan, Ask):
-        return ""  # settled without a request
-    return KeyMaker(loaded.endpoint[0], DIALECT).key(plan)
+    judge = make_judge(loaded.judge[0], b"the key does not depend on this")
+    asks = first_round(judge, (_sample((response, 1.0), 0),), "text")
+    return KeyMaker(loaded.endpoint[0], CHAT).key(asks[0]) if asks else ""
 
 
 def _sample(item: Item, index: int) -> Sample:

@@ -1,4 +1,4 @@
-"""One HTTP answer to a Reply or a Failure. The order of the rules in `_decide` is their meaning.
+"""What an answer that is no reply means, in any dialect. The rules in `_decide` are tried in order.
 
 Words are only trusted to close an endpoint when they stand at the start of the message: an error may quote the
 request, and the request holds text written by the policy.
@@ -10,15 +10,16 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from referee.records import Action, Failure, Reason, Reply
-from referee.wire import error_body, reply
+from referee.records import Action, Failure, Reason
+from referee.wire import error_body
 from referee.wire.error_body import ErrorBody
+from referee.wire.json_body import GivenTwiceError, load_json
 from referee.wire.scrub import label, scrub
 from referee.wire.times import MAX_DELAY, retry_after, spoken_delay
 from referee.wire.unsupported import unsupported
 from referee.wire.vocabulary import AUTH, BAD_OUTPUT, NO_MODEL, POLICY, QUOTA, THROTTLED, TOO_LONG
 
-# For an error inside a 200 that gives no number: the status its label stands for.
+# For an error inside a 200 without a status: the status its label stands for.
 _STATUS_OF = (
     (AUTH, 401),
     (frozenset(("permission_error", "permission_denied")), 403),
@@ -44,7 +45,7 @@ _LONG = re.compile(
     r"too many (?:input )?tokens|range of input length|exceeds? the maximum (?:number of )?tokens",
     re.I,
 )
-# A 429 about one request that passes the limit all by itself: waiting will not help it.
+# A 429 about one request that exceeds the limit by itself: waiting will not help it.
 _NEVER_FITS = re.compile(r"request too large", re.I)
 _POLICY = re.compile(r"content (?:management )?policy|content filter|safety system|usage policy", re.I)
 _HTML = re.compile(rb"\s*<(?:!doctype|html|head|body|\?xml)", re.I)
@@ -55,77 +56,44 @@ _ABOUT_LENGTH = (400, 422, 500)  # llama.cpp says it with a 500
 _NOT_HERE_5XX = (501, 505, 511)
 
 
-def classify(status: int, headers: Mapping[str, str], body: bytes, wall: float) -> Reply | Failure:
-    """What an answer is worth. Header names are lower case; `wall` is the time it came, for dates in headers."""
-    request_id = headers.get("x-request-id") or headers.get("request-id") or ""
-    if 200 <= status < 300:
-        found = reply.usual(body, request_id)
-        if found is not None:
-            return found
-        return _odd_success(status, headers, body, wall, request_id)
+def request_id(headers: Mapping[str, str]) -> str:
+    """The server's name for a request, if it gives one."""
+    return label(headers.get("x-request-id") or headers.get("request-id") or "", 128)
+
+
+def failure(status: int, headers: Mapping[str, str], body: bytes, wall: float) -> Failure:
+    """An answer with an error status, by its status, its labels and its words: those of all providers we know. Header
+    names are lower case; `wall` is the time it came, for dates in headers."""
+    page = _HTML.match(body) is not None
     try:
-        said = error_body.read(reply.load(body))
+        said = error_body.read(load_json(body))
     except ValueError:
-        said = ErrorBody(message="" if _HTML.match(body) else body[:1000].decode("utf-8", "replace"))
-    return _failure(status, headers, said, wall, request_id, page=_HTML.match(body) is not None)
+        said = ErrorBody(message="" if page else body[:1000].decode("utf-8", "replace"))
+    return _failure(status, headers, said, wall, page)
 
 
-def _odd_success(status: int, headers: Mapping[str, str], body: bytes, wall: float, request_id: str) -> Reply | Failure:
-    """A 2xx that is not a plain completion: odd types, an error inside, or no completion at all."""
-    request_id = label(request_id, 128)
-    try:
-        data = reply.load(body)
-    except ValueError as error:
-        return _not_json(status, body, request_id, error)
-    complaint = _complaint(data)
-    if complaint is not None:
-        said = error_body.read(complaint)
-        inner = said.status or next((code for labels, code in _STATUS_OF if said.labels & labels), 500)
-        return _failure(inner, headers, said, wall, request_id)
-    if not isinstance(data, dict) or "choices" not in data:
-        return Failure(
-            reason=Reason.CONNECTION,
-            action=Action.RETRY,
-            detail=f"{status}, JSON but no chat completion; is endpoint.url a chat-completions URL?",
-            status=status,
-            request_id=request_id,
-        )
-    found = reply.unusual(data, request_id)
-    if found is not None:
-        return found
-    return Failure(
-        reason=Reason.EMPTY,
-        action=Action.ASK_AGAIN,
-        detail=f"{status}, a completion without a message in choices",
-        status=status,
-        request_id=request_id,
-    )
+def inner_failure(headers: Mapping[str, str], error: Any, wall: float) -> Failure:
+    """An error object inside a 2xx answer, as if it had come with its own status."""
+    said = error_body.read(error)
+    status = said.status or next((code for labels, code in _STATUS_OF if said.labels & labels), 500)
+    return _failure(status, headers, said, wall)
 
 
-def _complaint(data: Any) -> Any | None:
-    if error_body.holds_error(data):
-        return data
-    choices = data.get("choices") if isinstance(data, dict) else None
-    first = choices[0] if isinstance(choices, list) and choices else None
-    if isinstance(first, dict) and first.get("error"):
-        return first
-    return None
-
-
-def _not_json(status: int, body: bytes, request_id: str, error: ValueError) -> Failure:
+def unreadable(status: int, headers: Mapping[str, str], body: bytes, error: ValueError) -> Failure:
+    """A 2xx answer whose body `load_json` refused with `error`."""
     if body.lstrip()[:6] in (b"data: ", b"event:"):
         return Failure(
             reason=Reason.CONFIG,
             action=Action.CLOSE,
             detail="the answer is an event stream: take `stream` out of endpoint.extra",
             status=status,
-            request_id=request_id,
+            request_id=request_id(headers),
         )
     if not body.strip():
         what = "an empty body"
     elif _HTML.match(body):
         what = "an HTML page instead of JSON"
-    elif isinstance(error, reply.GivenTwiceError):
+    elif isinstance(error, GivenTwiceError):
         what = f"JSON in which {error}, so it says two things"
     else:
         what = f"a body that is not whole JSON: {scrub(body[:1200].decode('utf-8', 'replace'))}"
@@ -134,13 +102,11 @@ def _not_json(status: int, body: bytes, request_id: str, error: ValueError) -> F
         action=Action.RETRY,
         detail=f"{status} with {what}",
         status=status,
-        request_id=request_id,
+        request_id=request_id(headers),
     )
 
 
-def _failure(
-    status: int, headers: Mapping[str, str], said: ErrorBody, wall: float, request_id: str, page: bool = False
-) -> Failure:
+def _failure(status: int, headers: Mapping[str, str], said: ErrorBody, wall: float, page: bool = False) -> Failure:
     parameter = unsupported(said) if status in (*_ONE_REQUEST_4XX, 501) else ""
     reason, action, advice = _decide(status, said, parameter, page)
     advised = headers.get("x-should-retry", "").strip().lower()
@@ -158,14 +124,14 @@ def _failure(
         detail=": ".join(part for part in (detail, message, advice) if part),
         status=status,
         code=said.code,
-        request_id=label(request_id, 128),
+        request_id=request_id(headers),
         retry_after=_delay(headers, said, wall) if action in (Action.PARK, Action.BACK_OFF) else None,
         unsupported=parameter,
     )
 
 
 def _delay(headers: Mapping[str, str], said: ErrorBody, wall: float) -> float | None:
-    """The header's word, then the body's field, then the body's prose."""
+    """From the header, else from a field of the body, else from the message."""
     found = retry_after(headers, wall)
     if found is None and said.retry_delay is not None:
         found = min(said.retry_delay, MAX_DELAY)
@@ -193,7 +159,7 @@ def _decide(status: int, said: ErrorBody, parameter: str, page: bool) -> tuple[R
     if status == 429 or labels & THROTTLED or _throttling(labels):
         return Reason.THROTTLED, Action.PARK, ""
     if status == 403 and page:
-        # A firewall's page may be about this one text. Closing here would let one rollout stop a run.
+        # A firewall may object to this one text. Closing here would let one rollout stop a run.
         return Reason.REFUSED, Action.GIVE_UP, "a firewall before endpoint.url turned this request away"
     if status == 403:
         return Reason.AUTH, Action.CLOSE, "the key in endpoint.key_env may not use endpoint.model, or not from here"
@@ -210,7 +176,7 @@ def _decide(status: int, said: ErrorBody, parameter: str, page: bool) -> tuple[R
     if status in _BUSY_4XX:
         return Reason.OVERLOADED, Action.BACK_OFF, ""
     if client_error or status in _NOT_HERE_5XX:
-        return Reason.CONFIG, Action.CLOSE, "check endpoint.url: it does not take chat completions"
+        return Reason.CONFIG, Action.CLOSE, "check endpoint.url and endpoint.api: this API is not there"
     return Reason.OVERLOADED, Action.BACK_OFF, ""
 
 

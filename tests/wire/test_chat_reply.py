@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from referee.records import Reply, TokenChoice
-from referee.wire import classify
+from referee.wire import CHAT
 
 
 def completion(content: Any = "fine: 8", **more: Any) -> dict[str, Any]:
@@ -33,7 +33,7 @@ def completion(content: Any = "fine: 8", **more: Any) -> dict[str, Any]:
 
 def read(data: Any, headers: dict[str, str] | None = None) -> Reply:
     body = data if isinstance(data, bytes) else json.dumps(data).encode()
-    found = classify(200, headers or {}, body, 0.0)
+    found = CHAT.read(200, headers or {}, body, 0.0)
     assert isinstance(found, Reply), found
     return found
 
@@ -131,9 +131,9 @@ def test_a_body_cut_at_any_byte_is_never_a_reply() -> None:
     full = logprobs({"token": "8", "logprob": -0.1})
     for data in (completion(), completion(choice=full), completion([{"type": "text", "text": "é8"}])):
         for body in (json.dumps(data).encode(), json.dumps(data, ensure_ascii=False).encode()):
-            assert isinstance(classify(200, {}, body, 0.0), Reply)
+            assert isinstance(CHAT.read(200, {}, body, 0.0), Reply)
             for end in range(len(body)):
-                assert not isinstance(classify(200, {}, body[:end], 0.0), Reply), body[:end]
+                assert not isinstance(CHAT.read(200, {}, body[:end], 0.0), Reply), body[:end]
 
 
 @given(st.text(), st.text(max_size=20), st.lists(st.tuples(st.text(max_size=4), st.floats()), max_size=5))

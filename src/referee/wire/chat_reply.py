@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from typing import Any
 
@@ -62,12 +61,9 @@ class _Body(Struct, gc=False):
 
 _decode = msgspec.json.Decoder(_Body).decode
 
-_ONCE = ("choices", "message", "content", "finish_reason", "refusal")
-"""Names an object must not give twice: of two values a parser takes the first or the last, and only one is meant."""
-
 
 def usual(body: bytes, request_id: str) -> Reply | None:
-    """The fast way, for a body of the documented shape. None: look closer."""
+    """The fast way, for a body of the documented shape. None: `unusual` or a Failure."""
     try:
         data = _decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -76,7 +72,7 @@ def usual(body: bytes, request_id: str) -> Reply | None:
         return None
     choice = data.choices[0]
     tokens = choice.logprobs.content if choice.logprobs is not None else None
-    # Inside a string the quotes are escaped, so a name found more often than this is perhaps given twice.
+    # Quotes inside a string are escaped, so a name found more often than this may be given twice.
     if (
         choice.error
         or body.count(b'"content"') > len(data.choices) + (tokens is not None)
@@ -111,32 +107,8 @@ def _tokens(content: list[_Token]) -> tuple[TokenChoice, ...]:
     return tuple(TokenChoice(t.token, tuple((top.token, top.logprob) for top in t.top_logprobs or ())) for t in content)
 
 
-class GivenTwiceError(ValueError):
-    """A completion that says two things."""
-
-
-def load(body: bytes) -> Any:
-    """Any JSON at all, NaN and lone surrogates included. ValueError if it is not JSON to its last byte,
-    GivenTwiceError if one object gives one of `_ONCE` twice."""
-    try:
-        # Said to be UTF-8: json would also take UTF-16, in which nothing before this has looked for a key.
-        return json.loads(body.decode("utf-8-sig", "surrogatepass"), object_pairs_hook=_object)
-    except RecursionError:
-        raise ValueError("nested too deep") from None
-
-
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        for name in _ONCE:
-            if names.count(name) > 1:
-                raise GivenTwiceError(f"{name!r} is given twice")
-    return found
-
-
 def unusual(data: dict[str, Any], request_id: str) -> Reply | None:
-    """The patient way: take what is there and leave out what is not of its type. None: there is no choice to read."""
+    """The tolerant way: takes what is there, leaves out what is not of its type. None: there is no choice to read."""
     choices = data.get("choices")
     first = choices[0] if isinstance(choices, list) and choices else None
     message = first.get("message") if isinstance(first, dict) else None
@@ -179,7 +151,7 @@ def _text(value: Any) -> str:
 
 
 def _finish(value: Any) -> str:
-    """A number or an object is an ending that nobody knows, not an absent one."""
+    """A number or an object is an unknown ending, not an absent one."""
     return _text(value if isinstance(value, str) else "" if value is None else str(value)[:100])
 
 

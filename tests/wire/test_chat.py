@@ -11,7 +11,7 @@ import pytest
 
 from referee.config import EndpointConfig, Secret
 from referee.records import Ask, Message, Sampling
-from referee.wire import DIALECT, Adaptation, Encoder, adapt, chat_url, encode, headers
+from referee.wire import CHAT, PLAIN, Adaptation, adapt
 
 SCHEMA = {"type": "object", "properties": {"score": {"type": "integer"}}, "required": ["score"]}
 
@@ -22,7 +22,7 @@ def request(sampling: Sampling, text: str = "judge this") -> Ask:
 
 def body(endpoint: EndpointConfig | None = None, **kwargs: Any) -> dict[str, Any]:
     sampling = kwargs.pop("sampling", Sampling())
-    found: dict[str, Any] = json.loads(encode(endpoint or EndpointConfig(), request(sampling), **kwargs))
+    found: dict[str, Any] = json.loads(CHAT.encoder(endpoint or EndpointConfig()).encode(request(sampling), **kwargs))
     return found
 
 
@@ -40,25 +40,25 @@ def body(endpoint: EndpointConfig | None = None, **kwargs: Any) -> dict[str, Any
         ("http://127.0.0.1:8000", "http://127.0.0.1:8000/v1/chat/completions"),
     ],
 )
-def test_chat_url_completes_what_is_given(given: str, expected: str) -> None:
+def test_the_url_completes_what_is_given(given: str, expected: str) -> None:
     """A full URL stays, a base gets its tail, a bare host gets the usual path."""
-    assert chat_url(given) == expected
-    assert chat_url(expected) == expected
+    assert CHAT.url(EndpointConfig(url=given)) == expected
+    assert CHAT.url(EndpointConfig(url=expected)) == expected
 
 
 def test_headers_carry_the_key_and_refuse_compression() -> None:
     """The key goes in as a bearer token; no compressed answer is asked for."""
-    found = headers(Secret("sk-canary\n"))
+    found = CHAT.headers(Secret("sk-canary\n"))
     assert found["authorization"] == "Bearer sk-canary"
     assert found["accept-encoding"] == "identity"
     assert found["content-type"] == "application/json"
-    assert "authorization" not in headers(None)
+    assert "authorization" not in CHAT.headers(None)
 
 
 def test_user_agent_names_this_version() -> None:
     """The version sent is the version released."""
     project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
-    assert headers(None)["user-agent"] == f"referee/{project['version']}"
+    assert CHAT.headers(None)["user-agent"] == f"referee/{project['version']}"
 
 
 def test_a_plain_request_holds_only_what_is_needed() -> None:
@@ -102,7 +102,7 @@ def test_extra_fields_come_last() -> None:
 def test_adaptations_leave_out_what_a_server_refuses() -> None:
     """Each learned refusal changes one thing in the body."""
     sampling = Sampling(schema=SCHEMA, top_logprobs=5)
-    every = Adaptation(no_temperature=True, no_schema=True, no_logprobs=True, completion_tokens_name=True)
+    every = frozenset({"temperature", "response_format", "logprobs", "max_tokens"})
     found = body(sampling=sampling, adaptation=every)
     assert set(found) == {"model", "messages", "max_completion_tokens"}
 
@@ -110,48 +110,48 @@ def test_adaptations_leave_out_what_a_server_refuses() -> None:
 @pytest.mark.parametrize("name", ["temperature", "response_format", "logprobs", "max_tokens"])
 def test_adapt_goes_one_step_and_not_twice(name: str) -> None:
     """A refusal that is repeated after the adaptation cannot be helped."""
-    once = adapt(Adaptation(), name)
+    once = adapt(CHAT, PLAIN, name)
     assert once is not None
-    assert once != Adaptation()
-    assert adapt(once, name) is None
+    assert once != PLAIN
+    assert adapt(CHAT, once, name) is None
 
 
 @pytest.mark.parametrize("name", ["", "top_k", "max_completion_tokens", "messages"])
 def test_adapt_declines_what_is_not_ours_to_leave_out(name: str) -> None:
     """Unknown parameters come from endpoint.extra or cannot be left out."""
-    assert adapt(Adaptation(), name) is None
+    assert adapt(CHAT, PLAIN, name) is None
 
 
 def test_half_a_surrogate_pair_does_not_stop_a_request() -> None:
     """A character cut in two by a tokenizer is replaced; a pair in two pieces becomes one character again."""
-    raw = encode(EndpointConfig(), request(Sampling(), "cut \ud83d here, whole \ud83d\ude00 there"))
+    raw = CHAT.encoder(EndpointConfig()).encode(request(Sampling(), "cut \ud83d here, whole \ud83d\ude00 there"))
     assert json.loads(raw)["messages"][1]["content"] == "cut \ufffd here, whole \U0001f600 there"
 
 
 def test_the_dialect_is_named() -> None:
     """Cache keys hold it, so it must not change by accident."""
-    assert DIALECT == "openai-chat/1"
+    assert CHAT.name == "openai-chat/1"
 
 
 def test_an_encoder_notices_whatever_changes() -> None:
     """What requests have in common is encoded once; a change of any part of it is in the next body."""
     endpoint = EndpointConfig(model="m", extra={"seed": 7})
-    encoder = Encoder(endpoint)
+    encoder = CHAT.encoder(endpoint)
     text, schema = Sampling(max_tokens=9), Sampling(schema=SCHEMA, top_logprobs=3, temperature=None)
     bare = Ask((Message("user", "alone"),), text, (), "n", 10)
     other = Ask((Message("system", "be kind"), Message("user", "judge this")), text, (), "n", 10)
     steps: list[tuple[Ask, Adaptation, int | None]] = [
-        (request(text), Adaptation(), None),
-        (request(text, 'another "one" \n é \ud800'), Adaptation(), None),
-        (request(text), Adaptation(), 18),
-        (request(schema), Adaptation(), None),
-        (request(schema), Adaptation(no_schema=True, no_logprobs=True), None),
-        (bare, Adaptation(), None),
-        (other, Adaptation(), None),
-        (request(text), Adaptation(completion_tokens_name=True), None),
+        (request(text), PLAIN, None),
+        (request(text, 'another "one" \n é \ud800'), PLAIN, None),
+        (request(text), PLAIN, 18),
+        (request(schema), PLAIN, None),
+        (request(schema), frozenset({"response_format", "logprobs"}), None),
+        (bare, PLAIN, None),
+        (other, PLAIN, None),
+        (request(text), frozenset({"max_tokens"}), None),
     ]
     bodies = [encoder.encode(*step) for step in steps]
-    assert bodies == [encode(endpoint, *step) for step in steps]
+    assert bodies == [CHAT.encoder(endpoint).encode(*step) for step in steps]
     assert len(set(bodies)) == len(steps)
     for found, (asked, _, _) in zip(map(json.loads, bodies), steps, strict=True):
         assert [message["role"] for message in found["messages"]] == [message.role for message in asked.messages]

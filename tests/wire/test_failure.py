@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from referee.records import Action, Failure, Reason, Reply
-from referee.wire import classify
+from referee.wire import CHAT
 from referee.wire.times import MAX_DELAY
 
 WALL = 1_700_000_000.0
@@ -31,7 +31,7 @@ def gemini(status: str, message: str, details: list[Any] | None = None, code: in
 
 
 def failure(status: int, body: bytes = b"", headers: dict[str, str] | None = None) -> Failure:
-    found = classify(status, headers or {}, body, WALL)
+    found = CHAT.read(status, headers or {}, body, WALL)
     assert isinstance(found, Failure)
     return found
 
@@ -355,7 +355,7 @@ HEADERS = st.dictionaries(
 @settings(max_examples=400, deadline=None)
 def test_no_answer_raises(status: int, headers: dict[str, str], body: bytes) -> None:
     """Whatever comes back is a Reply or a Failure, and only a 2xx is a Reply."""
-    found = classify(status, headers, body, WALL)
+    found = CHAT.read(status, headers, body, WALL)
     assert isinstance(found, Reply | Failure)
     if isinstance(found, Reply):
         assert 200 <= status < 300

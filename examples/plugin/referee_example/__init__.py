@@ -1,0 +1,1 @@
+"""A judge and a dialect for referee."""

@@ -1,0 +1,150 @@
+"""The dialect `chat`: OpenAI's chat completions, which most servers speak. A completion's own fields are read in
+`chat_reply`, errors in `failure`."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+
+from referee.config import EndpointConfig
+from referee.records import Action, Ask, Failure, Reason, Reply
+from referee.wire import chat_reply
+from referee.wire.dialect import PLAIN, SCHEMA, Adaptation, Dialect
+from referee.wire.error_body import holds_error
+from referee.wire.failure import failure, inner_failure, request_id, unreadable
+from referee.wire.json_body import load_json
+
+_COMPLETIONS = "/chat/completions"
+_encode = msgspec.json.Encoder().encode
+
+
+def chat_url(url: str) -> str:
+    """The chat-completions URL, from itself, from its base (…/v1), or from a bare host."""
+    parts = urlsplit(url)
+    path = parts.path.rstrip("/")
+    if not path.endswith(_COMPLETIONS):
+        path = (path or "/v1") + _COMPLETIONS
+    return parts._replace(path=path, fragment="").geturl()
+
+
+class ChatEncoder:
+    """Chat-completion bodies. All but the last message is the same from one request to the next, and is encoded when it
+    changes."""
+
+    def __init__(self, endpoint: EndpointConfig) -> None:
+        self._endpoint = endpoint
+        self._made_of: tuple[object, ...] = ()
+        self._head = b""
+
+    def encode(self, request: Ask, adaptation: Adaptation = PLAIN, max_tokens: int | None = None) -> bytes:
+        """The body, see dialect.Encoder."""
+        *first, last = request.messages
+        parts = (request.sampling, adaptation, max_tokens, last.role, *first)
+        made_of = self._made_of
+        if len(parts) != len(made_of) or not all(map(operator.is_, parts, made_of)):
+            self._frame(request, adaptation, max_tokens)
+            self._made_of = parts
+        return b"%b%b}]}" % (self._head, _text(last.content))
+
+    def _frame(self, request: Ask, adaptation: Adaptation, max_tokens: int | None) -> None:
+        """Encode everything before the last message's text."""
+        sampling, endpoint = request.sampling, self._endpoint
+        body: dict[str, Any] = {"model": endpoint.model}
+        cap = "max_completion_tokens" if "max_tokens" in adaptation else "max_tokens"
+        body[cap] = sampling.max_tokens if max_tokens is None else max_tokens
+        if sampling.temperature is not None and "temperature" not in adaptation:
+            body["temperature"] = sampling.temperature
+        if sampling.schema is not None and SCHEMA not in adaptation:
+            body["response_format"] = {
+                "type": "json_schema",
+                "json_schema": {"name": sampling.schema_name, "strict": True, "schema": sampling.schema},
+            }
+        if sampling.top_logprobs and "logprobs" not in adaptation:
+            body["logprobs"] = True
+            body["top_logprobs"] = sampling.top_logprobs
+        body.update(endpoint.extra)
+        *first, last = request.messages
+        before = b"".join(b'{"role":%b,"content":%b},' % (_text(m.role), _text(m.content)) for m in first)
+        self._head = b'%b,"messages":[%b{"role":%b,"content":' % (_encode(body)[:-1], before, _text(last.role))
+
+
+def _odd_success(status: int, headers: Mapping[str, str], body: bytes, wall: float) -> Reply | Failure:
+    """A 2xx that is not a plain completion: odd types, an error inside, or no completion at all."""
+    try:
+        data = load_json(body)
+    except ValueError as error:
+        return unreadable(status, headers, body, error)
+    complaint = _complaint(data)
+    if complaint is not None:
+        return inner_failure(headers, complaint, wall)
+    if not isinstance(data, dict) or "choices" not in data:
+        return Failure(
+            reason=Reason.CONNECTION,
+            action=Action.RETRY,
+            detail=f"{status}, JSON but no chat completion; is endpoint.url a chat-completions URL?",
+            status=status,
+            request_id=request_id(headers),
+        )
+    found = chat_reply.unusual(data, request_id(headers))
+    if found is not None:
+        return found
+    return Failure(
+        reason=Reason.EMPTY,
+        action=Action.ASK_AGAIN,
+        detail=f"{status}, a completion without a message in choices",
+        status=status,
+        request_id=request_id(headers),
+    )
+
+
+def _complaint(data: Any) -> Any | None:
+    """The error object in a completion, or in its first choice, where some gateways put it."""
+    if holds_error(data):
+        return data
+    choices = data.get("choices") if isinstance(data, dict) else None
+    first = choices[0] if isinstance(choices, list) and choices else None
+    if isinstance(first, dict) and first.get("error"):
+        return first
+    return None
+
+
+def _text(text: str) -> bytes:
+    """A JSON string. JSON cannot carry half of a surrogate pair, left by a tokenizer that cut a character in two."""
+    try:
+        return _encode(text)
+    except UnicodeEncodeError:
+        return _encode(_whole(text))
+
+
+def _whole(text: str) -> str:
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+class Chat(Dialect):
+    """OpenAI chat completions."""
+
+    name = "openai-chat/1"
+    can_omit = frozenset({"temperature", SCHEMA, "logprobs", "max_tokens"})
+    """max_tokens is not left out but sent as max_completion_tokens."""
+
+    def url(self, endpoint: EndpointConfig) -> str:
+        """endpoint.url may be the whole URL, its base (…/v1) or a bare host."""
+        return chat_url(endpoint.url)
+
+    def encoder(self, endpoint: EndpointConfig) -> ChatEncoder:
+        """See dialect.Dialect."""
+        return ChatEncoder(endpoint)
+
+    def read(self, status: int, headers: Mapping[str, str], body: bytes, wall: float) -> Reply | Failure:
+        """See dialect.Dialect."""
+        if not 200 <= status < 300:
+            return failure(status, headers, body, wall)
+        found = chat_reply.usual(body, headers.get("x-request-id") or headers.get("request-id") or "")
+        return _odd_success(status, headers, body, wall) if found is None else found
+
+
+CHAT = Chat()

@@ -1,0 +1,84 @@
+"""What one provider API is to the engine: `Dialect`. Which ones there are is in `registry`."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import Protocol, runtime_checkable
+
+from referee.config import EndpointConfig, Secret
+from referee.records import Ask, Failure, RateHints, Reply
+from referee.version import VERSION
+from referee.wire.hints import hints
+
+Adaptation = frozenset[str]
+"""What a server turned out not to take, by the names of `Failure.unsupported`."""
+
+PLAIN: Adaptation = frozenset()
+
+SCHEMA = "response_format"
+"""The name of a refused JSON schema in every dialect. It is not left out: the judge asks in text form instead."""
+
+
+class Encoder(Protocol):
+    """Request bodies for one endpoint."""
+
+    def encode(self, request: Ask, adaptation: Adaptation = PLAIN, max_tokens: int | None = None) -> bytes:
+        """The body. `max_tokens` replaces the judge's own cap, for a second try after a truncated reply."""
+        ...
+
+
+@runtime_checkable
+class Dialect(Protocol):
+    """One provider API. Pure: no network, no clock, no state between calls but what an encoder remembers.
+
+    Subclass it: `name`, `url`, `encoder` and `read` are needed, the rest has defaults.
+    """
+
+    name: str
+    """Names the wire format in cache keys, with a version: change it when the model gets to see something else."""
+    can_omit: frozenset[str] = frozenset()
+    """What an encoder can leave out, or write another way, when a server does not take it, by the names of
+    `Failure.unsupported`: temperature, response_format, logprobs, max_tokens, or a name of its own."""
+
+    @abstractmethod
+    def url(self, endpoint: EndpointConfig) -> str:
+        """Where requests go: endpoint.url, completed. The host must stay: the key is bound to it."""
+
+    def headers(self, key: Secret | None) -> dict[str, str]:
+        """Headers of every request. With a key this dict is a secret: it goes to the transport and nowhere else."""
+        found = common_headers()
+        if key is not None:
+            found["authorization"] = f"Bearer {key.reveal().strip()}"
+        return found
+
+    @abstractmethod
+    def encoder(self, endpoint: EndpointConfig) -> Encoder:
+        """The encoder for an endpoint. Raises ConfigError if endpoint.extra has a field that a setting fills in."""
+
+    @abstractmethod
+    def read(self, status: int, headers: Mapping[str, str], body: bytes, wall: float) -> Reply | Failure:
+        """What an answer is: a Reply, also a cut, refused or empty one, or a Failure. Never raises. Header names are
+        lower case; `wall` is the time the answer came, for dates in headers."""
+
+    def hints(self, headers: Mapping[str, str], wall: float) -> RateHints | None:
+        """What the server says of its rate limits; None: nothing."""
+        return hints(headers, wall)
+
+
+def common_headers() -> dict[str, str]:
+    """Headers of a JSON request, without a key."""
+    return {
+        "content-type": "application/json",
+        "accept": "application/json",
+        # A compressed body could unpack to any size behind the byte cap.
+        "accept-encoding": "identity",
+        "user-agent": f"referee/{VERSION}",
+    }
+
+
+def adapt(dialect: Dialect, adaptation: Adaptation, unsupported: str) -> Adaptation | None:
+    """What to try after `Failure.unsupported`, or None: nothing that could be left out would help."""
+    if unsupported in adaptation or unsupported not in dialect.can_omit:
+        return None
+    return adaptation | {unsupported}
