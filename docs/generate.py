@@ -13,7 +13,7 @@ from typing import Any
 import typer
 
 from referee.cli.main import app
-from referee.config import schema
+from referee.config import judge_schema, schema
 
 HERE = Path(__file__).parent
 SECTIONS = {
@@ -44,12 +44,12 @@ def configuration() -> str:
         "override a file and a mapping; a `Config` object is final.",
         "`referee init` writes a commented starter. Made by `python docs/generate.py`.",
         "",
-        "Relative paths: `judge.prompt_file`, `endpoint.key_file` and `redis.ca_file` in a TOML file are relative to",
-        "the folder of that file; from Python or the environment, and for everything that is written (`cache.path`,",
+        "Relative paths: `judge.prompt_file` and `rubric_file`, `endpoint.key_file` and `redis.ca_file` in a TOML",
+        "file are relative to the folder of that file; from Python or the environment, and for everything that is written (`cache.path`,",
         "`ledger.dir`), to the current directory. `~` is the home directory. Errors show the full path.",
     ]
-    tree = ast.parse(Path(schema.__file__).read_text(encoding="utf-8"))
-    classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
+    trees = [ast.parse(Path(module.__file__).read_text(encoding="utf-8")) for module in (schema, judge_schema)]
+    classes = {node.name: node for tree in trees for node in tree.body if isinstance(node, ast.ClassDef)}
     for name, section in SECTIONS.items():
         node = classes[name]
         lines += ["", f"## `{section}`", "", ast.get_docstring(node) or ""]

@@ -1,6 +1,7 @@
 """What a user may write (TOML, environment, mappings), and nothing about what is done with it."""
 
 from referee.config.check import key_may_travel
+from referee.config.judge_schema import Gates, JudgeConfig
 from referee.config.judges import endpoints_of, pool_of
 from referee.config.keys import is_variable, looks_like_key
 from referee.config.load import anchored, load
@@ -8,8 +9,6 @@ from referee.config.schema import (
     CacheConfig,
     Config,
     EndpointConfig,
-    Gates,
-    JudgeConfig,
     LedgerConfig,
     LengthConfig,
     LimitsConfig,

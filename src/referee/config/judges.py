@@ -9,8 +9,9 @@ from typing import Any
 
 import msgspec
 
+from referee.config.judge_schema import JudgeConfig
 from referee.config.keys import holds_key
-from referee.config.schema import Config, EndpointConfig, JudgeConfig
+from referee.config.schema import Config, EndpointConfig
 from referee.errors import ConfigError
 
 SHORTEST_VIEW = 16

@@ -3,8 +3,8 @@
 Unknown keys are refused with the nearest known name. Environment variables override keys: `REFEREE_LIMITS_RPM=500`
 is `[limits] rpm`, `REFEREE_ENDPOINT_MODEL` the first endpoint's model.
 
-Files that are read (judge.prompt_file, endpoint.key_file, redis.ca_file) become absolute here: relative to the TOML
-file that names them, elsewhere to the current directory, which a launcher may change later.
+Files that are read (judge.prompt_file and rubric_file, endpoint.key_file, redis.ca_file) become absolute here: relative
+to the TOML file that names them, elsewhere to the current directory, which a launcher may change later.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ import msgspec
 from msgspec import Struct
 
 from referee.config.check import checked
+from referee.config.judge_schema import JudgeConfig
 from referee.config.keys import find_key_field, looks_like_key
-from referee.config.schema import LONE, Config, EndpointConfig, JudgeConfig, Secret
+from referee.config.schema import LONE, Config, EndpointConfig, Secret
 from referee.errors import ConfigError
 
 ENV_PREFIX = "REFEREE_"
@@ -77,7 +78,10 @@ def anchored(config: Config) -> Config:
     change = msgspec.structs.replace
     return change(
         config,
-        judge=tuple(change(judge, prompt_file=_absolute(judge.prompt_file)) for judge in config.judge),
+        judge=tuple(
+            change(judge, prompt_file=_absolute(judge.prompt_file), rubric_file=_absolute(judge.rubric_file))
+            for judge in config.judge
+        ),
         endpoint=tuple(change(endpoint, key_file=_absolute(endpoint.key_file)) for endpoint in config.endpoint),
         cache=change(config.cache, path=_absolute(config.cache.path)),
         redis=change(config.redis, ca_file=_absolute(config.redis.ca_file)),
@@ -150,7 +154,8 @@ def _locate(data: dict[str, Any], folder: Path | str) -> None:
     """Make the files that `data` names absolute. What is of a wrong type is refused later."""
     if isinstance(data.get("redis"), Mapping):
         data["redis"] = _located(data["redis"], "ca_file", folder)
-    data["judge"] = [_located(judge, "prompt_file", folder) for judge in data["judge"]]
+    for name in ("prompt_file", "rubric_file"):
+        data["judge"] = [_located(judge, name, folder) for judge in data["judge"]]
     data["endpoint"] = [_located(endpoint, "key_file", folder) for endpoint in data["endpoint"]]
 
 

@@ -11,8 +11,8 @@ from referee.errors import ConfigError
 from referee.judging.digest import key_of
 from referee.judging.gates import settle
 from referee.judging.guard import FIELDS, scrub, show, with_reasoning_tags
-from referee.judging.kind import Deliberation, Form, Kind
-from referee.judging.prompt_builder import Group, compose, gather, prepare
+from referee.judging.kind import Deliberation, Form, Kind, Reader
+from referee.judging.prompt_builder import Group, Wording, compose, gather, prepare
 from referee.judging.read import visible
 from referee.judging.template import COLUMNS, columns_in, parse, uses
 from referee.judging.transcript import prompt_text, reasoning_text, response_text
@@ -51,7 +51,9 @@ class SampleJudge:
         ):
             if not text.isascii() and text != text.encode(errors="replace").decode():
                 raise ConfigError(f"{setting}: holds half a character (a lone surrogate).", setting=setting)
-        parsed = parse(kind.template if template is None else template, frozenset(kind.values) | {*FIELDS}, kind.needs)
+        parsed = parse(
+            kind.template if template is None else template, frozenset(kind.values) | {*FIELDS, *kind.needs}, kind.needs
+        )
         self.shows = frozenset(name for name in ("criteria", "system_prompt") if uses(parsed, name))
         """Which of these settings are in its prompt."""
         self._again = config.ask_again
@@ -86,8 +88,9 @@ class SampleJudge:
             return answers
         return (planned,)
 
-    def plan(self, sample: Sample, form: Form) -> Ask | Verdict | Unscored:
-        """The question about a sample, or what a gate made of it without one."""
+    def plan(self, sample: Sample, form: Form, wording: Wording | None = None) -> Ask | Verdict | Unscored:
+        """The question about a sample, or what a gate made of it without one. `wording`: which question, of several; its
+        asker adds the text form."""
         if not self._key:
             raise ConfigError("this judge was made without a secret, so its verdict tags could be forged.")
         if self._compares and not (sample.reference or "").strip():
@@ -102,7 +105,7 @@ class SampleJudge:
             return Verdict(score=0.0, value=0.0, how="gate", reason=words)
         group = self._group(sample, form)
         if self._trace:
-            return self._plan_trace(sample, group, form)
+            return self._plan_trace(sample, group, form, wording)
         shown, answer = response_text(sample.response, self._full, self._most)
         prompt = group.prompt if type(sample.prompt) is str else last_user(sample.prompt)
         settled = settle(sample, answer, prompt, self._gates, self._kind.lowest)
@@ -110,7 +113,7 @@ class SampleJudge:
             return settled
         if self._kind.bare:
             shown = with_reasoning_tags(shown)
-        return self._ask(group, shown, sample, form)
+        return self._ask(group, shown, sample, form, wording)
 
     def _group(self, sample: Sample, form: Form) -> Group:
         """What the rollouts of the sample's prompt have in common; remembered unless it is long."""
@@ -132,19 +135,24 @@ class SampleJudge:
             texts[name] = scrub(value) if name in self._trusted else show(value)
         return gather(self._frames[form], texts, self._key, self._trusted)
 
-    def _ask(self, group: Group, shown: str, sample: Sample, form: Form) -> Ask:
+    def _ask(self, group: Group, shown: str, sample: Sample, form: Form, wording: Wording | None) -> Ask:
+        if wording is not None:
+            read = functools.partial(_read, wording.read)
+            return compose(group, shown, self._key, read, self._again, self._pool, None, wording)
         in_text = functools.partial(self.plan, sample, "text") if form == "schema" and self._falls_back else None
         return compose(group, shown, self._key, self._read, self._again, self._pool, in_text)
 
-    def _plan_trace(self, sample: Sample, group: Group, form: Form) -> Ask | Unscored:
+    def _plan_trace(self, sample: Sample, group: Group, form: Form, wording: Wording | None) -> Ask | Unscored:
         trace = reasoning_text(sample.response, self._most)
         if not trace or trace.isspace():
             return Unscored(reason=Reason.EMPTY, detail="the response holds no reasoning for the judge to read")
-        return self._ask(group, trace, sample, form)
+        return self._ask(group, trace, sample, form, wording)
 
     def read(self, request: Ask, reply: Reply) -> Verdict | Unscored:
         """The reply's verdict, read strictly. Never raises."""
-        said = visible(reply)
-        if isinstance(said, Unscored):
-            return said
-        return self._kind.read(said, request, reply)
+        return _read(self._kind.read, request, reply)
+
+
+def _read(reader: Reader, request: Ask, reply: Reply) -> Verdict | Unscored:
+    said = visible(reply)
+    return said if isinstance(said, Unscored) else reader(said, request, reply)

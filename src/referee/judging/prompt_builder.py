@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from referee.judging.digest import code, digest, measure
 from referee.judging.guard import COLUMN, FIELDS, bare, fence
-from referee.judging.kind import Form, Kind
+from referee.judging.kind import Form, Kind, Reader
 from referee.judging.template import COLUMNS, Pieces, Template, columns_in, fill, shipped, uses
 from referee.records import Ask, Message, Reply, Sampling, Unscored, Verdict
 
@@ -67,6 +67,15 @@ def prepare(kind: Kind, template: Template, form: Form, fenced: bool = True) -> 
         digest=digest("\0".join(f"{name}={text}" for name, text in facets)),
         tokens=measure(fixed)[1] + 2 * MESSAGE_TOKENS,
     )
+
+
+class Wording(Struct, frozen=True):
+    """What tells apart several questions about one response."""
+
+    values: Mapping[str, str]
+    """Texts for placeholders that the template leaves open. They are ours or the trainer's, not the policy's."""
+    sampling: Sampling
+    read: Reader
 
 
 class Group(Struct, frozen=True):
@@ -121,8 +130,12 @@ def compose(
     again: int,
     pool: str,
     in_text: Callable[[], Ask | Verdict | Unscored] | None,
+    wording: Wording | None = None,
 ) -> Ask:
-    """The question about one response of a group, which the guard has been over. The rest as in Ask."""
+    """The question about one response of a group, which the guard has been over. The rest as in Ask.
+
+    The nonce does not depend on the wording: several questions about one response share all that stands before it.
+    """
     frame = group.frame
     named, size = measure(response)
     nonce = code(group.content + named, key, b"request")
@@ -131,14 +144,21 @@ def compose(
         "nonce": nonce,
         "": "",
     }
+    sampling, facets, tokens = frame.sampling, (*group.facets, ("response", named)), group.tokens + size
+    if wording is not None:
+        sampling = wording.sampling
+        filled |= wording.values
+        for name, value in wording.values.items():
+            said, more = measure(value)
+            facets, tokens = (*facets, (name, said)), tokens + more
     text = "".join([literal + filled[slot] for literal, slot in group.user])
     body = Message("user", text if frame.fenced else text.rstrip())
     return Ask(
         messages=(frame.system, body) if frame.system.content else (body,),
-        sampling=frame.sampling,
-        facets=(*group.facets, ("response", named)),
+        sampling=sampling,
+        facets=facets,
         nonce=nonce,
-        prompt_tokens=group.tokens + size,
+        prompt_tokens=tokens,
         read=read,
         again=again,
         pool=pool,

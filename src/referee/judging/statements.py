@@ -17,6 +17,7 @@ from referee.judging.read import json_object, kept, tagged, whole
 from referee.records import Ask, Criterion, How, Part, Reason, Unscored, Verdict
 
 YES, NO, NOT_APPLICABLE = "yes", "no", "na"
+NOT_APPLICABLE_LABEL = "not applicable"
 _PAIR = re.compile(r"(c[1-9][0-9]*)\s*=\s*(\S+)", re.ASCII)
 _LINE = re.compile(r"^[ \t*_`-]*(c[1-9][0-9]*)[*_`]*\s*[:.)]\s*(.*)$", re.ASCII | re.MULTILINE)
 
@@ -85,7 +86,7 @@ def _part(criterion: Criterion, value: object, words: str, how: How) -> Part | N
     """The verdict on one criterion; None if it was not offered."""
     label, met = "", 0.0
     if value == NOT_APPLICABLE and criterion.may_not_apply:
-        label = "not applicable"
+        label = NOT_APPLICABLE_LABEL
     elif criterion.choices:
         number = whole(value)
         if number is None or not 0 <= number < len(criterion.choices):
@@ -95,7 +96,7 @@ def _part(criterion: Criterion, value: object, words: str, how: How) -> Part | N
         label, met = value, float(value == YES)
     else:
         return None
-    weight = 0.0 if label == "not applicable" else criterion.weight
+    weight = 0.0 if label == NOT_APPLICABLE_LABEL else criterion.weight
     verdict = Verdict(score=met, value=met, reason=kept(words), how=how)
     return Part(
         name=criterion.name,

@@ -1,0 +1,249 @@
+"""kind = "rubric": criteria that are true of a response or not, asked one at a time, several or all at once, and folded
+into one number.
+
+What is asked is only whether a sentence is literally true; what that is worth is counted here. Calls about one response
+share everything before the criteria, which stand last, so that a provider's prefix cache serves all but the first.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Literal
+
+from msgspec.structs import replace
+
+from referee.config import JudgeConfig
+from referee.judging import statements
+from referee.judging.folding import PASSED, Credit, fold
+from referee.judging.guard import scrub
+from referee.judging.judge import SampleJudge
+from referee.judging.kind import Deliberation, Form, Kind, sampling_for
+from referee.judging.probability import MARKS, TOP_LOGPROBS, Scale, answer_token, weighed
+from referee.judging.prompt_builder import Wording
+from referee.judging.score import score
+from referee.judging.template import shipped
+from referee.records import Ask, Criterion, Part, Reason, Reply, Sample, Sampling, Unscored, Verdict
+
+TEMPLATE = shipped("rubric.txt")
+IMPLICIT = shipped("rubric_implicit.txt")
+REPLY_SCHEMA = shipped("rubric_reply_schema.txt")
+REPLY_TEXT = shipped("rubric_reply_text.txt")
+REPLY_TOKENS = 96
+"""Room for the reason and the verdict on one criterion."""
+STATEMENTS = "statements"
+"""The placeholder for the criteria of one question."""
+_JSON_MARKS = MARKS + "{}[]:"
+
+Check = Callable[[Criterion, Sample], Verdict | Unscored]
+"""Decides a criterion by a rule."""
+
+
+class RubricJudge:
+    """Judges a sample by its own rubric and the judge's."""
+
+    unit: Literal["sample"] = "sample"
+
+    def __init__(self, config: JudgeConfig, secret: bytes, template: str | None, check: Check) -> None:
+        """`check` decides criteria that are rules. The rest as in registry.make_judge."""
+        self._config = config
+        self._check = check
+        self._implicit = config.combine == "implicit"
+        self._asker = SampleJudge(config, _kind(config), secret, template)
+        self.columns = self._asker.columns
+        self.shows = self._asker.shows
+        self._samplings: dict[tuple[tuple[int, bool], ...], Sampling] = {}
+        """One object for each shape of a question: bodies are encoded faster where it is the same."""
+        self._scale = Scale(1 + config.ask_again)
+
+    def deliberate(self, samples: Sequence[Sample], form: Form) -> Deliberation:
+        """One round: every criterion that is not a rule."""
+        sample = samples[0]
+        criteria = _named((*self._config.criterion, *sample.rubric))
+        if not criteria:
+            detail = "the sample has no rubric, and the judge has no criteria of its own"
+            return (Unscored(reason=Reason.CONFIG, detail=detail),)
+        if self._implicit:
+            return (yield from self._rate(sample, criteria, form))
+        asked = [place for place, criterion in enumerate(criteria) if not criterion.check]
+        chunks = [[criteria[place] for place in places] for places in self._chunks(asked)]
+        plans = [self._plan(sample, chunk, form) for chunk in chunks or [[]]]
+        if not isinstance(plans[0], Ask):
+            return (plans[0],)  # a gate, or something that no question of it can be asked without
+        answers = (yield [plan for plan in plans if isinstance(plan, Ask)]) if chunks else []
+        parts: dict[int, Part] = {
+            place: _ruled(criterion, self._check(criterion, sample))
+            for place, criterion in enumerate(criteria)
+            if criterion.check
+        }
+        for places, answer in zip(self._chunks(asked), answers, strict=True):
+            for number, place in enumerate(places):
+                parts[place] = _answered(criteria[place], answer, number)
+        return (self._fold([parts[place] for place in sorted(parts)]),)
+
+    def _fold(self, parts: Sequence[Part]) -> Verdict | Unscored:
+        """The verdict on the response, of those on its criteria."""
+        config = self._config
+        missing = [part for part in parts if isinstance(part.verdict, Unscored) and part.weight]
+        if missing and (config.partial == "unscored" or len(missing) == len(parts)):
+            first = missing[0].verdict
+            assert isinstance(first, Unscored)
+            detail = f"{len(missing)} of {len(parts)} criteria have no verdict; {missing[0].name}: {first.detail}"
+            return Unscored(reason=first.reason, detail=detail)
+        counted = [
+            Credit(part.weight, part.good, part.verdict.value) for part in parts if isinstance(part.verdict, Verdict)
+        ]
+        folded = fold(counted, config.combine, config.threshold, config.clip)
+        if folded is None:
+            return Unscored(reason=Reason.NO_VERDICT, detail="no criterion that counts applies to the response")
+        met = sum(credit.met > PASSED for credit in counted)
+        words = f"{met} of {len(counted)} criteria are true of it"
+        words += f"; {len(missing)} have no verdict and are left out" if missing else ""
+        return Verdict(score=folded, value=folded, reason=words, how="rubric", parts=tuple(parts))
+
+    def _chunks(self, places: Sequence[int]) -> list[Sequence[int]]:
+        size = self._config.criteria_per_call
+        size = len(places) if size == "all" else size
+        return [places[start : start + size] for start in range(0, len(places), size)] if places else []
+
+    def _plan(self, sample: Sample, criteria: Sequence[Criterion], form: Form) -> Ask | Verdict | Unscored:
+        shape = statements.shape(criteria)
+        # P(yes) only for a question of one yes or no: with others in the reply, its token is not the last.
+        alone = self._config.criteria_per_call == 1 and shape == ((0, False),)
+        sampling = self._samplings.get(shape) if form == "schema" else None
+        if sampling is None:
+            room = max(self._config.max_tokens, REPLY_TOKENS * len(criteria))
+            schema = statements.schema(criteria) if form == "schema" else None
+            sampling = sampling_for(self._config, room, schema, TOP_LOGPROBS if alone else 0)
+            if form == "schema":
+                self._samplings[shape] = sampling
+        read = functools.partial(self._read, criteria, alone)
+        planned = self._asker.plan(sample, form, Wording({STATEMENTS: statements.written(criteria)}, sampling, read))
+        if isinstance(planned, Ask) and form == "schema" and self._config.reply == "auto":
+            return _in_text(planned, functools.partial(self._plan, sample, criteria, "text"))
+        return planned
+
+    def _read(
+        self, criteria: Sequence[Criterion], alone: bool, said: str, request: Ask, reply: Reply
+    ) -> Verdict | Unscored:
+        found = statements.read(criteria, said, request)
+        if isinstance(found, Unscored) or not alone:
+            return found
+        [part] = found.parts
+        place = answer_token(reply.choices, part.label, _JSON_MARKS)
+        self._scale.saw(place is not None)
+        if self._scale.words:
+            return found
+        if place is None:
+            detail = "the reply lacks usable log-probabilities, and a bare yes or no is on another scale than P(yes)"
+            return Unscored(reason=Reason.SCHEMA, detail=detail)
+        likely = weighed(place, part.label)
+        if isinstance(likely, Unscored):
+            return likely
+        assert isinstance(part.verdict, Verdict)
+        verdict = Verdict(
+            score=likely.score,
+            value=likely.value,
+            reason=part.verdict.reason,
+            how="logprob",
+            uncertainty=likely.uncertainty,
+        )
+        return Verdict(score=0.0, value=0.0, how="logprob", parts=(replace(part, verdict=verdict),))
+
+    def _rate(self, sample: Sample, criteria: Sequence[Criterion], form: Form) -> Deliberation:
+        """All criteria in sight, one score for the whole."""
+        kind = score(self._config)
+        text = "\n".join(_weighty(criterion) for criterion in criteria)
+        planned = self._asker.plan(sample, form, Wording({STATEMENTS: text}, kind.sampling[form], kind.read))
+        if not isinstance(planned, Ask):
+            return (planned,)
+        if form == "schema" and self._config.reply == "auto":
+            in_text = Wording({STATEMENTS: text}, kind.sampling["text"], kind.read)
+            planned = _in_text(planned, functools.partial(self._asker.plan, sample, "text", in_text))
+        return (yield (planned,))
+
+
+def _in_text(request: Ask, other: Callable[[], Ask | Verdict | Unscored]) -> Ask:
+    """The question, with what it is in text form."""
+    return replace(request, in_text=other)
+
+
+def _kind(config: JudgeConfig) -> Kind:
+    """The texts around the criteria."""
+    if config.combine == "implicit":
+        rated = score(config)
+        return replace(rated, name="rubric_implicit/1", template=IMPLICIT, needs=("response", STATEMENTS))
+    example = statements.schema((Criterion(""),))
+    more = f"\n{config.criteria.strip()}" if config.criteria.strip() else ""
+    return Kind(
+        name="rubric/1",
+        template=TEMPLATE,
+        needs=("response", STATEMENTS),
+        values={"criteria": more},
+        replies={"schema": REPLY_SCHEMA, "text": REPLY_TEXT},
+        # Of the real ones, what matters is in the criteria's own text, which is part of the key.
+        sampling={
+            "schema": sampling_for(config, config.max_tokens, example),
+            "text": sampling_for(config, config.max_tokens),
+        },
+        facets=(("probabilities", "yes" if config.criteria_per_call == 1 else "no"),),
+        lowest=0.0,
+        read=_unread,
+    )
+
+
+def _unread(said: str, request: Ask, reply: Reply) -> Verdict | Unscored:
+    return Unscored(reason=Reason.CONFIG, detail="a rubric is read by its wording")
+
+
+def _named(criteria: Sequence[Criterion]) -> list[Criterion]:
+    """Every criterion with a name of its own: parts, columns and metrics go by names."""
+    found: list[Criterion] = []
+    taken: set[str] = set()
+    for number, criterion in enumerate(criteria, 1):
+        name = wanted = criterion.name or f"criterion {number}"
+        again = 1
+        while name in taken:
+            again += 1
+            name = f"{wanted} ({again})"
+        taken.add(name)
+        found.append(criterion if name == criterion.name else replace(criterion, name=name))
+    return found
+
+
+def _answered(criterion: Criterion, answer: Verdict | Unscored, number: int) -> Part:
+    """One criterion's part of an answer to a question about several."""
+    if isinstance(answer, Verdict):
+        # Found by its place, and worth what it is here: an equal sentence may have another name, weight or value in the
+        # rubric whose answer the cache holds.
+        found = answer.parts[number]
+        verdict, weight = found.verdict, criterion.weight
+        if found.label == statements.NOT_APPLICABLE_LABEL:
+            weight = 0.0
+        elif found.label in criterion.choices and isinstance(verdict, Verdict):
+            met = statements.worth(criterion, criterion.choices.index(found.label))
+            verdict = replace(verdict, score=met, value=met)
+        return replace(_part(criterion, verdict), label=found.label, weight=weight)
+    return _part(criterion, answer)
+
+
+def _ruled(criterion: Criterion, verdict: Verdict | Unscored) -> Part:
+    """A criterion that a rule has decided."""
+    label = "" if isinstance(verdict, Unscored) else "yes" if verdict.value > PASSED else "no"
+    return replace(_part(criterion, verdict), label=label)
+
+
+def _part(criterion: Criterion, verdict: Verdict | Unscored) -> Part:
+    return Part(
+        name=criterion.name,
+        verdict=verdict,
+        weight=criterion.weight,
+        text=criterion.text,
+        good=criterion.true_is == "good",
+    )
+
+
+def _weighty(criterion: Criterion) -> str:
+    """A criterion for a judge that weighs them itself."""
+    side = "speaks for" if criterion.true_is == "good" else "speaks against"
+    return f"- (weight {criterion.weight:g}, {side} the response if true) {scrub(criterion.text).strip()}"
