@@ -89,8 +89,8 @@ class SampleJudge:
         return (planned,)
 
     def plan(self, sample: Sample, form: Form, wording: Wording | None = None) -> Ask | Verdict | Unscored:
-        """The question about a sample, or what a gate made of it without one. `wording`: which question, of several; its
-        asker adds the text form."""
+        """The question about a sample, or what a gate made of it without one. `wording`: which question, of several.
+        The text form is added by its asker."""
         if not self._key:
             raise ConfigError("this judge was made without a secret, so its verdict tags could be forged.")
         if self._compares and not (sample.reference or "").strip():
