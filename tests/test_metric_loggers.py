@@ -78,4 +78,4 @@ def test_the_line_logs_every_metric(line: str) -> None:
     names = {"wandb": logger, "writer": logger, "mlflow": logger, "referee": Referee(), "step": 7}
     exec(line, names)
     assert set(logger.seen) == {f"referee/{name}" for name in Referee().metrics()}
-    assert logger.seen["judge/samples"] == 1.0
+    assert logger.seen["referee/samples"] == 1.0
