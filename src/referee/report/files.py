@@ -16,8 +16,8 @@ from msgspec import UNSET, Struct, UnsetType
 from referee.errors import InputError
 from referee.ledger import MAX_LINE, Line, Reading, RewardLine, VerdictLine, read
 from referee.ledger.lines import digest
-from referee.report.data import MOST_LEVELS
 from referee.report.diff import Row, Side, side
+from referee.report.judges import MOST_LEVELS
 from referee.report.shape import Scale
 
 LOOKED_AT = 100

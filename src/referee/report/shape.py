@@ -18,7 +18,7 @@ class RunInfo(Struct):
     digest: str = ""
     """Short name of its configuration."""
     kind: str = ""
-    """What the judge was asked for: score, yes_no, reference…"""
+    """What the judge was asked for: score, yes_no, reference…; of several judges, each with its name."""
     models: list[str] = field(default_factory=list)
     endpoints: list[str] = field(default_factory=list)
     priced: bool = False
@@ -122,10 +122,52 @@ class TimeRow(Struct):
     endpoints: dict[str, EndpointPoint] = field(default_factory=dict)
 
 
+class JudgeStep(Struct):
+    """What one of several judges said and cost in a step; the fields are StepRow's."""
+
+    first: int | None = None
+    last: int | None = None
+    scored: int = 0
+    unscored: dict[str, int] = field(default_factory=dict)
+    bins: list[int] = field(default_factory=list)
+    """By score, as this judge's Scale says."""
+    score_mean: float | None = None
+    judged: int = 0
+    low_share: float | None = None
+    high_share: float | None = None
+    cost: float = 0.0
+
+
+class JudgeReport(Struct):
+    """One of several judges. Its totals are in the report's metrics, under judge/<name>/."""
+
+    name: str
+    kind: str = ""
+    weight: float | None = None
+    """None: not known, as in a file of rewards."""
+    scale: Scale = field(default_factory=Scale)
+    models: list[str] = field(default_factory=list)
+    """Those that answered."""
+    steps: list[JudgeStep] = field(default_factory=list)
+
+
+class Agreement(Struct):
+    """Two judges on the same samples, as far as neither was spared by a gate."""
+
+    a: str
+    b: str
+    samples: int = 0
+    correlation: float | None = None
+    """Spearman's, over all samples."""
+    within_correlation: float | None = None
+    """Kendall's tau-b among siblings: whether both would teach the policy the same."""
+    within_groups: int = 0
+
+
 class Point(Struct, array_like=True):
     """One sample in the scatter of score against length."""
 
-    length: int
+    length: float
     value: float
     step: int | None
     row: int
@@ -196,4 +238,7 @@ class Report(Struct):
     """Lines about samples that an earlier start had ended. Such a sample counts once, as it ended last."""
     trainer: bool = True
     """False: only files were judged, so waiting says nothing."""
+    judges: list[JudgeReport] = field(default_factory=list)
+    """Each of several judges; empty where there is one."""
+    agreement: list[Agreement] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)

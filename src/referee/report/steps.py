@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
-from referee.ledger.lines import BatchLine, RewardLine, VerdictLine
+from referee.ledger.lines import BatchLine, JudgeLine, RewardLine, VerdictLine
 from referee.report.shape import Scale, StepRow
 from referee.report.sums import Fit, mean
 
@@ -44,15 +44,15 @@ class StepSums:
         self.timed_wait = 0.0
         """Of `waited`, the part in steps whose duration is known."""
 
-    def verdict(self, line: VerdictLine) -> None:
-        """Count one sample's end."""
+    def verdict(self, line: VerdictLine | JudgeLine) -> None:
+        """Count one sample's end, by all judges or by one of them."""
         self.origins[line.origin] = self.origins.get(line.origin, 0) + 1
         self.cost += line.cost
-        if line.origin in self.saved:
-            self.saved[line.origin] += line.saved
+        self.tokens += line.tokens_in + line.tokens_out
+        # Of several questions or judges, one may have been called and another answered by the cache.
+        self.saved["shared" if line.origin == "shared" else "cache"] += line.saved
+        if line.origin in self.unpriced:
             self.unpriced[line.origin] += not line.saved
-        else:
-            self.tokens += line.tokens_in + line.tokens_out
         if line.value is None:
             self.unscored[line.unscored] = self.unscored.get(line.unscored, 0) + 1
             return
