@@ -239,11 +239,18 @@ HOSTILE = (
 )
 
 
+NAMES = (HOSTILE[2], HOSTILE[15], "__proto__", "constructor")
+"""Those that are names of judges too."""
+
+
 def hostile() -> list[Line]:
     """Every field an attacker can reach, filled with each of the strings; more are from a forged ledger."""
     lines: list[Line] = [RunLine(wall=START, version=HOSTILE[0], digest=HOSTILE[1], config=_hostile_config())]
     for number, text in enumerate(HOSTILE):
         lines.append(TextLine(wall=START, digest=text, text=text))
+        if text in NAMES:
+            said = {"batch": text, "asked": text, "reply": text, "why": text, "model": text, "system": text}
+            lines += [JudgeLine(judge=text, value=0.5, **said), AskLine(judge=text, unscored=text, **said)]
         lines += pair(
             number,
             0,

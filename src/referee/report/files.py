@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from referee.errors import InputError
-from referee.ledger import MAX_LINE, Line, Reading, RewardLine, VerdictLine, read
+from referee.ledger import MAX_LINE, JudgeLine, Line, Reading, RewardLine, VerdictLine, read
 from referee.ledger.lines import digest
 from referee.report.diff import Row, Side, side
 from referee.report.judges import MOST_LEVELS
@@ -27,6 +29,24 @@ LABELS = "labels (JSON lines with `score`, `label` or `value`)"
 LABEL_NEEDS = "A label is a number: `score` on the judge's scale, `label` (true, false) or `value` between 0 and 1."
 
 _Text = str | None | list[object]
+
+
+class JudgeSaid(Struct, kw_only=True):
+    """What a row of rewards says of one of several judges."""
+
+    score: float | None = None
+    value: float | None = None
+    judge: float | None = None
+    """What it adds to the reward."""
+    why: str = ""
+    unscored: str = ""
+    detail: str = ""
+    origin: str = ""
+    how: str = ""
+    cost: float = 0.0
+    key: str = ""
+    model: str = ""
+    endpoint: str = ""
 
 
 class Given(Struct, kw_only=True):
@@ -53,6 +73,9 @@ class Given(Struct, kw_only=True):
     how: str = ""
     cost: float = 0.0
     key: str = ""
+    model: str = ""
+    endpoint: str = ""
+    judges: Any = None
     prompt: _Text = None
     question: _Text = None
     response: _Text = None
@@ -66,6 +89,12 @@ class Given(Struct, kw_only=True):
     def is_label(self) -> bool:
         """Whether it holds a person's judgement of a sample."""
         return self.score is not None or self.label is not None or self.value is not None
+
+    def each(self) -> dict[str, JudgeSaid]:
+        """What each of several judges said, by name; nothing where `judges` is a column of somebody else's."""
+        with suppress(msgspec.ValidationError):
+            return msgspec.convert(self.judges or {}, dict[str, JudgeSaid])
+        return {}
 
     def texts(self) -> tuple[str, str]:
         """Prompt and response, where the line holds them as text."""
@@ -186,24 +215,19 @@ def _lines(row: Given, index: int) -> Iterator[Line]:
     """What the ledger would say of this row."""
     prompt, response = row.texts()
     name, group = str(row.id), str(row.group)
+    judges = row.each()
+    for judge, said in judges.items():
+        yield JudgeLine(judge=judge, index=index, **_said(said))
     yield VerdictLine(
         index=index,
         id=name,
         group=group,
         step=row.step,
-        origin=row.origin or "none",
-        key=row.key,
-        score=row.score,
-        value=row.value,
-        why=row.why,
-        how=row.how,
-        unscored="" if row.value is not None else row.unscored or "unknown",
-        detail=row.detail,
-        cost=row.cost,
         rule_score=row.rule,
         length=row.length,
         prompt=prompt,
         response=response,
+        **_said(row),
     )
     yield RewardLine(
         index=index,
@@ -217,7 +241,25 @@ def _lines(row: Given, index: int) -> Iterator[Line]:
         length=row.length,
         median_length=row.median_length,
         filled=row.filled,
+        terms={judge: said.judge for judge, said in judges.items()},
     )
+
+
+def _said(given: Given | JudgeSaid) -> dict[str, Any]:
+    """The fields that say what a judge, or all of them as one, said."""
+    return {
+        "origin": given.origin or "none",
+        "key": given.key,
+        "endpoint": given.endpoint,
+        "model": given.model,
+        "score": given.score,
+        "value": given.value,
+        "why": given.why,
+        "how": given.how,
+        "unscored": "" if given.value is not None else given.unscored or "unknown",
+        "detail": given.detail,
+        "cost": given.cost,
+    }
 
 
 def _scale(rows: Iterable[Given]) -> Scale:
@@ -225,8 +267,8 @@ def _scale(rows: Iterable[Given]) -> Scale:
     least = most = (0.0, 0.0)
     whole, count = True, 0
     for row in rows:
-        if row.score is None or row.value is None:
-            continue
+        if row.score is None or row.value is None or row.how == "terms":
+            continue  # what several judges said as one is between 0 and 1
         pair = (row.value, row.score)
         least, most = (min(least, pair), max(most, pair)) if count else (pair, pair)
         whole = whole and row.score.is_integer()

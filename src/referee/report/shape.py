@@ -66,6 +66,8 @@ class StepRow(Struct):
     reward_mean: float | None = None
     rule_mean: float | None = None
     judge_mean: float | None = None
+    terms: dict[str, float] = field(default_factory=dict)
+    """Of several judges, the part of `judge_mean` that is each one's."""
     penalty_mean: float | None = None
     filled: int = 0
     """Rewards supplied by the missing policy."""

@@ -33,6 +33,7 @@ class StepSums:
         self.groups = self.flat = 0
         self.rewards = self.filled = self.missing = 0
         self.reward = self.rule = self.judge = self.penalty = 0.0
+        self.terms: dict[str, float] = {}
         self.lengths, self.length_total = 0, 0.0
         self.fit = Fit()
         self.cost = 0.0
@@ -95,6 +96,8 @@ class StepSums:
             self.reward += times * line.value
             self.rule += times * line.rule
             self.judge += times * (line.judge or 0.0)
+            for name, value in line.terms.items():
+                self.terms[name] = self.terms.get(name, 0.0) + times * (value or 0.0)
             self.penalty += times * line.penalty
 
     def merge(self, other: StepSums) -> None:
@@ -134,6 +137,7 @@ class StepSums:
             reward_mean=mean(self.reward, rewards),
             rule_mean=mean(self.rule, rewards),
             judge_mean=mean(self.judge, rewards),
+            terms={name: total / rewards for name, total in self.terms.items()} if rewards else {},
             penalty_mean=mean(self.penalty, rewards),
             filled=self.filled,
             missing=self.missing,

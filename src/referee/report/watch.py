@@ -35,6 +35,7 @@ class Newest(Struct, frozen=True, kw_only=True):
     step: int | None
     origin: str
     score: float | None
+    """On the judge's scale; of several judges, what they said as one in [0, 1]."""
     value: float | None
     unscored: str
     prompt: str
@@ -202,7 +203,7 @@ def _newest(line: VerdictLine, seq: int, texts: bool) -> Newest:
         group=line.group[:HEAD],
         step=line.step,
         origin=line.origin,
-        score=line.score,
+        score=line.value if line.how == "terms" else line.score,
         value=line.value,
         unscored=line.unscored,
         prompt=line.prompt[:head],
