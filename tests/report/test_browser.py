@@ -367,8 +367,8 @@ def test_texts_that_were_left_out_are_named(browser: Any, folder: Path) -> None:
 
 
 def test_several_judges_have_a_panel_each(visit: Open) -> None:
-    """One for each judge and one for their agreement, findings that lead there; the reward by judge. A page of one judge
-    has none of it, and no choice of judges."""
+    """One for each judge and one for their agreement, findings that lead there; the reward by judge. A page of one
+    judge has none of it, and no choice of judges."""
     page = visit("several", lambda: several(4)).page
     titles = page.locator(".panel h2").all_text_contents()
     assert [title for title in titles if "say" in title] == ["What does quality say?", "What does safe say?"]

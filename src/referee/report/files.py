@@ -18,9 +18,9 @@ from msgspec import UNSET, Struct, UnsetType
 from referee.errors import InputError
 from referee.ledger import MAX_LINE, JudgeLine, Line, Reading, RewardLine, VerdictLine, read
 from referee.ledger.lines import digest
-from referee.report.diff import Row, Side, side
 from referee.report.judges import MOST_LEVELS
 from referee.report.shape import Scale
+from referee.report.sides import Row, Side, of_judge, side
 
 LOOKED_AT = 100
 """Lines of a file that are looked at to see what it holds."""
@@ -143,9 +143,10 @@ def lines_of(path: Path) -> Reading | Rewards:
     raise InputError(f"{path}: {NEITHER}. {_what(path)}")
 
 
-def sides(a: Path, b: Path) -> tuple[Side, Side]:
-    """Both sides of a comparison. At most one of them may be labels: they are read on the other's scale."""
-    first, second = _judged(a), _judged(b)
+def sides(a: Path, b: Path, judge: str = "") -> tuple[Side, Side]:
+    """Both sides of a comparison. At most one of them may be labels: they are read on the other's scale. `judge`: the
+    one to compare of a side that has several; empty: all of them as one."""
+    first, second = _judged(a, judge), _judged(b, judge)
     if first is None and second is None:
         raise InputError(f"{a}: {NEITHER}. Labels can be compared with one of these, not with each other.")
     if first is None:
@@ -154,18 +155,21 @@ def sides(a: Path, b: Path) -> tuple[Side, Side]:
     return first, second if second is not None else _labelled(b, first)
 
 
-def _judged(path: Path) -> Side | None:
+def _judged(path: Path, judge: str) -> Side | None:
     """The side of a ledger or of rewards; None if the file may hold labels."""
     if path.is_file() and not holds_a_ledger(path):
         if _holds(path, Given.is_reward):
             rewards = Rewards(path)
             found = side(rewards)
-            found.scale, found.ordered = (rewards.scale.low, rewards.scale.high), True
-            return found
+            found.ordered = True
+            if not found.judges:
+                found.scale = (rewards.scale.low, rewards.scale.high)
+            return of_judge(found, judge) if judge else found
         if _holds(path, Given.is_label):
             return None
         raise InputError(f"{path}: {NEITHER}, nor {LABELS}. {_what(path)}")
-    return side(read(path))
+    found = side(read(path))
+    return of_judge(found, judge) if judge else found
 
 
 def _labelled(path: Path, other: Side) -> Side:
