@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from referee.ledger.lines import JudgeLine, RewardLine, RunLine, VerdictLine
+from referee.ledger.lines import AskLine, JudgeLine, RewardLine, RunLine, VerdictLine
 
 KNOWN = 131_072
 """Different samples that are recognised when they come again, the latest. An interrupted run leaves fewer open."""
@@ -102,7 +102,7 @@ def unscored_share(metrics: Mapping[str, float]) -> float:
     return failed / (metrics["scored"] + failed) if failed else 0.0
 
 
-def asked(line: VerdictLine) -> bool:
+def asked(line: VerdictLine | JudgeLine | AskLine) -> bool:
     """Whether a judge was asked for this line."""
     return line.origin in ("call", "none") and line.attempts > 0
 
