@@ -125,7 +125,7 @@ def _checks(config: Config, offline: bool) -> Iterator[Check]:
 
 
 def _tried(check: Callable[[], Check]) -> Check:
-    """One check; an error of ours is its failure, and does not keep the next from being made."""
+    """One check. An error of ours makes it fail, and the next one is still made."""
     try:
         return check()
     except RefereeError as error:
@@ -156,7 +156,7 @@ def _redis(config: RedisConfig) -> Check:
 
 
 def _holder(config: Config) -> str:
-    """Who counts what is in flight, sent and spent."""
+    """Which process counts what is in flight, sent and spent."""
     if config.runtime == "processes":
         holder = f"this process, for its {counted(config.workers, 'worker')} together"
     elif config.runtime == "ray" and config.shards > 1:

@@ -1,4 +1,4 @@
-"""A run on a terminal: one frame of numbers with small histories beside them. Foreign text cannot act on it."""
+"""A run on a terminal: one frame of numbers with small histories beside them. Untrusted text cannot act on it."""
 
 from __future__ import annotations
 

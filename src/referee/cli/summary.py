@@ -99,7 +99,7 @@ class Summary:
         return "\n".join(lines)
 
     def _cost(self, spent: float) -> str:
-        """Dollars, as far as they are known: without a price there is no telling, and that is not nothing."""
+        """Dollars, as far as they are known: without a price the cost is unknown, not 0."""
         if not any(self._priced):
             return "cost unknown (no price_in, price_out)"
         return f"${spent:.4f}" + ("" if all(self._priced) else " and what endpoints without a price cost")

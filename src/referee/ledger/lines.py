@@ -6,7 +6,7 @@
     ask      per question, where one question and one sample are not one case: its answer and its cost
     reward   per sample: the reward and its terms
     batch    per batch: when, and how long the caller waited
-    limits   now and then, per endpoint: how hard it is pressed   text   once: what many verdict lines refer to
+    limits   now and then, per endpoint: its load and its limit   text   once: what many verdict lines refer to
 
 Fields at their default are left out of the file. Data and its making from records only; no files, no clock.
 """
@@ -166,11 +166,11 @@ class BatchLine(_Line, frozen=True, kw_only=True, omit_defaults=True, gc=False, 
     finished: float = 0.0
     """Wall times."""
     waited_s: float = 0.0
-    """How long the caller stood still for it. The rest of its time was overlapped with other work."""
+    """Seconds the caller was blocked waiting for it. The rest of its time overlapped with other work."""
 
 
 class LimitsLine(_Line, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag="limits"):
-    """How hard one endpoint is pressed at this moment. Totals count from the run line on."""
+    """The load of one endpoint at this moment. Totals count from the run line on."""
 
     endpoint: str = ""
     limit: float = 0.0
@@ -178,7 +178,7 @@ class LimitsLine(_Line, frozen=True, kw_only=True, omit_defaults=True, gc=False,
     queued: int = 0
     """Requests waiting, for this or any other endpoint."""
     throttled: int = 0
-    """Total of answers that said: too many."""
+    """Total of throttled answers (429)."""
     requests: int = 0
     """Total of requests sent."""
 

@@ -13,7 +13,7 @@ from referee.ledger.lines import BatchLine, JudgeLine, LimitsLine, Line, RewardL
 from referee.records import Reason, Settled, Verdict
 
 OPEN_GROUPS = 8192
-"""Groups whose spread is still followed. Those idle longest keep the spread they had."""
+"""Groups whose spread is tracked. Beyond that the least recently used ones keep the spread they have."""
 
 
 class Histogram:
@@ -56,7 +56,7 @@ class JudgeTally:
         self.total = self.squares = self.cost = 0.0
 
     def add(self, value: float | None, times: int = 1) -> None:
-        """Count one verdict, or that there was none; with `times` = -1 it counts no more."""
+        """Count one verdict, or its absence; `times` = -1 subtracts it."""
         if value is None:
             self.unscored += times
             return
@@ -152,7 +152,7 @@ class Tally:
                 self._call_cost += line.cost
         elif origin == "cache" or origin == "shared":
             self._unpriced += not line.saved
-        self._saved += line.saved  # also of a call: another judge, or another question, may have been answered before
+        self._saved += line.saved  # on calls too: another judge or question of the sample may be a hit
         if line.value is None:
             self._unscored[line.unscored] = self._unscored.get(line.unscored, 0) + 1
             return
@@ -183,8 +183,8 @@ class Tally:
         reward: RewardLine | None,
         judges: Iterable[tuple[str, float | None]] = (),
     ) -> None:
-        """A sample that ended like this has been judged again since, so it counts no more; what it cost was spent.
-        `judges`: what each of several said, by name."""
+        """Subtract the end of a sample that was judged again since; what it cost was spent. `judges`: what each of
+        several said, by name."""
         for name, said in judges:
             self._judges[name].add(said, -1)
         if reward is not None:

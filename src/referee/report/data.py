@@ -25,7 +25,7 @@ from referee.report.sums import covered
 from referee.report.times import Times
 
 OPEN = 65_536
-"""Samples that may wait for their reward line. Older ones are let go."""
+"""Samples that may wait for their reward line. Beyond that the oldest are dropped."""
 LARGEST = 2**53
 """Whole numbers up to here survive JSON in a browser. A step or a length beyond it is a mistake, and left out."""
 CLUSTER = "ray"
@@ -99,7 +99,7 @@ class Gathering:
             began = self._clusters.get(source)
             if began is None:
                 self._times.limits(line, self._run(source))
-            else:  # its clients all tell of the same engines
+            else:  # its clients all report the same engines
                 self._times.limits(line, CLUSTER, began)
 
     def _start(self, line: RunLine, source: str) -> None:
@@ -197,7 +197,7 @@ class Gathering:
             self._within.add(ended.group, line.length, ended.value)
 
     def _take_back(self, ended: Ended) -> None:
-        """This end of a sample counts no more: a later start has judged it again."""
+        """Subtract this end of a sample: a later start has judged it again."""
         said = [(line.judge, line.value) for line in ended.judges]
         self._tally.take_back(ended.value, ended.unscored, ended.reward, said)
         if said:
@@ -313,7 +313,7 @@ def on_a_cluster(line: RunLine) -> bool:
 
 
 def _limited(held: dict[Any, Any], name: Any, value: Any, most: int = OPEN) -> None:
-    """Hold one more, and let go of the oldest when there are too many."""
+    """Add an entry, and evict the oldest when there are too many."""
     held[name] = value
     if len(held) > most:
         del held[next(iter(held))]

@@ -91,7 +91,7 @@ class Given(Struct, kw_only=True):
         return self.score is not None or self.label is not None or self.value is not None
 
     def each(self) -> dict[str, JudgeSaid]:
-        """What each of several judges said, by name; nothing where `judges` is a column of somebody else's."""
+        """What each of several judges said, by name; empty where `judges` is a column of the user's own."""
         with suppress(msgspec.ValidationError):
             return msgspec.convert(self.judges or {}, dict[str, JudgeSaid])
         return {}

@@ -22,7 +22,7 @@ MOST_LEVELS = 21
 MOST_COMPARED = 5
 """Judges that are compared two by two: the first ones."""
 OPEN = 65_536
-"""Samples whose verdict line may be outstanding. Older ones are let go."""
+"""Samples that may wait for their verdict line. Beyond that the oldest are dropped."""
 
 
 class Judges:
@@ -63,7 +63,7 @@ class Judges:
         return tuple([JudgeLine(judge=x.judge, origin=x.origin, value=x.value, unscored=x.unscored) for x in lines])
 
     def compare(self, lines: Sequence[JudgeLine], row: int, group: int, times: int = 1) -> None:
-        """Set the judges' verdicts on one sample against each other; with `times` = -1 they count no more."""
+        """Compare the judges' verdicts on one sample, two by two; `times` = -1 subtracts them."""
         for one, other in combinations(self._opinions(lines), 2):
             pair = self._pairs.get((one.judge, other.judge))
             if pair is None:
@@ -71,7 +71,7 @@ class Judges:
             pair.add(Point(one.value or 0.0, other.value or 0.0, None, row), group, times)
 
     def take_back(self, lines: Sequence[JudgeLine], step: Step) -> None:
-        """A later start has judged this sample again: what they said counts no more, what they cost was spent."""
+        """Subtract what was said of a sample that a later start judged again; what it cost was spent."""
         for line in lines:
             self._step(line.judge, step).take_back(line.value, line.unscored, line.origin == "gate")
 

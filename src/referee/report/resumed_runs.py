@@ -50,7 +50,7 @@ class Ended:
         """Of its group, where several judges are compared."""
         self.group: Any = None
         self.point: Any = None
-        """For whoever counts: where else it was counted."""
+        """Set by the caller: where else it was counted."""
 
 
 class Samples:
@@ -69,7 +69,7 @@ class Samples:
         self._began[source] = line.wall
 
     def end(self, line: VerdictLine, source: str = "") -> tuple[Ended | None, Ended | None]:
-        """The sample of this line, and its end in an earlier start, which counts no more.
+        """The sample of this line, and its end in an earlier start, which is to be subtracted.
 
         Nothing where this start gave up a sample that an earlier one has ended: then that end stands.
         """

@@ -1,7 +1,7 @@
 """The rows of the sample browser: numbers in columns, texts in compressed blocks. Fed line by line, no files.
 
 Texts are compressed as they come, in sixteen streams by group, so that memory holds only what the page will. When
-they pass the limit, whole streams are let go: what remains are whole groups, chosen by chance and not by score.
+they pass the limit, whole streams are dropped: what remains are whole groups, chosen by chance and not by score.
 """
 
 from __future__ import annotations

@@ -86,7 +86,7 @@ class StepRow(Struct):
     tokens: int = 0
     """In and out."""
     waited_s: float = 0.0
-    """Seconds the trainer stood still for rewards."""
+    """Seconds the trainer was blocked waiting for rewards."""
     took_s: float | None = None
     """Seconds from this step's first submission to the next step's; None for the last, which has no end yet."""
     wait_fraction: float | None = None
@@ -186,7 +186,7 @@ class Lengths(Struct):
     """Score per 100 tokens over all samples, by least squares."""
     intercept: float | None = None
     correlation: float | None = None
-    """Spearman's rank correlation of the points: one odd answer hardly moves it."""
+    """Spearman's rank correlation of the points: one outlier hardly moves it."""
     within_slope: float | None = None
     """The same among siblings, each compared with its group's mean: what the policy is taught."""
     within_correlation: float | None = None

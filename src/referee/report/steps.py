@@ -71,7 +71,7 @@ class StepSums:
             self.high += times * (value >= 1.0)
 
     def take_back(self, value: float | None, unscored: str, gated: bool) -> None:
-        """A sample that ended like this counts no more; what it cost was spent."""
+        """Subtract a sample that ended like this; what it cost was spent."""
         if value is None:
             self.unscored[unscored] -= 1
             if not self.unscored[unscored]:
@@ -84,7 +84,7 @@ class StepSums:
         self.scores[round(min(1.0, max(0.0, value)) * FINE)] -= 1
 
     def reward_of(self, line: RewardLine, times: int = 1) -> None:
-        """Count one reward; with `times` = -1 it counts no more."""
+        """Count one reward; `times` = -1 subtracts it."""
         self.lengths += times
         self.length_total += times * line.length
         if line.value is None:
@@ -169,7 +169,7 @@ def binned(scores: dict[int, int], scale: Scale) -> list[int]:
 
 
 class Waits:
-    """When steps began and how long the trainer stood still in each, told apart by run."""
+    """When steps began and how long the trainer was blocked in each, by run."""
 
     def __init__(self) -> None:
         self._spans: dict[str, dict[Step, list[float]]] = {}
