@@ -1,4 +1,4 @@
-"""How long a batch of judge calls takes, with lognormal answer times and bounds on calls in flight and on starts. Pure."""
+"""How long a batch of judge calls takes: lognormal answer times, bounds on calls in flight and on starts. Pure."""
 
 from __future__ import annotations
 
