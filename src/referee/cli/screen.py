@@ -221,7 +221,7 @@ def _samples(shot: Snapshot, room: int) -> Table:
     for least, justify in ((8, "left"), (4, "right"), (8, "left"), (20, "left")):
         table.add_column(no_wrap=True, overflow="ellipsis", min_width=least, justify=justify)  # type: ignore[arg-type]
     for item in shot.newest[:room]:
-        score = "none" if item.score is None else f"{item.score:g}"
+        score = "none" if item.score is None else f"{item.score:.3g}"
         by = plain(item.unscored, 16) or item.origin
         table.add_row(Text(plain(item.id, 16)), Text(score), Text(by), Text(plain(item.response or item.why, 100)))
     return table
