@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import inspect
 import logging
+import math
 import pickle
 import subprocess
 import sys
@@ -128,6 +129,23 @@ def test_metrics_go_where_trl_takes_them(write_config: Write) -> None:
     metrics.clear()
     call(quiet, answers(4), log_metric=metrics.__setitem__)
     assert not metrics
+
+
+def test_several_judges_are_told_apart_in_the_log(write_config: Write) -> None:
+    """Each has its mean, its unscored share and its cost; the names stay the same where nothing is scored."""
+    path = write_config(ABSTAIN)
+    judges = '[[judge]]\nname = "taste"\nask_again = 0\n[[judge]]\nname = "safe"\nkind = "yes_no"\nask_again = 0'
+    path.write_text(path.read_text().replace("[judge]\nask_again = 0", judges))
+    func = reward_func(path)
+    metrics: dict[str, float] = {}
+    call(func, answers(4), log_metric=metrics.__setitem__)
+    assert metrics["referee/taste/score_mean"] == fair(4)[0]
+    assert metrics["referee/taste/unscored_share"] == metrics["referee/safe/unscored_share"] == 0
+    names = set(metrics)
+    call(func, [UNSCORED], log_metric=metrics.__setitem__)
+    assert set(metrics) == names
+    assert metrics["referee/taste/unscored_share"] == 1
+    assert math.isnan(metrics["referee/taste/score_mean"])
 
 
 class Owner:

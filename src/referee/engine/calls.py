@@ -97,7 +97,7 @@ class Calls:
                 endpoint.proved(request.sampling, flight.adaptation)
                 self.stragglers.answered(latency)
                 endpoint.breaker.on_ok(permit.started)
-                flight.cost += endpoint.cost(outcome)
+                flight.pay(endpoint.cost(outcome), outcome)
                 permit.release("ok", outcome, hints)
                 self._note(permit, number, outcome)
                 return outcome

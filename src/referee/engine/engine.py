@@ -299,7 +299,7 @@ class Engine:
         granted = await self._again(probe, None)
         if isinstance(granted, Permit):
             await self.calls.ask(probe, granted, False)
-            flight.cost += probe.cost
+            flight.pay(probe.cost, probe)
 
     async def _again(self, flight: Flight, avoid: Endpoint | None) -> Permit | Closed:
         """Another permit, in the old place of the line."""
@@ -364,10 +364,14 @@ class Engine:
             key=flight.key,
             reply=reply,
             endpoint=permit.endpoint.label if permit else "",
+            model=reply.model if reply else "",
             attempts=flight.attempts,
             sent=clock.wall() - (now - sent) if sent is not None else 0.0,
             queued_s=(sent if sent is not None else now) - flight.asked,
             latency_s=now - permit.started if permit else 0.0,
+            tokens_in=flight.tokens_in,
+            tokens_out=flight.tokens_out,
+            tokens_cached=flight.tokens_cached,
             cost=flight.cost,
         )
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from referee.cache import Claim
 from referee.engine.admission import NOBODY, Waiter
 from referee.engine.endpoint import Endpoint
-from referee.records import Ask, Failure, Settled, Unscored
+from referee.records import Ask, Failure, Reply, Settled, Unscored
 from referee.wire import Adaptation
 
 Listener = Callable[[Settled], None]
@@ -32,6 +32,9 @@ class Flight:
         "sent_first",
         "stored",
         "task",
+        "tokens_cached",
+        "tokens_in",
+        "tokens_out",
         "turn",
         "waiter",
     )
@@ -54,6 +57,8 @@ class Flight:
         """What the last attempt was sent with."""
         self.attempts = 0
         self.cost = 0.0
+        self.tokens_in = self.tokens_out = self.tokens_cached = 0
+        """Of every reply, also of those without a verdict."""
         self.refused_by: frozenset[Endpoint] = NOBODY
         """Endpoints whose judge declined to answer: only others are asked."""
         self.sent_first: float | None = None
@@ -73,6 +78,13 @@ class Flight:
         if paid and heir is not None:
             self.listeners[heir] = True
         return heir is None
+
+    def pay(self, cost: float, used: Reply | Flight) -> None:
+        """Count what a reply, or a request made on its behalf, has cost."""
+        self.cost += cost
+        self.tokens_in += used.tokens_in
+        self.tokens_out += used.tokens_out
+        self.tokens_cached += used.tokens_cached
 
     def trouble(self) -> str:
         """What went wrong so far, in a few words, for whoever stops waiting."""

@@ -20,7 +20,13 @@ def may_be_billed(failure: Failure) -> bool:
 def from_cache(key: str, entry: Entry) -> Settled:
     """The end of a request whose verdict was there already."""
     return Settled(
-        verdict=entry.verdict, origin="cache", key=key, reply=entry.reply, endpoint=entry.endpoint, saved=entry.cost
+        verdict=entry.verdict,
+        origin="cache",
+        key=key,
+        reply=entry.reply,
+        endpoint=entry.endpoint,
+        model=entry.reply.model,
+        saved=entry.cost,
     )
 
 
@@ -32,6 +38,7 @@ def shared(settled: Settled) -> Settled:
         key=settled.key,
         reply=settled.reply,
         endpoint=settled.endpoint,
+        model=settled.model,
         queued_s=settled.queued_s,
         latency_s=settled.latency_s,
         saved=settled.cost,

@@ -87,20 +87,24 @@ class Case:
             gate = isinstance(verdict, Verdict) and verdict.how == "gate"
             return Settled(verdict=verdict, origin="gate" if gate else "none")
         ends = [settled for _, settled in self.asked]
-        share = 1.0 / len(self.places)
+        count = len(self.places)
         last = ends[-1]
         return Settled(
             verdict=verdict,
             origin=_origin(ends),
             key=last.key,
             reply=last.reply,
-            endpoint=last.endpoint,
+            endpoint=", ".join(dict.fromkeys(end.endpoint for end in ends if end.endpoint)),
+            model=", ".join(dict.fromkeys(end.model for end in ends if end.model)),
             attempts=sum(end.attempts for end in ends) if which == 0 else 0,
             sent=min((end.sent for end in ends if end.sent), default=0.0),
             queued_s=max(end.queued_s for end in ends),
             latency_s=max(end.latency_s for end in ends),
-            cost=share * sum(end.cost for end in ends),
-            saved=share * sum(end.saved for end in ends),
+            tokens_in=_part(sum(end.tokens_in for end in ends), which, count),
+            tokens_out=_part(sum(end.tokens_out for end in ends), which, count),
+            tokens_cached=_part(sum(end.tokens_cached for end in ends), which, count),
+            cost=sum(end.cost for end in ends) / count,
+            saved=sum(end.saved for end in ends) / count,
         )
 
     def _resume(self, answers: Sequence[Any] | None) -> Sequence[Ask]:
@@ -162,6 +166,11 @@ def _sound(verdict: object) -> Verdict | Unscored:
     return Unscored(reason=Reason.CONFIG, detail="the judge returned no verdict, or one that is not a finite number")
 
 
+def _part(total: int, which: int, count: int) -> int:
+    """One of `count` whole parts that add up to the total."""
+    return total // count + (which < total % count)
+
+
 def _origin(ends: Sequence[Settled]) -> Origin:
     origins = {end.origin for end in ends}
     return next((name for name in ("call", "shared", "cache") if name in origins), "none")
@@ -171,4 +180,11 @@ def with_costs(settled: Settled, before: Settled) -> Settled:
     """An answer that took two forms of asking took the attempts and the money of both."""
     if before is NOTHING:
         return settled
-    return replace(settled, attempts=settled.attempts + before.attempts, cost=settled.cost + before.cost)
+    return replace(
+        settled,
+        attempts=settled.attempts + before.attempts,
+        tokens_in=settled.tokens_in + before.tokens_in,
+        tokens_out=settled.tokens_out + before.tokens_out,
+        tokens_cached=settled.tokens_cached + before.tokens_cached,
+        cost=settled.cost + before.cost,
+    )

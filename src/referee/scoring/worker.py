@@ -134,7 +134,7 @@ class JudgeWorker:
         for place in sorted(job.missing):
             have = job.settled.pop(place, [None] * len(self._judges))
             never = Settled(verdict=why)
-            every = [one or self._judged(job, place, number, never, None) for number, one in enumerate(have)]
+            every = [one or self._judged(job, place, number, never) for number, one in enumerate(have)]
             results.append(result_of(job, place, every))
         job.missing.clear()
         self._hand_over(job, results)  # together: waking a caller for each of thousands would delay the rest
@@ -282,11 +282,10 @@ class JudgeWorker:
 
     def _close_case(self, job: Job, case: Case, results: list[Result]) -> None:
         """A judge is done with its samples: those that miss nothing any more have their result."""
-        request = case.asked[-1][0] if case.asked else None
         for which, place in enumerate(case.places):
             if place not in job.missing:
                 continue
-            judged = self._judged(job, place, case.judge, case.settled(which), request)
+            judged = self._judged(job, place, case.judge, case.settled(which), case)
             if self._lone:
                 job.missing.discard(place)
                 results.append(Result(job.work.indexes[place], (judged[0],), judged[1]))
@@ -302,15 +301,13 @@ class JudgeWorker:
     def _trace(self, tracer: Tracer, job: Job, case: Case) -> None:
         try:
             for request, settled in case.asked:
-                tracer.settled(job.work.samples[case.places[0]], request, settled, clock.wall())
+                tracer.settled(case.judge, job.work.samples[case.places[0]], request, settled, clock.wall())
         except Exception:  # a tracer of the user's must not withhold results
             log.exception("the spans of a sample could not be made")
 
-    def _judged(self, job: Job, place: int, judge: int, settled: Settled, request: Ask | None) -> Judged:
-        work = job.work
+    def _judged(self, job: Job, place: int, judge: int, settled: Settled, case: Case | None = None) -> Judged:
         try:
-            index, sample = work.indexes[place], work.samples[place]
-            return settled, self._lines.of(job.client, work.batch, index, sample, judge, settled, request)
+            return settled, self._lines.of(job.client, job.work, place, judge, settled, case)
         except Exception:  # the verdict is there; a record that cannot be kept must not withhold it
             log.exception("the record of a sample could not be made")
             return settled, ()
