@@ -47,8 +47,8 @@ class Found(Struct, frozen=True):
 
 
 def probe_of(judge: JudgeConfig, columns: Iterable[str]) -> Sample:
-    """A sample that this judge asks about: with a reference, reasoning, a rule score above its bar, and the columns that
-    templates show."""
+    """A sample that this judge asks about: with a reference, reasoning, a rule score above its bar, and these columns,
+    which templates show."""
     return Sample(
         id="probe",
         prompt="What is the capital of France?",
