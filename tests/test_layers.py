@@ -29,7 +29,7 @@ SAME_RANK_ALLOWED = {("referee", "ticket")}
 
 PURE = ("judging", "shaping", "limits", "wire")
 IMPURE_IMPORTS = {"asyncio", "socket", "threading", "time", "random", "os", "sqlite3", "aiohttp", "subprocess", "io"}
-HTTP_HOMES = {"aiohttp": {"engine/aio.py"}, "httptools": {"engine/connection.py"}}
+HTTP_HOMES = {"aiohttp": set(), "httpx": set(), "httptools": {"engine/connection.py"}}
 CLOCK_CALLS = {
     ("time", "time"),
     ("time", "monotonic"),

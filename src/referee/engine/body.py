@@ -1,4 +1,4 @@
-"""What both transports hold replies to: the size of a body, encodings that are unpacked, how long sockets idle."""
+"""Bodies of answers: their largest size, and the content encodings that are unpacked."""
 
 from __future__ import annotations
 
@@ -8,10 +8,6 @@ from referee.engine.port import TransportFault
 
 MAX_BODY = 4 * 1024 * 1024
 """Bytes of one decoded reply. A verdict is a few hundred; this only stops a runaway or hostile server."""
-KEEP_ALIVE = 4.0
-"""Seconds a socket may idle: uvicorn and vLLM close theirs at 5, and a race with that close costs an attempt."""
-CONNECT = 10.0
-"""Seconds to open a connection, within the attempt's own timeout."""
 
 
 def unpack(raw: bytes, encoding: str) -> bytes:

@@ -1,8 +1,8 @@
-"""HTTP/1.1 made of the pieces uvicorn is made of: the event loop's own sockets and httptools. The default transport.
+"""The HTTP client: HTTP/1.1 on the event loop's own sockets, parsed by httptools, direct or through an HTTP proxy.
 
-Same promises as `aio`, at a fraction of its cost: one write per request, headers built once per endpoint, connections
-reused last in, first out. Redirects are not followed, the environment's proxies are not used, bodies are capped
-after decompression, idle sockets are dropped before servers' usual 5 s. `takes` says what is left to aiohttp.
+One write per request, headers built once per endpoint, connections reused last in, first out. Redirects are not
+followed, the environment's proxies are not used, bodies are capped after decompression, idle sockets are dropped before
+servers' usual 5 s.
 """
 
 from __future__ import annotations
@@ -11,51 +11,50 @@ import asyncio
 import logging
 import math
 import re
-import socket
 import ssl
 from collections.abc import Mapping
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import SplitResult, quote, urlsplit
 
 from referee import clock
-from referee.engine.body import CONNECT, KEEP_ALIVE, say
 from referee.engine.connection import Connection
+from referee.engine.dial import Dialer
 from referee.engine.port import Response, TransportFault
+from referee.engine.proxy import Proxy
 
 log = logging.getLogger("referee.engine")
 
-DNS_TTL = 300.0
-"""Seconds an address is believed."""
-CLOSING = 1.0
-"""Seconds given to sockets to close."""
-CLOCK = 0.001
-"""Seconds by which a loop's timer may be early: it counts in milliseconds."""
-NO_REUSE = 60.0
-"""Seconds for which connections to a server that sent a copy of an answer serve one request each."""
+KEEP_ALIVE_S = 4.0
+"""Idle sockets are closed after this: uvicorn and vLLM close theirs at 5 s, and a race with that close costs an
+attempt."""
+CONNECT_S = 10.0
+"""Limit for opening a connection (TCP, CONNECT, TLS), within the attempt's own timeout."""
+CLOSE_S = 1.0
+"""Limit for sockets to close in `close`."""
+TIMER_RESOLUTION_S = 0.001
+"""A loop's timer may fire this early: it counts in milliseconds."""
+SINGLE_USE_S = 60.0
+"""After a server sent a copy of an answer, its connections serve one request each for this long."""
 
 _ID = re.compile(rb'"id"\s*:\s*("(?:[^"\\]|\\.)*"|[^\s,}]*)')
+_SAFE = bytes(range(33, 127)).decode()
+"""Characters of a path or query that are sent as they are; spaces and non-ASCII ones are percent-encoded."""
 
 
-def takes(url: str, proxy: str) -> bool:
-    """Whether this transport serves the endpoint: plain or TLS, direct, without credentials in the address."""
-    parts = urlsplit(url)
-    plain = url.isascii() and url.isprintable() and " " not in url
-    return not proxy and plain and parts.scheme in ("http", "https") and "@" not in parts.netloc
+class HttpTransport:
+    """Transport over our own connections, through `proxy` if one is given. One pool of connections per URL, without a
+    limit of its own: admission is the limit."""
 
-
-class FastTransport:
-    """Transport over our own connections. One pool per host; the gate stands before it, so it has no limit."""
-
-    def __init__(self, tls: ssl.SSLContext | None = None) -> None:
-        """`tls`: whom to trust, instead of the system's authorities."""
+    def __init__(self, proxy: str = "", tls: ssl.SSLContext | None = None) -> None:
+        """`tls` replaces the system's certificate authorities, for the endpoint and for an https proxy."""
+        self._proxy = Proxy(proxy) if proxy else None
         self._tls = tls
         self._targets: dict[str, _Target] = {}
-        self._closed = False
 
     async def post(self, url: str, headers: Mapping[str, str], body: bytes, timeout: float) -> Response:
         """Send one request and read its whole answer, or raise TransportFault."""
         target = self._targets.get(url)
         if target is None:
-            target = self._targets[url] = _Target(asyncio.get_running_loop(), urlsplit(url), self._tls)
+            target = self._targets[url] = _Target(asyncio.get_running_loop(), urlsplit(url), self._proxy, self._tls)
         deadline = target.now() + timeout
         connection = target.idle() or await target.connect(deadline)
         target.watch(deadline)
@@ -71,16 +70,24 @@ class FastTransport:
 
 
 class _Target:
-    """One address: its prepared request head, its connections, its resolved addresses."""
+    """One URL: its prepared request head and its connections."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, url: SplitResult, tls: ssl.SSLContext | None) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        url: SplitResult,
+        proxy: Proxy | None,
+        tls: ssl.SSLContext | None,
+    ) -> None:
         self._loop = loop
         self.now = loop.time
         self._host = url.hostname or ""
-        self._port = url.port or (443 if url.scheme == "https" else 80)
-        self._tls = (tls or _context()) if url.scheme == "https" else None
-        path = (url.path or "/") + (f"?{url.query}" if url.query else "")
-        self._line = f"POST {path} HTTP/1.1\r\nhost: {url.netloc}\r\n"
+        authority = url.netloc.rpartition("@")[2]
+        target = quote(url.path or "/", safe=_SAFE) + (f"?{quote(url.query, safe=_SAFE)}" if url.query else "")
+        self._line = f"POST {target} HTTP/1.1\r\nhost: {authority}\r\n"
+        if proxy is not None and url.scheme == "http":  # the proxy reads the request, so it needs URL and login
+            self._line = f"POST http://{authority}{target} HTTP/1.1\r\nhost: {authority}\r\n{proxy.login}"
+        self._dialer = Dialer(loop, url, proxy, tls, self._new)
         self._headers: Mapping[str, str] | None = None
         self._head = b""
         self._free: list[Connection] = []
@@ -88,8 +95,6 @@ class _Target:
         self._sweeper: asyncio.TimerHandle | None = None
         self._alarm: asyncio.TimerHandle | None = None
         self._alarm_at = math.inf
-        self._addresses: list[tuple[int, str]] = []
-        self._resolved = float("-inf")
         self._closed = False
         self.doubted: bytes | None = None
         """The id of an answer that came twice on one connection, until another connection's answer is there."""
@@ -101,7 +106,7 @@ class _Target:
         """Everything up to the number of bytes in the body, built once for one set of headers."""
         if headers is not self._headers:
             lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
-            if (self._line + lines).count("\r\n") != 2 + len(headers) or "\n" in lines.replace("\r\n", ""):
+            if lines.count("\r\n") != len(headers) or "\n" in lines.replace("\r\n", ""):
                 raise TransportFault("protocol", "a header holds a line break")
             self._head = f"{self._line}{lines}content-length: ".encode("latin-1")
             self._headers = headers
@@ -114,7 +119,7 @@ class _Target:
             connection = free.pop()
             if (
                 connection.usable
-                and now - connection.idle_since < KEEP_ALIVE
+                and now - connection.idle_since < KEEP_ALIVE_S
                 and now >= self._reuse_from
                 and connection.quiet
             ):
@@ -133,7 +138,7 @@ class _Target:
     def _ring(self) -> None:
         """Give up on what is late, and see to it that the next is noticed."""
         self._alarm, self._alarm_at = None, math.inf
-        now = self.now() + CLOCK
+        now = self.now() + TIMER_RESOLUTION_S
         for connection in list(self._open):
             connection.expire(now)
         due = min((connection.due for connection in self._open), default=math.inf)
@@ -141,44 +146,12 @@ class _Target:
             self.watch(due)
 
     async def connect(self, deadline: float) -> Connection:
-        """A new connection, to the address that worked last if there are several."""
-        patience = min(deadline, self._loop.time() + CONNECT)
-        addresses = await self._resolve(patience)
-        failure = TransportFault("connect", "no address")
-        for at, (family, address) in enumerate(addresses):
-            left = patience - self._loop.time()
-            share = left if at == len(addresses) - 1 else left / 2
-            try:
-                connection = await self._dial(family, address, share)
-            except TransportFault as fault:
-                failure = fault
-                if fault.kind == "tls":
-                    break
-                continue
-            if at:
-                self._addresses = [addresses[at], *(a for a in addresses if a is not addresses[at])]
-            return connection
-        self._resolved = float("-inf")  # the judge may have moved: ask for its address again
-        raise failure
-
-    async def _dial(self, family: int, address: str, seconds: float) -> Connection:
-        try:
-            async with asyncio.timeout(max(0.0, seconds)):
-                _, connection = await self._loop.create_connection(
-                    self._new,
-                    address,
-                    self._port,
-                    family=family,
-                    ssl=self._tls,
-                    server_hostname=self._host if self._tls else None,
-                )
-                return connection
-        except TimeoutError:
-            raise TransportFault("connect", f"no connection to {self._host} within {seconds:.3g} s") from None
-        except (ssl.SSLError, ssl.CertificateError) as error:
-            raise TransportFault("tls", say(error)) from None
-        except OSError as error:
-            raise TransportFault("connect", say(error)) from None
+        """A new connection, within CONNECT_S."""
+        connection = await self._dialer.connect(min(deadline, self.now() + CONNECT_S))
+        if self._closed:
+            connection.close()
+            raise TransportFault("reset", "the connection was closed here")
+        return connection
 
     def _new(self) -> Connection:
         return Connection(self._loop, self._open.add, self._freed, self._open.discard, self._may_repeat)
@@ -192,7 +165,7 @@ class _Target:
         if name in self._constant:
             return True
         self.doubted = name
-        self._reuse_from = self.now() + NO_REUSE
+        self._reuse_from = self.now() + SINGLE_USE_S
         return False
 
     def compare(self, body: bytes) -> None:
@@ -206,24 +179,9 @@ class _Target:
                 "%s sent an answer twice. The copy is no verdict, and the request it came for is sent again; for %g s "
                 "each connection serves one request. Look at the proxies before endpoint.url.",
                 self._host,
-                NO_REUSE,
+                SINGLE_USE_S,
             )
         self.doubted = None
-
-    async def _resolve(self, deadline: float) -> list[tuple[int, str]]:
-        now = self._loop.time()
-        if now - self._resolved < DNS_TTL:
-            return self._addresses
-        try:
-            async with asyncio.timeout_at(deadline):
-                found = await self._loop.getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM)
-        except TimeoutError:
-            raise TransportFault("dns", f"{self._host} was not resolved in time") from None
-        except (OSError, UnicodeError) as error:
-            raise TransportFault("dns", say(error)) from None
-        self._addresses = list(dict.fromkeys((int(family), str(where[0])) for family, _, _, _, where in found))
-        self._resolved = now
-        return self._addresses
 
     def _freed(self, connection: Connection) -> None:
         if self._closed:
@@ -232,11 +190,11 @@ class _Target:
         connection.idle_since = self._loop.time()
         self._free.append(connection)
         if self._sweeper is None:
-            self._sweeper = clock.at(self._loop, connection.idle_since + KEEP_ALIVE, self._sweep)
+            self._sweeper = clock.at(self._loop, connection.idle_since + KEEP_ALIVE_S, self._sweep)
 
     def _sweep(self) -> None:
         """Close what idled too long: the oldest stand first."""
-        old = self._loop.time() - KEEP_ALIVE
+        old = self._loop.time() - KEEP_ALIVE_S
         keep = 0
         while keep < len(self._free) and self._free[keep].idle_since <= old:
             self._free[keep].close()
@@ -244,7 +202,7 @@ class _Target:
         del self._free[:keep]
         self._sweeper = None
         if self._free:
-            self._sweeper = clock.at(self._loop, self._free[0].idle_since + KEEP_ALIVE, self._sweep)
+            self._sweeper = clock.at(self._loop, self._free[0].idle_since + KEEP_ALIVE_S, self._sweep)
 
     async def close(self) -> None:
         """Close idle connections politely, others at once, and wait a little for the sockets to be gone."""
@@ -257,7 +215,7 @@ class _Target:
                 connection.close()
             else:
                 connection.end()
-        end = self._loop.time() + CLOSING
+        end = self._loop.time() + CLOSE_S
         while self._open and self._loop.time() < end:
             await clock.sleep(0.001)
         for connection in list(self._open):
@@ -267,9 +225,3 @@ class _Target:
 def _id(body: bytes) -> bytes:
     found = _ID.search(body)
     return found[1] if found is not None else b""
-
-
-def _context() -> ssl.SSLContext:
-    context = ssl.create_default_context()
-    context.set_alpn_protocols(["http/1.1"])
-    return context
