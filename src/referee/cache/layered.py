@@ -73,6 +73,6 @@ def open_cache(config: CacheConfig, notify: Notify | None = None, link: RedisLin
     if not config.enabled:
         return MemoryCache(0)
     memory = MemoryCache(config.memory_items)
-    most = config.max_gb * 1e9 or math.inf
-    local: Cache = LayeredCache(memory, SqliteCache(config.path, notify, most)) if config.path else memory
+    max_bytes = config.max_gb * 1e9 or math.inf
+    local: Cache = LayeredCache(memory, SqliteCache(config.path, notify, max_bytes)) if config.path else memory
     return local if link is None or not link.config.cache else RedisCache(local, link)
