@@ -16,7 +16,7 @@ import uvloop
 from tests.engine.proxies import Talk, listening, reached
 
 from referee.engine.body import MAX_BODY
-from referee.engine.port import STALE, Response, TransportFault
+from referee.engine.port import STALE_S, Response, TransportFault
 from referee.sim import Provider, ProviderSpec, serve_http
 
 BODY = b'{"model":"m","messages":[{"role":"user","content":"hello"}]}'
@@ -222,7 +222,7 @@ def test_a_kept_connection_that_dies_late_is_not_stale() -> None:
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
         await writer.drain()
         await read_request(reader)
-        await asyncio.sleep(STALE + 0.2)
+        await asyncio.sleep(STALE_S + 0.2)
 
     fault = fault_of(lambda: post_to(slow, count=2))
     assert (fault.kind, fault.stale) == ("reset", False)

@@ -7,11 +7,11 @@ import zlib
 from referee.engine.port import TransportFault
 
 MAX_BODY = 4 * 1024 * 1024
-"""Bytes of one decoded reply. A verdict is a few hundred; this only stops a runaway or hostile server."""
+"""Bytes of one decoded reply. A verdict is a few hundred; this stops a runaway or hostile server."""
 
 
 def unpack(raw: bytes, encoding: str) -> bytes:
-    """The body as the server meant it, never more than MAX_BODY of it in memory."""
+    """The body without its content encoding, never more than MAX_BODY of it in memory."""
     encoding = encoding.strip().lower()
     if encoding in ("", "identity"):
         return raw
@@ -30,10 +30,10 @@ def unpack(raw: bytes, encoding: str) -> bytes:
 
 
 def too_large() -> TransportFault:
-    """The reply is more than anybody asked for."""
+    """The fault of a reply beyond MAX_BODY."""
     return TransportFault("too_large", f"the reply passed {MAX_BODY} bytes")
 
 
 def say(error: BaseException) -> str:
-    """A foreign error in its own words; long, because a key in them is replaced later, and half a key is not found."""
+    """The text of a foreign error. Cut late: a key in it is redacted afterwards, and half a key would not be found."""
     return f"{type(error).__name__}: {error}"[:4000]

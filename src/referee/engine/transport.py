@@ -93,8 +93,8 @@ class _Target:
         self._free: list[Connection] = []
         self._open: set[Connection] = set()
         self._sweeper: asyncio.TimerHandle | None = None
-        self._alarm: asyncio.TimerHandle | None = None
-        self._alarm_at = math.inf
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = math.inf
         self._closed = False
         self.doubted: bytes | None = None
         """The id of an answer that came twice on one connection, until another connection's answer is there."""
@@ -113,7 +113,7 @@ class _Target:
         return self._head
 
     def idle(self) -> Connection | None:
-        """The connection used last, if one is free and young enough."""
+        """The connection used last, if one is free and can still be used."""
         free, now = self._free, self._loop.time()
         while free:
             connection = free.pop()
@@ -128,16 +128,16 @@ class _Target:
         return None
 
     def watch(self, deadline: float) -> None:
-        """An answer is due by then. One timer for all of them: nearly all come in time, and timers cost."""
-        if deadline < self._alarm_at:
-            if self._alarm is not None:
-                self._alarm.cancel()
-            self._alarm_at = deadline
-            self._alarm = clock.at(self._loop, deadline, self._ring)
+        """Make sure a late answer is noticed. One timer serves all connections: nearly all answers come in time."""
+        if deadline < self._timer_at:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer_at = deadline
+            self._timer = clock.at(self._loop, deadline, self._expire)
 
-    def _ring(self) -> None:
-        """Give up on what is late, and see to it that the next is noticed."""
-        self._alarm, self._alarm_at = None, math.inf
+    def _expire(self) -> None:
+        """Fail requests whose answer is late, and set the timer for the next."""
+        self._timer, self._timer_at = None, math.inf
         now = self.now() + TIMER_RESOLUTION_S
         for connection in list(self._open):
             connection.expire(now)
@@ -157,8 +157,8 @@ class _Target:
         return Connection(self._loop, self._open.add, self._freed, self._open.discard, self._may_repeat)
 
     def _may_repeat(self, body: bytes) -> bool:
-        """Whether a body that came before on its connection can be another request's answer: where ids are constant.
-        Copies are sent on the connection of the first answer, so an id that comes on two connections is constant."""
+        """Whether a body that came before on its connection can be another request's answer: if the server's ids are
+        constant. A copy comes on the connection of the first answer, so an id seen on two connections is constant."""
         if self.doubted is not None:
             self.compare(body)
         name = _id(body)
@@ -169,7 +169,7 @@ class _Target:
         return False
 
     def compare(self, body: bytes) -> None:
-        """Another connection's answer shows whether the doubted id says anything."""
+        """Another connection's answer shows whether the doubted id is constant."""
         name = _id(body)
         if name == self.doubted:
             self._constant.add(name)
@@ -193,7 +193,7 @@ class _Target:
             self._sweeper = clock.at(self._loop, connection.idle_since + KEEP_ALIVE_S, self._sweep)
 
     def _sweep(self) -> None:
-        """Close what idled too long: the oldest stand first."""
+        """Close connections that were idle for too long; the list is oldest first."""
         old = self._loop.time() - KEEP_ALIVE_S
         keep = 0
         while keep < len(self._free) and self._free[keep].idle_since <= old:
@@ -205,9 +205,9 @@ class _Target:
             self._sweeper = clock.at(self._loop, self._free[0].idle_since + KEEP_ALIVE_S, self._sweep)
 
     async def close(self) -> None:
-        """Close idle connections politely, others at once, and wait a little for the sockets to be gone."""
+        """Close idle connections gracefully, others at once, and wait up to CLOSE_S for their sockets."""
         self._closed = True
-        for timer in (self._sweeper, self._alarm):
+        for timer in (self._sweeper, self._timer):
             if timer is not None:
                 timer.cancel()
         for connection in list(self._open):
