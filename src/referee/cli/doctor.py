@@ -236,7 +236,7 @@ def _loop() -> str:
 
 
 def _versions() -> str:
-    return ", ".join(_version_of(name) for name in ("aiohttp", "msgspec"))
+    return ", ".join(_version_of(name) for name in ("httptools", "msgspec"))
 
 
 def _version_of(name: str, absent: Callable[[], str] | None = None) -> str:

@@ -76,8 +76,7 @@ def options(
     logging.basicConfig(
         level=logging.DEBUG if verbose else logging.WARNING, format="%(levelname)s %(name)s: %(message)s"
     )
-    for noisy in ("asyncio", "aiohttp"):
-        logging.getLogger(noisy).setLevel(logging.WARNING)
+    logging.getLogger("asyncio").setLevel(logging.WARNING)
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""What the end of an attempt means: for the limiter, the budget, and those who shared the flight. Plain functions."""
+"""What the end of an attempt means for the limiter, the budget, and samples that shared the flight. Plain functions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from referee.limits import Outcome
 from referee.records import Action, Failure, Settled
 
 LESSONS: dict[Action, Outcome] = {Action.PARK: "throttled", Action.BACK_OFF: "overloaded"}
-"""What a failed attempt teaches the limiter; anything else teaches it nothing."""
+"""Outcomes of failed attempts for the limiter; all others are ignored."""
 
 
 def may_be_billed(failure: Failure) -> bool:
@@ -18,7 +18,7 @@ def may_be_billed(failure: Failure) -> bool:
 
 
 def from_cache(key: str, entry: Entry) -> Settled:
-    """The end of a request whose verdict was there already."""
+    """The end of a request that the cache answered."""
     return Settled(
         verdict=entry.verdict,
         origin="cache",

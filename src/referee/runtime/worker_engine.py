@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from referee import clock
 from referee.config import Config
-from referee.engine.quota_client import ALONE, PERIOD, Exchange, QuotaClient
+from referee.engine.quota_client import BROKER_TIMEOUT_S, EXCHANGE_S, Exchange, QuotaClient
 from referee.records import Reason, Unscored
 from referee.scoring.build import build_worker
 from referee.scoring.job import Job
@@ -107,8 +107,8 @@ class WorkerEngine:
         members: int = 1,
         rank: int = 0,
         heartbeat: bool = False,
-        patience: float = ALONE,
-        quiet: float = PERIOD,
+        patience: float = BROKER_TIMEOUT_S,
+        quiet: float = EXCHANGE_S,
         build: BuildWorker = build_worker,
     ) -> None:
         """`wanted(client)`: its ledger lines. `exchange`: who answers for limits shared with other workers; None: they
