@@ -50,7 +50,7 @@ class Batch:
         self._deliver = deliver
         self._settled: list[tuple[Settled, ...] | None] = [None] * len(self.samples)
         self._left = len(self.samples)
-        self._groups = _groups(self.samples) if needs_group(config) else {}
+        self._groups = groups_of(self.samples) if needs_group(config) else {}
         self._waiting = {name: len(members) for name, members in self._groups.items()}
 
     @property
@@ -113,7 +113,7 @@ class Batch:
             settled = self._settled[index]
             assert settled is not None
             return shape_group([(index, sample, settled)], self._config)
-        name = _group_name(index, sample)
+        name = group_name(index, sample)
         self._waiting[name] -= 1
         if self._waiting[name]:
             return []
@@ -205,12 +205,14 @@ def _wrong(index: int, field: str, wanted: str, got: object) -> InputError:
     return InputError(f"sample {index}: {field} must be {wanted}, not {shown}. Nothing was spent.", field=field)
 
 
-def _group_name(index: int, sample: Sample) -> str | int:
+def group_name(index: int, sample: Sample) -> str | int:
+    """What its group is known by in `groups_of`."""
     return sample.group or index
 
 
-def _groups(samples: Sequence[Sample]) -> dict[str | int, list[int]]:
+def groups_of(samples: Sequence[Sample]) -> dict[str | int, list[int]]:
+    """Which samples share a group, by their positions. One without a group is a group of its own."""
     groups: dict[str | int, list[int]] = {}
     for index, sample in enumerate(samples):
-        groups.setdefault(_group_name(index, sample), []).append(index)
+        groups.setdefault(group_name(index, sample), []).append(index)
     return groups

@@ -16,7 +16,7 @@ from referee.config import Config, EndpointConfig, JudgeConfig
 from referee.engine import Endpoint, Engine, Transport, find_key
 from referee.engine.redis_lease import share_limits
 from referee.errors import ConfigError
-from referee.judging import Judge, make_judge
+from referee.judging import GROUP_JUDGES, Judge, make_judge
 from referee.scoring.lines import LineMaker
 from referee.scoring.local import BuildWorker, Scorer
 from referee.scoring.worker import Emit, JudgeWorker, OpenedEngine
@@ -76,7 +76,7 @@ def build_scorer(
 
 def build_judges(config: Config, secret: bytes) -> list[Judge]:
     """The judges of a configuration, in its order. With an empty secret they are only checked."""
-    return [make_judge(judge, secret, read_template(judge)) for judge in config.judge]
+    return [GROUP_JUDGES.get(judge.kind, make_judge)(judge, secret, read_template(judge)) for judge in config.judge]
 
 
 def _run_all(calls: list[Callable[[], None]]) -> None:

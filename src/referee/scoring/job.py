@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from referee.engine import Flight
-from referee.records import Ask, Settled
+from referee.records import Ask, Sample, Settled
+from referee.scoring.batch import groups_of
 from referee.scoring.case import Case
 from referee.scoring.messages import Result, Work
 
@@ -15,24 +16,49 @@ Judged = tuple[Settled, tuple[Any, ...]]
 """What one judge said of one sample, and its ledger lines."""
 
 
+Unit = tuple[Sequence[int], Sequence[Sample]]
+"""Samples that are judged together: their places in the job, and themselves."""
+
+
+def one_by_one(unit: Unit) -> Iterator[Unit]:
+    """Each sample as a unit of its own."""
+    places, samples = unit
+    return zip(zip(places, strict=True), zip(samples, strict=True), strict=True)
+
+
 class Job:
     """Samples of one batch that this worker has taken: what is open, and when it is due."""
 
-    __slots__ = ("cases", "client", "due", "held", "missing", "number", "room", "settled", "task", "timer", "work")
+    __slots__ = (
+        "cases",
+        "client",
+        "due",
+        "held",
+        "judged",
+        "missing",
+        "number",
+        "planned",
+        "room",
+        "task",
+        "timer",
+        "work",
+    )
 
     def __init__(self, client: str, work: Work, number: int, due: float) -> None:
         self.client = client
         self.work = work
         self.number = number
         self.due = due
+        self.planned = 0
+        """How many samples were given to their judges."""
         self.missing = set(range(len(work.samples)))
         """Places of samples without a result."""
         self.cases: dict[Case, None] = {}
-        """Open cases. Questions that wait for an answer stand in their slots."""
+        """Cases with a round that is not answered. Questions that wait for an answer are in their slots."""
         self.held: list[Result] | None = None
         """Results that are handed over together, in the next turn of the loop or after a step of planning."""
-        self.settled: dict[int, list[Judged | None]] = {}
-        """With several judges: what is there of samples that still miss something."""
+        self.judged: dict[int, list[Judged | None]] = {}
+        """With several judges: what is there of samples that still miss something, by place."""
         self.timer: asyncio.TimerHandle | None = None
         self.room = asyncio.Event()
         self.task: asyncio.Task[None] | None = None
@@ -45,8 +71,16 @@ class Job:
         """True when every sample has its result."""
         return not self.missing
 
+    def units(self, whole: bool) -> Iterator[Unit]:
+        """What is planned together: `whole` groups, or one sample after the other."""
+        samples = self.work.samples
+        if not whole:
+            return one_by_one((range(len(samples)), samples))
+        groups = groups_of(samples).values()
+        return iter([(places, [samples[place] for place in places]) for places in groups])
 
-class Open:
+
+class OpenAsk:
     """One question that waits for its answer. Called once, with how that came about. `before`: what it has cost in
     another form."""
 
@@ -54,7 +88,7 @@ class Open:
 
     def __init__(
         self,
-        answered: Callable[[Open, Settled], None],
+        answered: Callable[[OpenAsk, Settled], None],
         job: Job,
         case: Case,
         slot: int,
@@ -71,10 +105,3 @@ class Open:
 
     def __call__(self, settled: Settled) -> None:
         self._answered(self, settled)
-
-
-def result_of(job: Job, place: int, judged: Sequence[Judged | None]) -> Result:
-    """One sample's result, of what every judge said of it."""
-    found = [one for one in judged if one is not None]
-    lines = tuple([line for _, lines in found for line in lines])
-    return Result(job.work.indexes[place], tuple([settled for settled, _ in found]), lines)

@@ -1,0 +1,19 @@
+"""Judges that are given whole groups, by kind: so a client can keep groups together without building a judge."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from referee.config import JudgeConfig
+from referee.judging.kind import Judge
+
+MakeJudge = Callable[[JudgeConfig, bytes, str | None], Judge]
+"""Called with a configuration, the secret that keys nonces, and the text of `judge.prompt_file`."""
+
+GROUP_JUDGES: dict[str, MakeJudge] = {}
+"""What makes a judge of unit "group", by kind."""
+
+
+def needs_groups(judges: Sequence[JudgeConfig]) -> bool:
+    """True if one of these judges is given all samples of a group at once."""
+    return any(judge.kind in GROUP_JUDGES for judge in judges)
