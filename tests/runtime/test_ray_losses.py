@@ -8,7 +8,7 @@ import pytest
 from tests.runtime.simulated_ray import PATIENCE, Make, Start, samples, scores, wait_for
 
 from referee.ledger.reader import read
-from referee.runtime import ray_engine, ray_link
+from referee.runtime import ray_actor_client, ray_engine
 
 
 @pytest.mark.parametrize("shards", [1, 3])
@@ -30,7 +30,7 @@ def test_a_bad_line_costs_nothing_twice(
     start: Start, connect: Make, trouble: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Calls and answers that are lost are repeated; the engine still knows the work, and nothing is asked twice."""
-    monkeypatch.setattr(ray_link, "MOST_AGAIN", 0.2)
+    monkeypatch.setattr(ray_actor_client, "MOST_AGAIN", 0.2)
     cluster = start(latency_median=0.02)
     referee = connect(cluster, cache={"enabled": False})
     referee.score(samples(1))

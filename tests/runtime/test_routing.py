@@ -168,7 +168,7 @@ def test_what_one_has_no_room_for_goes_to_another() -> None:
     table.add(mine)
     table.send()
     assert len(table.sent[2]) == OWN_ROOM
-    assert len(table.shards[2].queue) == BACKLOG
+    assert table.shards[2].queued == BACKLOG
     assert all(len(table.sent[number]) > 400 for number in (0, 1, 3))
     for _ in range(20):
         for number in (0, 1, 3):
@@ -267,7 +267,7 @@ def test_what_belongs_to_one_that_is_down_goes_to_others() -> None:
         table.send()
         table.end(0)
     assert len(table.sent[0]) == 4000 - BACKLOG
-    assert len(table.shards[1].queue) == BACKLOG
+    assert table.shards[1].queued == BACKLOG
 
 
 def test_what_was_lost_is_sent_again_first() -> None:
@@ -277,11 +277,11 @@ def test_what_was_lost_is_sent_again_first() -> None:
     table.send()
     shard = table.shards[1]
     sent = sorted(shard.out[out.open.ticket])
-    again = [(out, index) for index in sent if index % 3]
+    again = [(out, (index,)) for index in sent if index % 3]
     before = table.left()
     table.router.lost(shard, again)
     assert (shard.count, shard.out) == (0, {})
-    assert [index for _, index, _ in shard.queue][: len(again)] == [index for _, index in again]
+    assert [unit for _, unit, _ in shard.queue][: len(again)] == [unit for _, unit in again]
     assert table.left() == before - (len(sent) - len(again))
 
 
