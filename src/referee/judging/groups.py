@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from referee.config import JudgeConfig
+from referee.errors import ConfigError
 from referee.judging.kind import Judge
 
 MakeJudge = Callable[[JudgeConfig, bytes, str | None], Judge]
@@ -17,3 +18,15 @@ GROUP_JUDGES: dict[str, MakeJudge] = {}
 def needs_groups(judges: Sequence[JudgeConfig]) -> bool:
     """True if one of these judges is given all samples of a group at once."""
     return any(judge.kind in GROUP_JUDGES for judge in judges)
+
+
+def refuse_groups(judges: Sequence[JudgeConfig], where: str) -> None:
+    """Refuse judges of whole groups where samples come one at a time, before anything is judged."""
+    for judge in judges:
+        if needs_groups((judge,)):
+            raise ConfigError(
+                f'{where} shows one answer at a time, and judge "{judge.name}" (kind = "{judge.kind}") compares the '
+                "answers to one prompt: a group of one would be judged. Choose a kind that judges each answer by "
+                "itself, or use the hook that sees whole groups.",
+                setting="judge.kind",
+            )

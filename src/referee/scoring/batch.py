@@ -11,6 +11,7 @@ from numbers import Integral, Real
 
 from referee.config import Config
 from referee.errors import InputError, RefereeError, UnscoredError
+from referee.judging import needs_groups
 from referee.records import Reward, Sample, Settled, Unscored
 from referee.shaping import check_lengths, needs_group, shape_group
 
@@ -203,6 +204,11 @@ def _is_plain(sample: object) -> bool:
 def _wrong(index: int, field: str, wanted: str, got: object) -> InputError:
     shown = repr(got) if isinstance(got, int | float) else type(got).__name__
     return InputError(f"sample {index}: {field} must be {wanted}, not {shown}. Nothing was spent.", field=field)
+
+
+def depends_on_siblings(config: Config) -> bool:
+    """True if a group must be submitted in one batch: a judge is given all of it, or a reward depends on the others."""
+    return needs_group(config) or needs_groups(config.judge)
 
 
 def group_name(index: int, sample: Sample) -> str | int:
