@@ -15,6 +15,7 @@ from referee import clock
 from referee.judging import Deliberation, Form
 from referee.records import Reason, Sample, Unscored, Verdict
 from referee.runtime import routing
+from referee.scoring.messages import Work
 from referee.sim import ProviderSpec
 
 RANK = {"name": "rank", "kind": KIND}
@@ -164,6 +165,28 @@ def test_siblings_that_landed_before_the_loss_keep_their_result() -> None:
 
     with registered(watched):
         sail(story, SLOW, hosts=2, judge=[RANK, QUALITY])
+
+
+def test_work_that_is_sent_twice_is_begun_again_in_whole_groups_only() -> None:
+    """A group of which a sample has ended, and its result may be lost, is judged anew; the others go on."""
+    groups = ["a", "b", "c", "d", "e"] * 4
+    watched = Watched()
+
+    async def story(fleet: Fleet) -> None:
+        given = samples(groups)
+        job = fleet.submit(given)
+        while not (partly := _partly(job, groups)) and not job.done.is_set():
+            await clock.sleep(0.005)
+        done = {ids for ids in whole(groups) if all(job.rewards[int(id)] is not None for id in ids)}
+        watched.seen.clear()
+        fleet.hosts[0].take(Work(1, "b", 60.0, 60.0, tuple(range(len(given))), tuple(given)))
+        await job.result()
+        check(job, groups)
+        assert partly
+        assert set(watched.seen) == {*partly, *done}
+
+    with registered(watched):
+        sail(story, SLOW, hosts=1, judge=[RANK, QUALITY])
 
 
 def _partly(job: Job, groups: Sequence[str]) -> list[tuple[str, ...]]:
