@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from referee.config import Config, pool_of
 from referee.engine import Engine
 from referee.judging import Form
-from referee.records import Ask, Reason, Settled, Unscored
+from referee.records import Ask, Reason, Settled, Unscored, Verdict
 from referee.scoring.case import NOTHING, Case, with_costs
 from referee.scoring.forms import LearnedForm
 from referee.scoring.job import Job, OpenAsk
@@ -46,7 +46,7 @@ class Asker:
 
     def ask(self, job: Job, case: Case, asks: Sequence[Ask], keys: Iterator[str]) -> None:
         """Ask a round of questions, known to the engine by the next `keys`. Known answers may complete it at once."""
-        job.cases[case] = None
+        job.open[case] = None
         for slot, request in enumerate(asks):
             self._ask(job, case, slot, request, next(keys), NOTHING)
 
@@ -89,12 +89,17 @@ class Asker:
     def _answered(self, opened: OpenAsk, settled: Settled) -> None:
         """The engine has an end for a question."""
         job, case = opened.job, opened.case
-        if case not in job.cases or case.slots[opened.slot] is not opened:
+        if case not in job.open or case.slots[opened.slot] is not opened:
             return
         request, before = opened.request, opened.before
         if request.sampling.schema is not None or request.in_text is not None:
-            wants_text = self._forms[case.judge].wants_text(settled, self._engine.takes_schema(request.pool))
-            if wants_text and request.in_text is not None:
+            form, verdict = self._forms[case.judge], settled.verdict
+            if isinstance(verdict, Verdict):
+                form.read()
+            elif (
+                form.wants_text(verdict, settled.origin, self._engine.takes_schema(request.pool))
+                and request.in_text is not None
+            ):
                 self.forms()
                 self._ask_in_text(job, case, opened.slot, request, with_costs(settled, before))
                 return

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from referee.engine import Flight
+from referee.judging import Judge
 from referee.records import Ask, Sample, Settled
 from referee.scoring.batch import groups_of
 from referee.scoring.case import Case
@@ -16,31 +17,21 @@ Judged = tuple[Settled, tuple[Any, ...]]
 """What one judge said of one sample, and its ledger lines."""
 
 
-Unit = tuple[Sequence[int], Sequence[Sample]]
-"""Samples that are judged together: their places in the job, and themselves."""
-
-
-def one_by_one(unit: Unit) -> Iterator[Unit]:
-    """Each sample as a unit of its own."""
-    places, samples = unit
-    return zip(zip(places, strict=True), zip(samples, strict=True), strict=True)
-
-
 class Job:
     """Samples of one batch that this worker has taken: what is open, and when it is due."""
 
     __slots__ = (
-        "cases",
         "client",
         "due",
         "held",
         "judged",
         "missing",
         "number",
-        "planned",
+        "open",
         "room",
         "task",
         "timer",
+        "unplanned",
         "work",
     )
 
@@ -49,11 +40,11 @@ class Job:
         self.work = work
         self.number = number
         self.due = due
-        self.planned = 0
-        """How many samples were given to their judges."""
+        self.unplanned = len(work.samples)
+        """How many samples were not given to all judges yet."""
         self.missing = set(range(len(work.samples)))
         """Places of samples without a result."""
-        self.cases: dict[Case, None] = {}
+        self.open: dict[Case, None] = {}
         """Cases with a round that is not answered. Questions that wait for an answer are in their slots."""
         self.held: list[Result] | None = None
         """Results that are handed over together, in the next turn of the loop or after a step of planning."""
@@ -71,13 +62,22 @@ class Job:
         """True when every sample has its result."""
         return not self.missing
 
-    def units(self, whole: bool) -> Iterator[Unit]:
-        """What is planned together: `whole` groups, or one sample after the other."""
-        samples = self.work.samples
-        if not whole:
-            return one_by_one((range(len(samples)), samples))
-        groups = groups_of(samples).values()
-        return iter([(places, [samples[place] for place in places]) for places in groups])
+    def cases(self, judges: Sequence[Judge]) -> Iterator[tuple[Case, Judge, Sequence[Sample]]]:
+        """Every case there is to begin, with its judge and its samples: group by group if a judge is given groups,
+        otherwise sample by sample."""
+        samples, numbered = self.work.samples, list(enumerate(judges))
+        units: Iterable[Sequence[int]] = zip(range(len(samples)), strict=True)
+        if any(judge.unit == "group" for judge in judges):
+            units = groups_of(samples).values()
+        for places in units:
+            for number, judge in numbered:
+                if len(places) == 1:
+                    yield Case(number, places), judge, (samples[places[0]],)
+                elif judge.unit == "group":
+                    yield Case(number, places), judge, [samples[place] for place in places]
+                else:
+                    for place in places:
+                        yield Case(number, (place,)), judge, (samples[place],)
 
 
 class OpenAsk:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from typing import Any
 
 from referee import clock
 from referee.config import Config
@@ -31,13 +32,14 @@ class ResultMaker:
         for which, place in enumerate(case.places):
             if place not in job.missing:
                 continue
-            settled, lines = judged = self._judged(job, place, case.judge, case.settled(which), request)
+            settled = case.settled(which)
+            lines = self._lines_of(job, place, case.judge, settled, request)
             if self._judges == 1:
                 job.missing.discard(place)
                 results.append(Result(job.work.indexes[place], (settled,), lines))
                 continue
             have = job.judged.setdefault(place, [None] * self._judges)
-            have[case.judge] = judged
+            have[case.judge] = settled, lines
             if None not in have:
                 job.missing.discard(place)
                 results.append(_result(job, place, job.judged.pop(place)))
@@ -49,18 +51,19 @@ class ResultMaker:
         never = Settled(verdict=why)
         for place in sorted(job.missing):
             have = job.judged.pop(place, [None] * self._judges)
-            every = [one or self._judged(job, place, judge, never, None) for judge, one in enumerate(have)]
-            results.append(_result(job, place, every))
+            for judge, one in enumerate(have):
+                have[judge] = one or (never, self._lines_of(job, place, judge, never, None))
+            results.append(_result(job, place, have))
         job.missing.clear()
 
-    def _judged(self, job: Job, place: int, judge: int, settled: Settled, request: Ask | None) -> Judged:
+    def _lines_of(self, job: Job, place: int, judge: int, settled: Settled, request: Ask | None) -> tuple[Any, ...]:
         work = job.work
         try:
             index, sample = work.indexes[place], work.samples[place]
-            return settled, self._lines.of(job.client, work.batch, index, sample, judge, settled, request)
+            return self._lines.of(job.client, work.batch, index, sample, judge, settled, request)
         except Exception:  # the verdict is there; a record that cannot be kept must not withhold it
             log.exception("the record of a sample could not be made")
-            return settled, ()
+            return ()
 
 
 def _result(job: Job, place: int, judged: Sequence[Judged | None]) -> Result:

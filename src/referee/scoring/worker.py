@@ -12,6 +12,7 @@ import functools
 import logging
 import math
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 from referee import clock
@@ -19,10 +20,10 @@ from referee.config import Config, pool_of
 from referee.engine import Endpoint, Engine
 from referee.engine.quota_client import Exchange
 from referee.judging import Judge
-from referee.records import Ask, Reason, Unscored
+from referee.records import Ask, Reason, Sample, Unscored, Verdict
 from referee.scoring.asking import Asker
 from referee.scoring.case import Case
-from referee.scoring.job import Job, Unit, one_by_one
+from referee.scoring.job import Job
 from referee.scoring.lines import LineMaker
 from referee.scoring.messages import Fault, Gauge, Result, Update, Work
 from referee.scoring.results import ResultMaker
@@ -31,7 +32,7 @@ from referee.scoring.room import Room
 log = logging.getLogger("referee")
 
 PLAN_STEP = 32
-"""Samples planned between two turns of the loop, so that replies are not kept waiting. Beside a thread that holds the
+"""Cases planned between two turns of the loop, so that replies are not kept waiting. Beside a thread that holds the
 GIL each turn takes 5 ms: with steps of 8, a quarter fewer samples were judged."""
 PLAN_ASKS = 256
 """Questions after which a step ends early: what is planned is in memory, whether there is room for it or not."""
@@ -47,6 +48,7 @@ there by then, but not before the last twenty-fifth of its time."""
 SAME_DEADLINE = 0.02
 """Seconds between two deadlines that are taken for one."""
 
+Cases = Iterator[tuple[Case, Judge, Sequence[Sample]]]
 Emit = Callable[[Job, list[Result], Fault | None], None]
 
 
@@ -80,13 +82,12 @@ class JudgeWorker:
         self.whole_groups = any(judge.unit == "group" for judge in judges)
         """Whether a judge is given whole groups: then each must be in one Work."""
         self._loop = asyncio.get_running_loop()
-        self._pools = [pool_of(judge) for judge in config.judge]
-        self._optional = [judge.optional or judge.weight == 0 for judge in config.judge]
-        if all(self._optional):
-            self._optional = [False] * len(judges)
-        # Pools of optional judges are not waited for: an endpoint that is down would hold back the judges that count.
-        needed = [pool for pool, optional in zip(self._pools, self._optional, strict=True) if not optional]
-        self._room = Room(lambda pool: self.engine.room(pool), list(dict.fromkeys(needed)), self._ask)
+        pools = {number: pool_of(judge) for number, judge in enumerate(config.judge)}
+        optional = {number for number, judge in enumerate(config.judge) if judge.optional or judge.weight == 0}
+        self._needed = {number: pool for number, pool in pools.items() if number not in optional} or pools
+        """Pools of the judges that must not be missing, by the judge's number. Those of the others are not waited for:
+        an endpoint that is down would hold back the judges that count."""
+        self._room = Room(lambda pool: self.engine.room(pool), list(dict.fromkeys(self._needed.values())), self._ask)
         self._planning = 0
         opened = open_engine(self._room.changed, lambda: self._planning > 0)
         self.engine, self.paced, self._closing = opened
@@ -110,9 +111,9 @@ class JudgeWorker:
     def stop(self, job: Job, why: Unscored) -> None:
         """Give every sample of a job that has no result one, at once. A judge may still decide with what it has."""
         results, job.held = job.held or [], None
-        for case in list(job.cases):
+        for case in list(job.open):
             self._asker.give_up(case, why)
-            del job.cases[case]
+            del job.open[case]
             case.end(why)
             self._results.add(job, case, results)
         self._results.add_missing(job, why, results)
@@ -143,12 +144,13 @@ class JudgeWorker:
         """Begin every case of a job, as far ahead of the answers as there is room."""
         self._planning += 1
         try:
-            units, idle = job.units(self.whole_groups), not self.engine.flying
-            while job.planned < len(job.work.samples) and not job.done:
+            cases, idle = job.cases(self._judges), not self.engine.flying
+            early = job.unplanned - FIRST
+            while job.unplanned and not job.done:
                 if self._room.contested:
                     await self._room.wait(job)
-                few = idle and job.planned < FIRST and self._planning == 1  # beside another job it would fall behind
-                await self._begin_some(job, units, FIRST_STEP if few else PLAN_STEP)
+                few = idle and job.unplanned > early and self._planning == 1  # beside another job it would fall behind
+                await self._begin_some(job, cases, FIRST_STEP if few else PLAN_STEP)
                 if few:
                     idle = await self._sent()
                 else:
@@ -158,10 +160,10 @@ class JudgeWorker:
             self.engine.settle()
             self._room.changed()
 
-    async def _begin_some(self, job: Job, units: Iterator[Unit], most: int) -> None:
-        """Begin the cases of the next samples. The cache looks their first questions up together."""
+    async def _begin_some(self, job: Job, cases: Cases, most: int) -> None:
+        """Begin the next cases. The cache looks their first questions up together."""
         job.held = job.held or []
-        planned = self._plan(job, units, most, job.held)
+        planned = self._plan(job, cases, most, job.held)
         keys = iter(self.engine.expect([request for _, asks in planned for request in asks]))
         spare = 0
         for case, asks in planned:
@@ -179,28 +181,22 @@ class JudgeWorker:
                 spare = 0  # it may have gone on to another round, which took room as well
         self._hand_over_held(job)
 
-    def _plan(
-        self, job: Job, units: Iterator[Unit], most: int, results: list[Result]
-    ) -> list[tuple[Case, Sequence[Ask]]]:
-        """Have judges say what to ask about the next samples. What they decide without asking is added to `results`."""
-        judges = list(zip(self._judges, self._asker.forms(), strict=True))
+    def _plan(self, job: Job, cases: Cases, most: int, results: list[Result]) -> list[tuple[Case, Sequence[Ask]]]:
+        """Have judges say what to ask in their next cases. What they decide without asking is added to `results`."""
+        forms, last = self._asker.forms(), len(self._judges) - 1
         planned: list[tuple[Case, Sequence[Ask]]] = []
-        asked = samples = 0
-        for unit in units:
-            count = len(unit[0])
-            for number, (judge, form) in enumerate(judges):
-                for places, given in (unit,) if count == 1 or judge.unit == "group" else one_by_one(unit):
-                    case = Case(number, places)
-                    asks = case.begin(judge, given, form)
-                    if case.verdicts is None:
-                        planned.append((case, asks))
-                        asked += len(asks)
-                    else:
-                        self._results.add(job, case, results)
-            samples += count
-            if samples >= most or asked >= PLAN_ASKS:
+        asked = 0
+        for case, judge, samples in islice(cases, most):
+            asks = case.begin(judge, samples, forms[case.judge])
+            if case.judge == last:
+                job.unplanned -= len(samples)
+            if case.verdicts is not None:
+                self._results.add(job, case, results)
+                continue
+            planned.append((case, asks))
+            asked += len(asks)
+            if asked >= PLAN_ASKS:
                 break
-        job.planned += samples
         return planned
 
     def _ask(self, job: Job, case: Case, asks: Sequence[Ask]) -> None:
@@ -213,7 +209,7 @@ class JudgeWorker:
         if case.verdicts is None:
             self._room.next_round(job, case, asks)
             return
-        del job.cases[case]
+        del job.open[case]
         if job.held is None:
             job.held = []
             self._loop.call_soon(self._hand_over_held, job)  # verdicts are stored together, and so they land together
@@ -235,13 +231,10 @@ class JudgeWorker:
     def _fault(self, results: Sequence[Result]) -> Fault | None:
         """Why the batch must not be used: a judge that must not be missing is, and none of its endpoints can answer any
         more."""
-        for result in results:
-            for number, settled in enumerate(result.settled):
-                verdict = settled.verdict
-                if isinstance(verdict, Unscored) and verdict.reason is not Reason.CANCELLED:
-                    closed = None if self._optional[number] else self.engine.pools.closed(self._pools[number])
-                    if closed is not None:
-                        return Fault("EndpointClosed", str(closed), closed.reason)
+        closed = {number: self.engine.pools.closed(pool) for number, pool in self._needed.items()}
+        for number, error in closed.items():
+            if error is not None and any(_failed(result.settled[number].verdict) for result in results):
+                return Fault("EndpointClosed", str(error), error.reason)
         return None
 
     def _finished(self, job: Job, task: asyncio.Task[None]) -> None:
@@ -279,3 +272,7 @@ class JudgeWorker:
             seconds = other.work.seconds
             if other is job or loop.time() >= other.due - min(early + SAME_DEADLINE, END_EARLY * seconds):
                 self.stop(other, Unscored(reason=Reason.DEADLINE, detail=f"not judged within {other.work.total:g} s"))
+
+
+def _failed(verdict: Verdict | Unscored) -> bool:
+    return isinstance(verdict, Unscored) and verdict.reason is not Reason.CANCELLED
