@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 from tests.contracts.adapter_suite import UNSCORED, Write, answers, fair, sim_url, write_config
+from tests.contracts.group_judges import KIND, registered
 
 from referee.config import Secret
 from referee.errors import ConfigError
@@ -197,6 +198,14 @@ def test_groups_spread_over_ranks_are_refused(write_config: Write, caplog: pytes
         evaluating.logged.clear()
     assert sum("per_device_eval_batch_size" in record.getMessage() for record in caplog.records) == 1
     assert call(reward_func(write_config(ABSTAIN)), answers(4, 5, 6), **Owner(**two).columns) == fair(4, 5, 6)
+
+
+def test_a_judge_of_groups_is_not_shown_a_part_of_one(write_config: Write) -> None:
+    """Spread over ranks, a group would be judged in parts."""
+    path = write_config(ABSTAIN, judge={"kind": KIND})
+    two = {"accelerator": SimpleNamespace(num_processes=2, process_index=1)}
+    with registered(), pytest.raises(ConfigError, match="compare a group's answers"):
+        call(reward_func(path), answers(4, 5, 6), **Owner(**two).columns)
 
 
 @pytest.mark.parametrize("action", ["lowest", "off"])

@@ -340,7 +340,8 @@ class Engine:
             common=common,
             own=own,
         )
-        if not self._cache.put(endpoint.keys.key(flight.request), entry, _Stored(self, flight, settled)):
+        key = endpoint.keys.key(flight.request) if self.pools.several else flight.key
+        if not self._cache.put(key, entry, _Stored(self, flight, settled)):
             return False
         self._storing += 1
         flight.stored = True

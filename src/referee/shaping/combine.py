@@ -5,6 +5,7 @@ policy.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import repeat
 
 from referee.config import Config, JudgeConfig, ShapingConfig
 from referee.records import Origin, Part, Reason, Reward, Sample, Settled, Term, Unscored, Verdict
@@ -34,15 +35,20 @@ def shape_group(members: Sequence[tuple[int, Sample, tuple[Settled, ...]]], conf
     rewards = []
     for (index, sample, settled), length in zip(members, lengths, strict=True):
         penalty = limits.penalty_scale * length_penalty(length, middle, limits) if limits.enable else 0.0
-        terms = tuple([_term(end, judges[place], shaping) for place, end in enumerate(settled)])
-        judge = terms[0].value if len(terms) == 1 else _sum(terms, judges)
+        terms: tuple[Term, ...]
+        if len(settled) == 1:
+            ended, terms = settled[0], (_term(settled[0], judges[0], shaping),)
+            judge = terms[0].value
+        else:
+            ended, terms = whole(settled, judges), tuple(map(_term, settled, judges, repeat(shaping)))
+            judge = _sum(terms, judges)
         rewards.append(
             Reward(
                 index=index,
                 id=sample.id,
                 group=sample.group,
                 value=None if judge is None else _number(sample.rule_score + judge - penalty),
-                settled=whole(settled, judges),
+                settled=ended,
                 terms=terms,
                 rule=sample.rule_score,
                 judge=judge,

@@ -24,7 +24,7 @@ import msgspec
 from referee.config import load
 from referee.errors import ConfigError
 from referee.records import Reward, Sample, Settled, Unscored, Verdict
-from referee.shaping import needs_group
+from referee.scoring.batch import depends_on_siblings
 from referee.trainers.rows import REFERENCES, has_reference
 from referee.trainers.shared import Judged, Pending, Source, values
 from referee.trainers.trl_attach import Attached, attach
@@ -142,12 +142,13 @@ class TrlReward:
     def _check_groups(self, rows: int, trainer: Any) -> None:
         """Refuse what depends on siblings where a part of them is on another rank."""
         size, ranks = group_size(trainer), getattr(getattr(trainer, "accelerator", None), "num_processes", 1)
-        if not size or rows % size == 0 or ranks == 1 or not needs_group(self.judged.config):
+        if not size or rows % size == 0 or ranks == 1 or not depends_on_siblings(self.judged.config):
             return
         problem = (
             f"{rows} rows of a rank are not a multiple of the {size} answers to a prompt, so groups are spread over "
-            'ranks and this one sees a part of them: [shaping.length] and policy = "group_mean" would be measured '
-            "against that part. Make per_device_{}_batch_size{} a multiple of num_generations{}, or turn both off."
+            'ranks and this one sees a part of them: [shaping.length], policy = "group_mean" and judges that compare '
+            "a group's answers would be measured against that part. Make per_device_{}_batch_size{} a multiple of "
+            "num_generations{}, or do without them."
         )
         if is_training(trainer):
             raise ConfigError(problem.format("train", " * steps_per_generation", ""), setting="shaping.length.enable")
