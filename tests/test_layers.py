@@ -31,7 +31,7 @@ SAME_RANK_ALLOWED = {("referee", "ticket")}
 PURE = ("judging", "shaping", "limits", "wire")
 IMPURE_IMPORTS = {"asyncio", "socket", "threading", "time", "random", "os", "sqlite3", "aiohttp", "subprocess", "io"}
 IMPURE_IMPORTS |= {"importlib.metadata"}  # reads what is installed; `plugins` does that, while things are built
-HTTP_HOMES = {"aiohttp": {"engine/aio.py"}, "httptools": {"engine/connection.py"}}
+HTTP_HOMES = {"aiohttp": set(), "httpx": set(), "httptools": {"engine/connection.py"}}
 CLOCK_CALLS = {
     ("time", "time"),
     ("time", "monotonic"),

@@ -77,5 +77,5 @@ def test_the_line_logs_every_metric(line: str) -> None:
     logger = Logger()
     names = {"wandb": logger, "writer": logger, "mlflow": logger, "referee": Referee(), "step": 7}
     exec(line, names)
-    assert set(logger.seen) == {f"judge/{name}" for name in Referee().metrics()}
-    assert logger.seen["judge/samples"] == 1.0
+    assert set(logger.seen) == {f"referee/{name}" for name in Referee().metrics()}
+    assert logger.seen["referee/samples"] == 1.0

@@ -281,13 +281,21 @@ class Settled(Struct, frozen=True, kw_only=True, gc=False):
     """call: paid for now; cache; shared: another sample's identical request in flight; gate; none: never sent."""
     key: str = ""
     reply: Reply | None = None
+    """The last one, where several questions were asked."""
     endpoint: str = ""
+    model: str = ""
+    """Where it was asked, by the endpoint's name, and the model that answered, by its own account; of several questions
+    all of them, with commas."""
     attempts: int = 0
     sent: float = 0.0
     """Wall time of the first attempt."""
     queued_s: float = 0.0
     latency_s: float = 0.0
     """Of the last attempt, on the wire."""
+    tokens_in: int = 0
+    tokens_out: int = 0
+    tokens_cached: int = 0
+    """Of all replies that were paid for now, as the provider reports them."""
     cost: float = 0.0
     """US dollars, all attempts; 0 when the endpoint has no price."""
     saved: float = 0.0
@@ -306,7 +314,7 @@ class Settled(Struct, frozen=True, kw_only=True, gc=False):
             "origin": self.origin,
             "how": verdict.how if verdict else "",
             "cost": self.cost,
-            "model": self.reply.model if self.reply else "",
+            "model": self.model,
             "endpoint": self.endpoint,
             "key": self.key,
         }

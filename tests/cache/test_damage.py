@@ -14,7 +14,6 @@ from tests.contracts.cache_suite import entry, key, store
 
 from referee.cache import LayeredCache, MemoryCache, SqliteCache, schema, sqlite
 from referee.cache.entry import bare
-from referee.cache.schema import mark
 from referee.errors import ConfigError
 
 
@@ -41,7 +40,7 @@ def test_damage_found_while_in_use(
 ) -> None:
     """A page that breaks under a running cache: a miss, the file set aside, memory from then on."""
     filled(path, 2000)
-    monkeypatch.setattr(schema, "CHECKED", 0)
+    monkeypatch.setattr(schema, "MAX_CHECKED_BYTES", 0)
     half = path.stat().st_size // 2
     with path.open("r+b") as stream:
         stream.seek(half)
@@ -128,15 +127,14 @@ def test_one_flipped_bit_costs_at_most_the_verdicts_it_damages(path: Path, tmp_p
     assert hits > 5 * flips, "most flips should leave most rows readable, or this test tests nothing"
 
 
-@pytest.mark.parametrize("mark_now", [7, 0x43, 0x83])
-def test_an_index_that_gives_a_mark_nobody_asked_for(
-    path: Path, caplog: pytest.LogCaptureFixture, mark_now: int
-) -> None:
-    """That row is a miss, the others are found, and one warning says so."""
+@pytest.mark.parametrize("row", [3, 5])
+def test_an_index_that_leads_to_another_row(path: Path, caplog: pytest.LogCaptureFixture, row: int) -> None:
+    """That key is a miss, the others are found, and one warning says so."""
     filled(path)
     data = path.read_bytes()
-    at = data.index(b"\x03\x01\x01\x03\x04") + 3  # an index record: sizes, the mark 3, row 4
-    path.write_bytes(data[:at] + bytes([mark_now]) + data[at + 1 :])
+    name = bytes.fromhex(key(3))
+    at = data.index(b"\x03\x2c\x01" + name + b"\x04") + 3 + len(name)  # an index record: types, the key, row 4
+    path.write_bytes(data[:at] + bytes([row]) + data[at + 1 :])
     cache = SqliteCache(path)
     for _ in range(2):
         found = cache.get_many([key(number) for number in range(6)])
@@ -163,7 +161,7 @@ def test_a_damaged_time_does_not_stop_the_statistics(path: Path, created: str) -
     """A time that is none is left out: the others say how old the file is."""
     filled(path)
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as link:
-        link.execute(f"UPDATE entry SET created = {created} WHERE mark = 3")
+        link.execute(f"UPDATE entry SET created = {created} WHERE key = ?", (bytes.fromhex(key(3)),))
     cache = SqliteCache(path)
     found = cache.stats()
     cache.close()
@@ -174,8 +172,8 @@ def test_a_swapped_row_is_a_miss(path: Path) -> None:
     """A whole, valid value under another key is not that key's value."""
     filled(path)
     link = sqlite3.connect(path)
-    swap = "UPDATE entry SET data = (SELECT data FROM entry WHERE mark = ?) WHERE mark = ?"
-    link.execute(swap, (mark(key(1)), mark(key(2))))
+    swap = "UPDATE entry SET data = (SELECT data FROM entry WHERE key = ?) WHERE key = ?"
+    link.execute(swap, (bytes.fromhex(key(1)), bytes.fromhex(key(2))))
     link.commit()
     link.close()
     cache = SqliteCache(path)
@@ -205,7 +203,7 @@ def test_a_full_disk(path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: 
     assert len(warnings(caplog)) == 1
     assert "full" in warnings(caplog)[0]
     cache._writer.execute("PRAGMA max_page_count = 1000000")
-    now[0] += sqlite.PAUSE + 1
+    now[0] += sqlite.RETRY_S + 1
     store(cache, key(61), entry(61))
     assert cache.get(key(61)) == bare(entry(61))
     cache.close()
@@ -218,7 +216,7 @@ def test_a_lock_held_by_another_process(
     """Reading goes on, writing gives up for a while and then recovers."""
     now = [1000.0]
     monkeypatch.setattr(sqlite.clock, "monotonic", lambda: now[0])
-    monkeypatch.setattr(schema, "WRITE_WAIT", 0.01)
+    monkeypatch.setattr(schema, "WRITE_WAIT_S", 0.01)
     cache = SqliteCache(path)
     store(cache, key(1), entry(1))
     other = sqlite3.connect(path, isolation_level=None)
@@ -230,7 +228,7 @@ def test_a_lock_held_by_another_process(
     assert "lock" in warnings(caplog)[0]
     other.execute("ROLLBACK")
     other.close()
-    now[0] += sqlite.PAUSE + 1
+    now[0] += sqlite.RETRY_S + 1
     store(cache, key(3), entry(3))
     assert cache.get(key(3)) == bare(entry(3))
     cache.close()

@@ -13,9 +13,12 @@ from pathlib import Path
 
 import pytest
 from tests.cli.conftest import KEY, Run, environment, rows, write_config, write_rollouts
+from tests.contracts.group_judges import KIND, registered
+from typer.testing import CliRunner
 
 from referee import clock
 from referee.cache import SqliteCache
+from referee.cli.main import app
 from referee.sim import ServerProcess
 
 Start = Callable[..., ServerProcess]
@@ -54,6 +57,23 @@ def test_group_terms_reach_across_the_file(tmp_path: Path, referee: Run, provide
     write_config(tmp_path / "referee.toml", server.url, "[shaping.length]\nenable = true")
     assert referee("score", "in.jsonl", "-o", "out.jsonl", "-q").returncode == 0
     assert {row["median_length"] for row in rows(tmp_path / "out.jsonl")} == {20.0}
+
+
+def test_a_judge_of_groups_is_given_groups_that_lie_far_apart(
+    tmp_path: Path, provider: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file is judged in pieces, but never a part of a group."""
+    server = provider()
+    with (tmp_path / "in.jsonl").open("w") as stream:
+        for n in range(600):
+            row = {"prompt": "p", "response": f"[[quality={n % 10 + 1}]] {n}", "id": str(n), "group": f"g{n % 300}"}
+            stream.write(json.dumps(row) + "\n")
+    write_config(tmp_path / "referee.toml", server.url, f'[judge]\nkind = "{KIND}"')
+    monkeypatch.chdir(tmp_path)
+    with registered():
+        done = CliRunner().invoke(app, ["score", "in.jsonl", "-c", "referee.toml", "-o", "out.jsonl", "-q"])
+    assert done.exit_code == 0, done.output
+    assert [row["why"] for row in rows(tmp_path / "out.jsonl")] == [f"{n % 300},{n % 300 + 300}" for n in range(600)]
 
 
 def test_standard_input_and_output(tmp_path: Path, referee: Run, provider: Start) -> None:

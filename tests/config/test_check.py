@@ -62,6 +62,10 @@ PRICED = {"price_in": 1.0, "price_out": 2.0}
         ({"endpoint": [{}, {"url": "https://me:pw@example.com"}]}, "endpoint[1].url", ["credentials"]),
         ({"endpoint": {"url": "https://example.com/v1?a=b"}}, "endpoint[0].url", ["query"]),
         ({"endpoint": {"proxy": "proxy.local:3128"}}, "endpoint[0].proxy", ["proxy.local:3128"]),
+        ({"endpoint": {"url": "https://@example.com/v1"}}, "endpoint[0].url", ["credentials"]),
+        ({"endpoint": {"url": "https://bücher.example/v1"}}, "endpoint[0].url", ["bücher.example", "xn--"]),
+        ({"endpoint": {"url": "https://my judge/v1"}}, "endpoint[0].url", ["my judge", "spaces"]),
+        ({"endpoint": {"proxy": "http://me:pw@büro.example:3128"}}, "endpoint[0].proxy", ["'büro.example'", "xn--"]),
         ({"endpoint": {"model": ""}}, "endpoint[0].model", ["model"]),
         ({"endpoint": {"price_in": 1.0}}, "endpoint[0].price_in", ["price_in (1.0)", "price_out (None)"]),
         ({"endpoint": {"price_in": -1.0, "price_out": 1.0}}, "endpoint[0].price_in", ["-1.0"]),
@@ -104,6 +108,7 @@ def test_a_refusal_names_setting_and_value(source: Any, setting: str, words: lis
         {"endpoint": {"url": "http://judge.example/v1", "key_env": ""}},
         {"endpoint": {"url": "http://judge.example/v1", "key_env": "K", "key_over_http": True}},
         {"endpoint": {"url": "https://example.com", "proxy": "http://me:pw@proxy.local:3128"}},
+        {"endpoint": {"url": "https://xn--bcher-kva.example/größe v1", "proxy": "https://proxy.local"}},
         {"endpoint": {"extra": {"n": 1, "stream": False, "temperature": 0.7, "max_thinking_tokens": 5}}},
     ],
 )

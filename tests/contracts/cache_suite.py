@@ -32,11 +32,11 @@ def entry(number: int = 1, **more: Any) -> Entry:
 
 def key(number: int = 1) -> str:
     """A key as the key maker makes them."""
-    return f"{number:015x}{number:017x}"
+    return f"{number:032x}"
 
 
 def store(cache: Cache, name: str, value: Entry) -> None:
-    """Put and wait until it is done. Nothing follows, so it need not wait for company."""
+    """Put and wait until it is done. Nothing follows, so the commit need not wait."""
     done = threading.Event()
     if cache.put(name, value, done.set):
         cache.hurry()

@@ -11,14 +11,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
+from tests.contracts.group_judges import BOOT, KIND, build_with_groups, registered
 
+from referee import clock
 from referee.config import load
 from referee.errors import EndpointClosed, InputError, TicketCancelled, TicketTimeout, WrongContext
+from referee.judging import needs_groups
 from referee.ledger import read
 from referee.ledger.metrics import metrics
-from referee.records import Sample
+from referee.records import Reward, Sample, Verdict
 from referee.referee import Referee
 from referee.report import build
+from referee.runtime import child
 from referee.scoring.build import worker_with
 from referee.sim import Provider, ProviderSpec, SimTransport, start_server_process
 from referee.ticket import Ticket
@@ -56,14 +61,15 @@ def open_in_process(runtime: str, spec: ProviderSpec, sections: dict[str, Any]) 
 def open_over_http(runtime: str, spec: ProviderSpec, sections: dict[str, Any], stack: contextlib.ExitStack) -> Referee:
     """A Referee whose provider is a process of its own, for runtimes that leave this one."""
     server = stack.enter_context(start_server_process(spec, 1))
-    endpoint = {**BASE["endpoint"], "url": server.url}
-    return Referee(load({**BASE, "endpoint": endpoint, **sections, "runtime": runtime}))
+    endpoint = {**BASE["endpoint"], **sections.get("endpoint", {}), "url": server.url}
+    config = load({**BASE, **sections, "endpoint": endpoint, "runtime": runtime})
+    if runtime == "ray" and needs_groups(config.judge):
+        return Referee(config, build_with_groups)
+    return Referee(config)
 
 
-class RuntimeContract:
-    """Order, no hang, no leak."""
-
-    runtime = ""
+class Opening:
+    """How the Referees of a test are opened and closed."""
 
     def open(self, spec: ProviderSpec, sections: dict[str, Any], stack: contextlib.ExitStack) -> Referee:
         """A Referee on a provider like this. What must be closed later goes on the stack."""
@@ -80,6 +86,10 @@ class RuntimeContract:
                 return referee
 
             yield make
+
+
+class RuntimeContract(Opening):
+    """Order, no hang, no leak."""
 
     def test_a_judge_that_is_never_readable_is_one_warning_with_a_reply(
         self, make: Make, caplog: pytest.LogCaptureFixture
@@ -298,3 +308,116 @@ class BackgroundContract(RuntimeContract):
         assert asked.wait(PATIENCE)
         assert isinstance(found[0], WrongContext)
         ticket.result(timeout=PATIENCE)
+
+
+def grouped(count: int, groups: int) -> list[Sample]:
+    """So many rollouts of qualities 1 to 10; groups take turns, and every seventh rollout has none."""
+    return [
+        replace(sample, group="" if n % 7 == 6 else f"g{n % groups}", prompt=f"p{n % groups}")
+        for n, sample in enumerate(samples(count))
+    ]
+
+
+def siblings(given: list[Sample], index: int) -> str:
+    """The ids of a sample's group, as the judge must be shown them."""
+    name = given[index].group
+    return ",".join(s.id for n, s in enumerate(given) if n == index or (name and s.group == name))
+
+
+def check_ranks(given: list[Sample], rewards: list[Reward], judge: int = 0) -> None:
+    """Every sample was judged once, among all of its group, in the caller's order."""
+    assert [reward.index for reward in rewards] == list(range(len(given)))
+    for index, reward in enumerate(rewards):
+        verdict = reward.judged[judge].verdict
+        assert isinstance(verdict, Verdict)
+        assert verdict.score == index % 10 + 1
+        assert verdict.reason == siblings(given, index)
+
+
+RANK: dict[str, Any] = {"name": "rank", "kind": KIND}
+
+
+class GroupContract(Opening):
+    """A judge of whole groups is given them whole, wherever it runs."""
+
+    @pytest.fixture(autouse=True)
+    def known(self, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+        """This process knows the judge of groups, and so do worker processes."""
+        monkeypatch.setattr(child, "_BOOT", child._BOOT.replace("from referee", f"{BOOT}from referee", 1))
+        with registered():
+            yield
+
+    def test_a_group_is_judged_as_one_although_others_lie_between(self, make: Make) -> None:
+        """Sixty rollouts of five groups in turn: each group whole, in the caller's order, and so are the rewards."""
+        given = grouped(60, 5)
+        check_ranks(given, make(judge=RANK).score(given))
+
+    def test_groups_of_two_batches_do_not_mix(self, make: Make) -> None:
+        """A group is the rows that share its name in one batch."""
+        referee = make(judge=RANK)
+        first, second = grouped(20, 2), [replace(sample, id=f"second {n}") for n, sample in enumerate(grouped(20, 2))]
+        tickets = [referee.submit(given) for given in (first, second)]
+        for given, ticket in zip((first, second), tickets, strict=True):
+            check_ranks(given, ticket.result(PATIENCE))
+
+    def test_judges_of_samples_and_of_groups_side_by_side(self, make: Make) -> None:
+        """Each is a term of the same reward."""
+        given = grouped(30, 3)
+        rewards = make(judge=[{"name": "quality", "kind": "score"}, RANK]).score(given)
+        check_ranks(given, rewards, judge=1)
+        for reward in rewards:
+            quality, rank = (term.settled.verdict for term in reward.terms)
+            assert isinstance(quality, Verdict)
+            assert isinstance(rank, Verdict)
+            assert reward.judge == pytest.approx(quality.value + rank.value)
+
+    def test_what_a_group_cost_is_in_the_record_once(self, make: Make) -> None:
+        """Two questions for each sample, and the sum of all shares is their price."""
+        given = grouped(28, 2)
+        referee = make(judge=RANK, endpoint={**BASE["endpoint"], "price_in": 1.0, "price_out": 1.0})
+        rewards = referee.score(given)
+        metrics = referee.metrics()
+        assert metrics["samples"] == 28
+        assert metrics["requests"] == 56
+        assert sum(reward.settled.cost for reward in rewards) == pytest.approx(metrics["budget_spent_usd"])
+
+    def test_the_deadline_in_the_middle_of_a_group_ends_each_sample_once(self, make: Make) -> None:
+        """Half of the answers never come: who has none is unscored, and who has one is ranked among the others."""
+        given = grouped(40, 4)
+        spec = ProviderSpec(faults={"hang": 0.2})
+        limits = {"deadline": 1.0, "attempt_timeout": 30.0}
+        rewards = make(spec, judge=RANK, limits=limits, missing={"abort_above": 1.0}).score(given)
+        assert [reward.index for reward in rewards] == list(range(40))
+        assert any(not reward.scored for reward in rewards)
+        for index, reward in enumerate(rewards):
+            if isinstance(reward.verdict, Verdict):
+                assert reward.verdict.reason == siblings(given, index)
+            else:
+                assert reward.verdict.reason in ("deadline", "timeout")
+
+
+class LossContract(GroupContract):
+    """What those promise as well whose workers may die."""
+
+    def lose(self, referee: Referee) -> None:
+        """End a worker of this Referee without a word."""
+        raise NotImplementedError
+
+    @pytest.mark.parametrize("judges", [1, 2])
+    def test_a_group_whose_worker_is_lost_is_judged_again_as_a_whole(self, make: Make, judges: int) -> None:
+        """With the same verdicts, also where results of siblings had come before."""
+        given = grouped(240, 12)
+        settings = [{"name": "quality", "kind": "yes_no"}, RANK][-judges:]
+        referee = make(ProviderSpec(latency_median=0.05), judge=settings, limits={"concurrency": 16})
+        ticket = referee.submit(given)
+        until(lambda: 0 < ticket.landed() < 200)
+        self.lose(referee)
+        check_ranks(given, ticket.result(PATIENCE), judge=judges - 1)
+
+
+def until(found: Callable[[], object]) -> None:
+    """Wait for something to become true."""
+    end = clock.monotonic() + PATIENCE
+    while not found():
+        assert clock.monotonic() < end, "it did not happen"
+        clock.pause(0.005)

@@ -24,6 +24,7 @@ from tests.contracts.adapter_suite import (
     sim_url,
     write_config,
 )
+from tests.contracts.group_judges import KIND, registered
 
 from referee.errors import ConfigError, RefereeError, UnscoredError
 from referee.trainers import areal, art, nemo_gym, openrlhf, skyrl, slime, swift, tinker, trl, verifiers
@@ -324,6 +325,14 @@ def test_settings_a_hook_cannot_keep_are_refused(write_config: Write, hook: str)
         sloppy(path)[hook]()
     with pytest.raises(ConfigError, match="no group"):
         sloppy(write_config({"policy": "group_mean"}))[hook]()
+
+
+@pytest.mark.parametrize("hook", ["openrlhf", "slime", "skyrl", "areal", "verifiers", "nemo_gym", "tinker"])
+def test_judges_of_groups_are_refused_where_there_are_none(write_config: Write, hook: str) -> None:
+    """A group of one has nothing to be compared with."""
+    path = write_config(NUMBER, judge={"kind": KIND, "name": "rank"})
+    with registered(), pytest.raises(ConfigError, match='one answer at a time, and judge "rank"'):
+        sloppy(path)[hook]()
 
 
 @pytest.mark.parametrize("hook", ["openrlhf", "skyrl"])

@@ -12,7 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.contracts.runtime_suite import BackgroundContract, RuntimeContract, open_in_process, open_over_http
+from tests.contracts.runtime_suite import (
+    BackgroundContract,
+    GroupContract,
+    LossContract,
+    RuntimeContract,
+    open_in_process,
+    open_over_http,
+)
 
 from referee.referee import Referee
 from referee.sim import ProviderSpec
@@ -21,25 +28,29 @@ RUNTIMES = ["thread", "inline", "processes"]
 BACKGROUND = ["thread", "processes"]
 
 
-class TestInline(RuntimeContract):
+class TestInline(RuntimeContract, GroupContract):
     """In the caller's own thread."""
 
     def open(self, spec: ProviderSpec, sections: dict[str, Any], stack: contextlib.ExitStack) -> Referee:
         return open_in_process("inline", spec, sections)
 
 
-class TestThread(BackgroundContract):
+class TestThread(BackgroundContract, GroupContract):
     """On a background event loop."""
 
     def open(self, spec: ProviderSpec, sections: dict[str, Any], stack: contextlib.ExitStack) -> Referee:
         return open_in_process("thread", spec, sections)
 
 
-class TestProcesses(BackgroundContract):
+class TestProcesses(BackgroundContract, LossContract):
     """In worker processes."""
 
     def open(self, spec: ProviderSpec, sections: dict[str, Any], stack: contextlib.ExitStack) -> Referee:
         return open_over_http("processes", spec, sections, stack)
+
+    def lose(self, referee: Referee) -> None:
+        """Kill its first worker."""
+        os.kill(referee._runtime._pool.children[0].process.pid, signal.SIGKILL)  # type: ignore[attr-defined]
 
 
 SCRIPT = """

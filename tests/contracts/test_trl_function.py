@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import inspect
 import logging
+import math
 import pickle
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from typing import Any
 
 import pytest
 from tests.contracts.adapter_suite import UNSCORED, Write, answers, fair, sim_url, write_config
+from tests.contracts.group_judges import KIND, registered
 
 from referee.config import Secret
 from referee.errors import ConfigError
@@ -130,6 +132,23 @@ def test_metrics_go_where_trl_takes_them(write_config: Write) -> None:
     assert not metrics
 
 
+def test_several_judges_are_told_apart_in_the_log(write_config: Write) -> None:
+    """Each has its mean, its unscored share and its cost; the names stay the same where nothing is scored."""
+    path = write_config(ABSTAIN)
+    judges = '[[judge]]\nname = "taste"\nask_again = 0\n[[judge]]\nname = "safe"\nkind = "yes_no"\nask_again = 0'
+    path.write_text(path.read_text().replace("[judge]\nask_again = 0", judges))
+    func = reward_func(path)
+    metrics: dict[str, float] = {}
+    call(func, answers(4), log_metric=metrics.__setitem__)
+    assert metrics["referee/taste/score_mean"] == fair(4)[0]
+    assert metrics["referee/taste/unscored_share"] == metrics["referee/safe/unscored_share"] == 0
+    names = set(metrics)
+    call(func, [UNSCORED], log_metric=metrics.__setitem__)
+    assert set(metrics) == names
+    assert metrics["referee/taste/unscored_share"] == 1
+    assert math.isnan(metrics["referee/taste/score_mean"])
+
+
 class Owner:
     """What a reward function can find out about its trainer: TRL passes bound methods of it."""
 
@@ -179,6 +198,14 @@ def test_groups_spread_over_ranks_are_refused(write_config: Write, caplog: pytes
         evaluating.logged.clear()
     assert sum("per_device_eval_batch_size" in record.getMessage() for record in caplog.records) == 1
     assert call(reward_func(write_config(ABSTAIN)), answers(4, 5, 6), **Owner(**two).columns) == fair(4, 5, 6)
+
+
+def test_a_judge_of_groups_is_not_shown_a_part_of_one(write_config: Write) -> None:
+    """Spread over ranks, a group would be judged in parts."""
+    path = write_config(ABSTAIN, judge={"kind": KIND})
+    two = {"accelerator": SimpleNamespace(num_processes=2, process_index=1)}
+    with registered(), pytest.raises(ConfigError, match="compare a group's answers"):
+        call(reward_func(path), answers(4, 5, 6), **Owner(**two).columns)
 
 
 @pytest.mark.parametrize("action", ["lowest", "off"])

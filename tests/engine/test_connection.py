@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from referee.engine.connection import Connection
-from referee.engine.fast import FastTransport
 from referee.engine.port import Response, TransportFault
+from referee.engine.transport import HttpTransport
 
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}"
 
@@ -85,7 +85,7 @@ def test_refused_connections_leave_nothing_behind(loop: str) -> None:
         port = server.sockets[0].getsockname()[1]
         server.close()
         await server.wait_closed()
-        transport = FastTransport()
+        transport = HttpTransport()
         for _ in range(5):
             with pytest.raises(TransportFault):
                 await transport.post(f"http://127.0.0.1:{port}/v1", {}, b"{}", 5.0)

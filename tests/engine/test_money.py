@@ -62,6 +62,15 @@ def test_a_budget_is_used_and_not_passed(chars: float, hidden: int, dying: float
     assert 0.5 * 2.0 < books.billed(PRICE) <= 2.0
 
 
+def test_tokens_are_those_of_every_reply() -> None:
+    """Also of replies that held no verdict and were asked for again."""
+    spec = ProviderSpec(latency_median=0.5, faults={"no_verdict": 0.4})
+    done = run(samples(50), spec, judge={"ask_again": 5}, missing={"abort_above": 1.0}, seconds=3000.0)
+    assert done.metrics["requests"] > 60
+    assert done.metrics["tokens_in"] == done.seen.tokens_in
+    assert done.metrics["tokens_out"] == done.seen.tokens_out
+
+
 def test_what_is_said_when_there_is_no_room() -> None:
     """The message names what is spent and what the next request could cost, not that all of it is spent."""
     done = spend(ProviderSpec(latency_median=0.5), Books(), 0.05)

@@ -13,8 +13,8 @@ from tests.engine.harness import HOST, config_for, run, samples
 
 from referee import clock
 from referee.engine import Endpoint
-from referee.engine.fast import FastTransport
 from referee.engine.port import TransportFault
+from referee.engine.transport import HttpTransport
 from referee.errors import RefereeError
 from referee.records import Action, Failure, Reason, Reward, Sampling, Unscored
 from referee.scoring.batch import Batch
@@ -165,7 +165,7 @@ def test_a_judge_that_moves_is_looked_up_again() -> None:
 
         loop: Any = asyncio.get_running_loop()
         real, loop.getaddrinfo = loop.getaddrinfo, resolve
-        transport = FastTransport()
+        transport = HttpTransport()
         try:
             with pytest.raises(TransportFault):
                 await transport.post(f"http://judge.test:{port}/v1", {}, b"", 20.0)

@@ -13,14 +13,16 @@ import socket
 import threading
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 import uvloop
 from tests.engine.harness import expected, samples
+from tests.engine.proxies import reached
 
 from referee.config import load
-from referee.engine.fast import FastTransport
 from referee.engine.port import Response, TransportFault
+from referee.engine.transport import HttpTransport
 from referee.records import Reward
 from referee.scoring.batch import Batch
 from referee.scoring.build import build_scorer
@@ -79,7 +81,7 @@ def with_server(server: Server, use: Callable[[str], Any], loop: str = "uvloop")
         return runner.run(main())
 
 
-async def asked_until_answered(transport: FastTransport, url: str, body: bytes) -> tuple[Response, int]:
+async def asked_until_answered(transport: HttpTransport, url: str, body: bytes) -> tuple[Response, int]:
     """The answer, and how many faults came before it."""
     for faults in range(5):
         try:
@@ -90,15 +92,12 @@ async def asked_until_answered(transport: FastTransport, url: str, body: bytes) 
     raise AssertionError("five faults one after another")
 
 
-def ask(server: Server, count: int, loop: str = "uvloop") -> list[tuple[Response, int]]:
+def ask(server: Server, count: int, loop: str = "uvloop", route: str = "direct") -> list[tuple[Response, int]]:
     """Requests 0, 1, 2… one after another."""
 
     async def use(url: str) -> list[tuple[Response, int]]:
-        transport = FastTransport()
-        try:
-            return [await asked_until_answered(transport, url, b"%04d" % n) for n in range(count)]
-        finally:
-            await transport.close()
+        async with reached(urlsplit(url).port or 0, route) as (transport, base):
+            return [await asked_until_answered(transport, f"{base}/v1", b"%04d" % n) for n in range(count)]
 
     found: list[tuple[Response, int]] = with_server(server, use, loop)
     return found
@@ -132,15 +131,17 @@ MOMENTS: dict[str, Send] = {
 }
 
 
-@pytest.mark.parametrize("loop", LOOPS)
+@pytest.mark.parametrize(
+    ("loop", "route"), [("asyncio", "direct"), ("uvloop", "direct"), ("uvloop", "tunnel"), ("asyncio", "forwarded")]
+)
 @pytest.mark.parametrize("form", [plain, chunked])
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_a_copy_is_never_the_answer_to_another_request(
-    moment: str, form: Any, loop: str, caplog: pytest.LogCaptureFixture
+    moment: str, form: Any, loop: str, route: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Whenever it comes. At worst one request is sent once more, and one warning says so."""
     server = Server(lambda request: form(own(request)), MOMENTS[moment])
-    found = ask(server, 12, loop)
+    found = ask(server, 12, loop, route)
     assert [answer.body for answer, _ in found] == [own(b"%04d" % n) for n in range(12)]
     faults = sum(faults for _, faults in found)
     assert faults <= 1
@@ -185,7 +186,7 @@ def test_a_server_that_answers_all_alike_is_asked_once_too_often(
     server = Server(lambda _: plain(body), lambda due: due[-1:])
 
     async def use(url: str) -> int:
-        transport = FastTransport()
+        transport = HttpTransport()
         faults = 0
         try:
             for turn in range(0, 200, at_once):
@@ -228,7 +229,7 @@ def test_a_connection_the_server_has_closed_is_not_used() -> None:
                 hung_up.set()
 
         async def use() -> list[int]:
-            transport = FastTransport()
+            transport = HttpTransport()
             url = f"http://127.0.0.1:{listening.getsockname()[1]}/v1"
             first = await transport.post(url, {}, b"", 20.0)
             assert hung_up.wait(20.0)  # holds the loop

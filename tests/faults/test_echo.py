@@ -44,9 +44,9 @@ def found_in(text: str, key: str) -> bool:
     return False
 
 
-def config(server: Echo, folder: Path, key: str, transport: str) -> dict[str, Any]:
+def config(server: Echo, folder: Path, key: str, route: str) -> dict[str, Any]:
     endpoint = {"url": f"{server.url}/v1", "model": "m", "api_key": key}
-    if transport == "aiohttp":  # which serves what goes through a proxy
+    if route == "proxied":  # the server is the proxy, which reads requests to an http endpoint
         endpoint |= {"url": "http://judge.test/v1", "proxy": server.url, "key_over_http": True}
     return {
         "endpoint": endpoint,
@@ -73,32 +73,32 @@ def records(settings: dict[str, Any], count: int, folder: Path, caplog: pytest.L
     return {"rewards and errors": "\n".join(said), "log": log, **kept}
 
 
-@pytest.mark.parametrize("transport", ["fast", "aiohttp"])
+@pytest.mark.parametrize("route", ["direct", "proxied"])
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("shape", KEYS)
 def test_an_echoed_key_is_in_no_record(
-    shape: str, form: str, transport: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    shape: str, form: str, route: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Nine shapes of key, in every place of an answer, with and without a verdict."""
     caplog.set_level(logging.DEBUG)
     places = SCORED | UNSCORED
     with Echo(places, form) as server:
-        left = records(config(server, tmp_path, KEYS[shape], transport), 2 * len(places), tmp_path, caplog)
+        left = records(config(server, tmp_path, KEYS[shape], route), 2 * len(places), tmp_path, caplog)
     assert set(server.echoed) == set(places)
     assert "***" in left["rewards and errors"]
     assert [name for name, text in left.items() if found_in(text, KEYS[shape])] == []
 
 
-@pytest.mark.parametrize("transport", ["fast", "aiohttp"])
+@pytest.mark.parametrize("route", ["direct", "proxied"])
 @pytest.mark.parametrize("place", CLOSING)
 @pytest.mark.parametrize("shape", KEYS)
 def test_the_error_that_ends_a_run_does_not_show_the_key(
-    shape: str, place: str, transport: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    shape: str, place: str, route: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A refusal or a redirect that quotes it."""
     caplog.set_level(logging.DEBUG)
     with Echo({place: CLOSING[place]}) as server:
-        left = records(config(server, tmp_path, KEYS[shape], transport), 2, tmp_path, caplog)
+        left = records(config(server, tmp_path, KEYS[shape], route), 2, tmp_path, caplog)
     assert "no judge can answer" in left["rewards and errors"]
     assert [name for name, text in left.items() if found_in(text, KEYS[shape])] == []
 
@@ -109,7 +109,7 @@ def test_a_proxys_password_is_a_secret_too(tmp_path: Path, caplog: pytest.LogCap
     password = "correct-horse-battery"
     places = SCORED | UNSCORED
     with Echo(places, header="proxy-authorization") as server:
-        settings = config(server, tmp_path, KEYS["dashes"], "aiohttp")
+        settings = config(server, tmp_path, KEYS["dashes"], "proxied")
         settings["endpoint"]["proxy"] = server.url.replace("//", f"//user:{password}@")
         left = records(settings, 2 * len(places), tmp_path, caplog)
     assert set(server.echoed) == set(places)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -11,6 +12,7 @@ import pytest
 from tests.engine.harness import expected, samples
 from tests.faults.proxy import Mode, Proxy
 from tests.faults.served import Served
+from tests.faults.tunnel import Tunnelled, trusted_file
 
 from referee import Referee, clock
 from referee.errors import EndpointClosed
@@ -23,10 +25,12 @@ MENDED: tuple[Mode, ...] = ("clean", "slow", "sliced", "mixed")
 """Modes in which some connections work, so everything is scored in the end."""
 
 
-def referee_for(port: int, url: str = "http://127.0.0.1", **limits: Any) -> Referee:
+def referee_for(port: int, tunnel: str = "", **limits: Any) -> Referee:
+    """`tunnel`: the https endpoint that is reached through an HTTP proxy at that port."""
+    to = {"url": f"{tunnel}/v1", "proxy": f"http://127.0.0.1:{port}"} if tunnel else {"url": f"http://127.0.0.1:{port}"}
     return Referee.from_config(
         {
-            "endpoint": {"url": f"{url}:{port}/v1", "model": "m", "key_env": ""},
+            "endpoint": {**to, "model": "m", "key_env": ""},
             "limits": {"attempt_timeout": 2.0, "deadline": 45.0, **limits},
             "cache": {"path": ""},
             "missing": {"abort_above": 1.0},
@@ -34,31 +38,45 @@ def referee_for(port: int, url: str = "http://127.0.0.1", **limits: Any) -> Refe
     )
 
 
+@pytest.fixture
+def trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Certificates of `Tunnelled` are trusted."""
+    monkeypatch.setenv("SSL_CERT_FILE", trusted_file(tmp_path))
+
+
+@pytest.mark.usefixtures("trusted")
+@pytest.mark.parametrize("route", ["direct", "tunnel"])
 @pytest.mark.parametrize("mode", MENDED)
-def test_what_can_be_scored_is_scored_right(mode: Mode) -> None:
+def test_what_can_be_scored_is_scored_right(mode: Mode, route: str) -> None:
     """Slow, sliced and mixed networks cost time, not scores, and every answer is the right one's."""
     given = samples(120)
-    with Served(ProviderSpec(latency_median=0.005)) as server, Proxy(urlsplit(server.url).port or 0, mode) as proxy:
-        with referee_for(proxy.port, concurrency=16) as referee:
-            rewards = referee.score(given)
-        sent = Counter(server.arrivals)
+    with Served(ProviderSpec(latency_median=0.005)) as server, Tunnelled(urlsplit(server.url).port or 0) as tunnel:
+        base = tunnel.base if route == "tunnel" else ""
+        with Proxy(urlsplit(tunnel.proxy if base else server.url).port or 0, mode) as proxy:
+            with referee_for(proxy.port, base, concurrency=16) as referee:
+                rewards = referee.score(given)
+            sent = Counter(server.arrivals)
     scores = [reward.verdict.score if reward.scored else None for reward in rewards]  # type: ignore[union-attr]
     assert scores == expected(given), [reward.verdict for reward in rewards if not reward.scored][:3]
     if mode != "mixed":
         assert max(sent.values()) == 1, "a network that only delays makes nothing be asked twice"
 
 
+@pytest.mark.usefixtures("trusted")
+@pytest.mark.parametrize("route", ["direct", "tunnel"])
 @pytest.mark.parametrize("mode", ["cut", "reset", "reset_late", "silent", "down"])
-def test_a_network_that_delivers_nothing_gives_no_score(mode: Mode) -> None:
+def test_a_network_that_delivers_nothing_gives_no_score(mode: Mode, route: str) -> None:
     """Within the deadline every sample is unscored, with a reason of the wire, and the sends stay few."""
     given = samples(30)
-    with Served(ProviderSpec()) as server, Proxy(urlsplit(server.url).port or 0, mode) as proxy:
-        with referee_for(proxy.port, concurrency=8, attempt_timeout=0.5, deadline=3.0) as referee:
-            with contextlib.suppress(EndpointClosed):
-                rewards = referee.score(given, timeout=60.0)
-                assert not any(reward.scored for reward in rewards)
-            metrics = referee.metrics()
-        connections = proxy.connections
+    with Served(ProviderSpec()) as server, Tunnelled(urlsplit(server.url).port or 0) as tunnel:
+        base = tunnel.base if route == "tunnel" else ""
+        with Proxy(urlsplit(tunnel.proxy if base else server.url).port or 0, mode) as proxy:
+            with referee_for(proxy.port, base, concurrency=8, attempt_timeout=0.5, deadline=3.0) as referee:
+                with contextlib.suppress(EndpointClosed):
+                    rewards = referee.score(given, timeout=60.0)
+                    assert not any(reward.scored for reward in rewards)
+                metrics = referee.metrics()
+            connections = proxy.connections
     assert metrics["scored"] == 0
     assert metrics["unscored"] == len(given)
     reasons = {name for name in ("connection", "timeout", "deadline", "overloaded") if metrics[f"unscored/{name}"]}

@@ -7,6 +7,8 @@ from typing import Any, get_args
 import msgspec
 import pytest
 
+from referee.cache import Entry
+from referee.engine.outcomes import from_cache, shared
 from referee.ledger import (
     BatchLine,
     LimitsLine,
@@ -43,12 +45,17 @@ SETTLED = Settled(
     key="k",
     reply=REPLY,
     endpoint="api",
+    model="m-1",
     attempts=2,
     sent=99.5,
     queued_s=0.25,
     latency_s=1.5,
+    tokens_in=100,
+    tokens_out=20,
+    tokens_cached=60,
     cost=0.01,
 )
+ENTRY = Entry(verdict=SETTLED.verdict, reply=REPLY, cost=0.01, endpoint="api")  # type: ignore[arg-type]
 
 
 def line(settled: Settled = SETTLED, **more: Any) -> VerdictLine:
@@ -111,10 +118,10 @@ def test_an_unscored_sample_has_a_reason_and_no_number() -> None:
     assert b'"score"' not in msgspec.json.encode(missing)
 
 
-@pytest.mark.parametrize("origin", ["cache", "shared"])
-def test_tokens_are_counted_where_they_were_used(origin: Any) -> None:
+@pytest.mark.parametrize("settled", [from_cache("k", ENTRY), shared(SETTLED)])
+def test_tokens_are_counted_where_they_were_used(settled: Settled) -> None:
     """A verdict that was there already keeps its reply but used no tokens now, and says what it saved."""
-    free = line(msgspec.structs.replace(SETTLED, origin=origin, cost=0.0, saved=0.01), content=True)
+    free = line(settled, content=True)
     assert (free.tokens_in, free.tokens_out, free.tokens_cached) == (0, 0, 0)
     assert (free.model, free.reply, free.saved) == ("m-1", "RAW", 0.01)
 

@@ -93,7 +93,7 @@ def test_a_judge_is_found_by_its_name() -> None:
     assert make_judge(JudgeConfig(kind="plain"), SECRET).unit == "sample"
     assert make_judge(JudgeConfig(kind="ranked"), SECRET).unit == "group"
     kinds = ("plain", "ranked", *KINDS)
-    assert [kind for kind in kinds if needs_groups(JudgeConfig(kind=kind))] == ["ranked"]
+    assert [kind for kind in kinds if needs_groups((JudgeConfig(kind=kind),))] == ["ranked"]
 
 
 @pytest.mark.usefixtures("dialects")

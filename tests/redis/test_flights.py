@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine that stands still for seconds loses no lock, unless a test is about that."""
-    monkeypatch.setattr(shared, "LEASE", 600.0)
+    monkeypatch.setattr(shared, "LOCK_TTL_S", 600.0)
 
 
 def test_the_second_waits_for_the_first(server: RedisServer) -> None:
@@ -59,7 +59,7 @@ def test_a_failure_hands_the_key_on(server: RedisServer) -> None:
 
 def test_a_dead_owner_is_replaced(server: RedisServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """An owner that vanishes without a word holds a key no longer than its lease."""
-    monkeypatch.setattr(shared, "LEASE", 0.3)
+    monkeypatch.setattr(shared, "LOCK_TTL_S", 0.3)
 
     async def main() -> None:
         async with machines(server, 2) as (one, two):
@@ -75,7 +75,7 @@ def test_a_dead_owner_is_replaced(server: RedisServer, monkeypatch: pytest.Monke
 
 def test_a_living_owner_keeps_its_lock(server: RedisServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """However long judging takes, the lease is renewed."""
-    monkeypatch.setattr(shared, "RENEWAL", 0.05)
+    monkeypatch.setattr(shared, "LOCK_RENEWAL_S", 0.05)
 
     async def main() -> None:
         client = server.client()
@@ -211,7 +211,7 @@ def test_verdicts_expire_and_locks_too(server: RedisServer) -> None:
             await until(lambda: client.dbsize() == 3, "all are there")
             assert 86_400 < client.ttl(f"referee:v1:{key()}") <= 2 * 86_400
             assert client.ttl(f"p:v1:{key()}") == -1
-            assert 0 < client.pttl(f"referee:f1:{key(2)}") <= 1000 * shared.LEASE
+            assert 0 < client.pttl(f"referee:f1:{key(2)}") <= 1000 * shared.LOCK_TTL_S
         client.close()
 
     asyncio.run(main())

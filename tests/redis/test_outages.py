@@ -30,7 +30,7 @@ PASSWORD = "correct-horse-battery"
 @pytest.fixture(autouse=True)
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
     """Probes in quick succession."""
-    monkeypatch.setattr(link, "BREAK", 0.1)
+    monkeypatch.setattr(link, "PROBE_INTERVAL_S", 0.1)
 
 
 def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:

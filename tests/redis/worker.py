@@ -38,7 +38,7 @@ def main() -> None:
     """Judge and report."""
     from referee.cache import redis
 
-    redis.LEASE = float(sys.argv[2])
+    redis.LOCK_TTL_S = float(sys.argv[2])
     listener = _Listener()
     logging.getLogger("referee").addHandler(listener)
     with Referee.from_config(json.loads(sys.argv[1])) as referee:

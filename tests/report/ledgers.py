@@ -7,7 +7,19 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from referee.ledger import BatchLine, LimitsLine, Line, RewardLine, RunLine, TextLine, VerdictLine
+from msgspec.structs import replace
+
+from referee.ledger import (
+    AskLine,
+    BatchLine,
+    JudgeLine,
+    LimitsLine,
+    Line,
+    RewardLine,
+    RunLine,
+    TextLine,
+    VerdictLine,
+)
 from referee.report.data import Gathering
 from referee.report.files import Rewards
 from referee.report.page import write_page
@@ -90,6 +102,67 @@ def small() -> list[Line]:
     return lines
 
 
+JUDGES = [
+    {"name": "quality", "kind": "score", "low": 1, "high": 10, "weight": 0.8},
+    {"name": "safe", "kind": "yes_no", "low": 1, "high": 10, "weight": 0.2, "optional": True},
+]
+
+
+def several(steps: int = 3) -> list[Line]:
+    """Steps of eight samples by two judges: `safe` asks twice, says nothing of every fourth sample, and prefers what
+    `quality` does not."""
+    lines: list[Line] = [RunLine(wall=START, version="0", digest="d", config={**CONFIG, "judge": JUDGES}), SYSTEM]
+    for step in range(1, steps + 1):
+        for index in range(8):
+            lines += judged(step, index, 1 + (index * 3 + step) % 10, None if index % 4 == 3 else 1 - index % 4 / 4)
+    return lines
+
+
+def judged(step: int, index: int, quality: int, safe: float | None, **more: Any) -> list[Line]:
+    """One sample's lines by the two judges: of questions, of each judge, of both together, and its reward."""
+    words = texts(step, index)
+    shown = {name: words.pop(name) for name in ("system", "asked", "reply", "why")}
+    value = (quality - 1) / 9
+    whole = value if safe is None else 0.8 * value + 0.2 * safe
+    verdict, reward = pair(step, index, 1, **words, **more)
+    assert isinstance(verdict, VerdictLine)
+    assert isinstance(reward, RewardLine)
+    common: dict[str, Any] = {"batch": verdict.batch, "index": index, "wall": verdict.wall, "attempts": 1}
+    common |= {"origin": "call", "latency_s": 0.5, "tokens_in": 50, "tokens_out": 5}
+    first = {**common, **shown, "endpoint": "e", "model": "small", "cost": 0.001}
+    second = {**common, "endpoint": "f", "model": "large", "cost": 0.002}
+    missing = {"unscored": "refused", "detail": "declined to answer"} if safe is None else {}
+    asks = [
+        AskLine(judge="safe", asked=f"Question {n}?", reply="yes", value=safe, score=safe, **missing, **second)
+        for n in (1, 2)
+    ]
+    twice = {**second, "cost": 0.004, "attempts": 2, "tokens_in": 100, "tokens_out": 10}
+    why = {"why": "both answers"} if safe is not None else missing
+    return [
+        JudgeLine(judge="quality", score=float(quality), value=value, how="schema", **first),
+        *asks,
+        JudgeLine(judge="safe", score=safe, value=safe, **why, **twice),
+        replace(
+            verdict,
+            how="terms",
+            score=0.8 * quality + 0.2 * (safe or 0.0),
+            value=whole,
+            endpoint="e, f",
+            model="small, large",
+            attempts=3,
+            tokens_in=150,
+            tokens_out=15,
+            cost=0.005,
+        ),
+        replace(
+            reward,
+            judge=0.8 * value + 0.2 * (safe or 0.0),
+            value=0.5 + 0.8 * value + 0.2 * (safe or 0.0),
+            terms={"quality": 0.8 * value, "safe": None if safe is None else 0.2 * safe},
+        ),
+    ]
+
+
 def texts(step: int, index: int) -> dict[str, Any]:
     """Words for a sample."""
     response = f"Answer {index} of step {step}, about apples."
@@ -166,11 +239,18 @@ HOSTILE = (
 )
 
 
+NAMES = (HOSTILE[2], HOSTILE[15], "__proto__", "constructor")
+"""Those that are names of judges too."""
+
+
 def hostile() -> list[Line]:
     """Every field an attacker can reach, filled with each of the strings; more are from a forged ledger."""
     lines: list[Line] = [RunLine(wall=START, version=HOSTILE[0], digest=HOSTILE[1], config=_hostile_config())]
     for number, text in enumerate(HOSTILE):
         lines.append(TextLine(wall=START, digest=text, text=text))
+        if text in NAMES:
+            said = {"batch": text, "asked": text, "reply": text, "why": text, "model": text, "system": text}
+            lines += [JudgeLine(judge=text, value=0.5, **said), AskLine(judge=text, unscored=text, **said)]
         lines += pair(
             number,
             0,

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from tests.report.browser import Open, Visit
-from tests.report.ledgers import HOSTILE, hostile, make_page, many, small
+from tests.report.ledgers import HOSTILE, hostile, make_page, many, several, small
 from tests.report.test_resumed_runs import FILE, resumed
 
 from referee.ledger import Line, VerdictLine
@@ -364,3 +364,59 @@ def test_texts_that_were_left_out_are_named(browser: Any, folder: Path) -> None:
     seen.there("#detail[open]:not([data-busy])")
     assert "--texts-mb" in seen.page.locator("#detail").text_content()
     seen.close()
+
+
+def test_several_judges_have_a_panel_each(visit: Open) -> None:
+    """One for each judge and one for their agreement, findings that lead there; the reward by judge. A page of one
+    judge has none of it, and no choice of judges."""
+    page = visit("several", lambda: several(4)).page
+    titles = page.locator(".panel h2").all_text_contents()
+    assert [title for title in titles if "say" in title] == ["What does quality say?", "What does safe say?"]
+    assert "Do the judges agree?" in titles
+    assert "25 % not scored, $0.128 spent" in page.locator("#panel-judge-1").inner_text()
+    assert "Judges: quality (score), safe (yes_no)" in page.locator("#runs").inner_text()
+    assert page.locator("#findings a[href='#panel-judge-1']").count() == 1
+    legend = page.locator("#panel-reward .legendtext").all_text_contents()
+    assert ["quality" in legend, "safe" in legend, "judge" in legend] == [True, True, False]
+    alone = visit("small", small).page
+    assert alone.locator("#judge").is_hidden()
+    assert alone.locator("[id^='panel-judge'], #panel-agreement").count() == 0
+
+
+def test_the_list_goes_by_the_judge_that_is_chosen(visit: Open) -> None:
+    """Its scores are shown, filtered and sorted by; all together is as before."""
+    seen = visit("several", lambda: several(4))
+    page = seen.page
+    seen.act(lambda: page.select_option("#judge", label="safe"))
+    seen.act(lambda: page.select_option("#reason", "unscored"))
+    assert seen.count() == 8
+    seen.act(lambda: page.select_option("#reason", "scored"))
+    assert "24 of 32 samples, mean score 0.75" in page.locator("#count").inner_text()
+    seen.act(lambda: page.select_option("#judge", label="quality"))
+    seen.act(lambda: page.fill("#score-from", "9"))
+    seen.act(lambda: page.select_option("#sort", "value"))
+    seen.act(lambda: page.select_option("#direction", "down"))
+    scores = page.locator("#spacer .row .score b").all_text_contents()
+    assert scores == sorted(scores, key=float, reverse=True)
+    assert {float(score) for score in scores} == {9.0, 10.0}
+    seen.act(lambda: page.click("#clear"))
+    assert seen.count() == 32
+    seen.act(lambda: page.fill("#query", "DECLINED to answer"))
+    assert seen.count() == 8
+
+
+def test_a_sample_lists_what_each_judge_said(visit: Open) -> None:
+    """Score, weight, what it adds, model and words, or why there is nothing; what it saw, question by question."""
+    seen = visit("several", lambda: several(4))
+    seen.page.click("#list .row >> nth=0")
+    seen.there("#detail[open]:not([data-busy]) .judges")
+    rows = [row.split("\t") for row in seen.page.locator("#detail .judges tr").all_inner_texts()]
+    assert rows[0] == ["Judge", "Score", "of 1", "Weight", "Adds", "Model", "Cost", "Why"]
+    assert rows[1] == ["quality", "2", "0.111", "0.8", "0.089", "small at e", "$0.001", "fine"]
+    assert rows[2] == ["safe", "1", "1", "0.2", "0.2", "large at f", "$0.004", "both answers"]
+    terms = " ".join(seen.page.locator("#detail .terms").inner_text().split())
+    assert "+ 0.089 quality + 0.2 safe" in terms
+    titles = seen.page.locator("#detail h3").all_text_contents()
+    assert titles == ["The rollout", "What quality saw and said", "safe asked: 1", "safe asked: 1"]
+    seen.page.evaluate("openSample(3)")
+    seen.there("#detail[open]:not([data-busy]) .judges td:has-text('refused: declined to answer')")

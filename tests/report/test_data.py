@@ -11,12 +11,12 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.report.ledgers import CONFIG, RUN, START, hostile, many, pair, shuffled, small
+from tests.report.ledgers import CONFIG, JUDGES, RUN, START, hostile, judged, many, pair, several, shuffled, small
 
 from referee.ledger import BatchLine, LimitsLine, Line, RunLine, VerdictLine
 from referee.ledger.metrics import metrics
 from referee.report import Gathering, Report, build
-from referee.report.data import scale_of
+from referee.report.judges import scale_of
 from referee.report.rows import Rows
 from referee.report.shape import Scale
 from referee.report.steps import MOST_STEPS, binned
@@ -249,3 +249,50 @@ def test_findings_say_what_stands_out() -> None:
         calm += pair(1, index, [2, 4, 6, 8][index % 4], length=[100, 90, 90, 100][index % 4])
     assert [finding.level for finding in build(calm).findings] == ["good"]
     assert "no verdict" in build([]).findings[0].text
+
+
+def test_several_judges_worked_out_by_hand() -> None:
+    """Each has its steps, its scale, its models; the totals are in the metrics."""
+    report = build(several())
+    quality, safe = report.judges
+    assert (quality.name, quality.kind, quality.weight, quality.models) == ("quality", "score", 0.8, ["small"])
+    assert (quality.scale, safe.scale, report.scale) == (Scale(10, 1.0, 10.0), Scale(), Scale())
+    assert [(row.first, row.scored, row.unscored) for row in safe.steps] == [(n, 6, {"refused": 2}) for n in (1, 2, 3)]
+    assert quality.steps[0].bins == [1, 1, 1, 1, 1, 0, 1, 1, 0, 1]
+    assert quality.steps[0].score_mean == pytest.approx(32 / 72)
+    assert sum(row.cost for judge in report.judges for row in judge.steps) == pytest.approx(report.metrics["cost_usd"])
+    assert report.metrics["judge/safe/unscored_share"] == 0.25
+    assert report.metrics["judge/safe/score_mean"] == 0.75
+    assert report.metrics["unscored"] == 0
+    (pair_,) = report.agreement
+    assert (pair_.a, pair_.b, pair_.samples, pair_.within_groups) == ("quality", "safe", 18, 6)
+    assert pair_.within_correlation is not None
+    assert pair_.within_correlation < 0
+    assert report.runs[0].kind == "quality (score), safe (yes_no)"
+
+
+def test_a_sample_that_several_judges_judged_again_counts_once() -> None:
+    """A later start's verdicts take the place of the earlier ones'; what both cost was spent."""
+    first = several(1)
+    again = [RunLine(wall=START + 50, config={**CONFIG, "judge": JUDGES})]
+    again += [line for index in range(8) for line in judged(1, index, 10, 1.0, wall=START + 60, batch="c")]
+    twice, once = build([*first, *again]), build([first[0], *again[1:]])
+    assert [judge.steps[0].scored for judge in twice.judges] == [8, 8]
+    for name in ("judge/quality/score_mean", "judge/safe/scored", "judge/safe/unscored"):
+        assert twice.metrics[name] == pytest.approx(once.metrics[name])
+    assert twice.agreement == once.agreement
+    assert twice.metrics["judge/safe/cost_usd"] == pytest.approx(2 * once.metrics["judge/safe/cost_usd"])
+
+
+@pytest.mark.parametrize("judge", [{"kind": "score", "low": 1, "high": 5}, [{"kind": "score", "low": 1, "high": 5}]])
+def test_a_lone_judge_keeps_its_scale_in_either_form(judge: object) -> None:
+    """Run lines hold a list of judges; those of 0.1 hold one table."""
+    report = build([RunLine(wall=START, config={**CONFIG, "judge": judge}), *pair(1, 0, 3)])
+    assert report.scale == Scale(5, 1.0, 5.0)
+    assert (report.runs[0].kind, report.judges) == ("score", [])
+
+
+def test_what_the_cache_saved_is_counted_beside_a_call() -> None:
+    """One judge was called, the other answered from the cache: the line is a call's, and says what was saved."""
+    mixed = build([RUN, *pair(1, 0, 5, origin="call", saved=0.25)])
+    assert mixed.metrics["saved_usd"] == mixed.cost.saved_cache == 0.25

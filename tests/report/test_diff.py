@@ -12,12 +12,15 @@ import typer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
+from tests.report.ledgers import RUN, judged, pair, several, texts
 from typer.testing import CliRunner
 
 from referee.cli import diff as diff_command
 from referee.config import load
+from referee.errors import InputError
 from referee.ledger import Ledger, Line, RunLine, VerdictLine
-from referee.report.diff import Row, diff, match, side
+from referee.report.diff import diff, match
+from referee.report.sides import Row, of_judge, side
 
 app = typer.Typer()
 app.command()(diff_command.command)
@@ -196,3 +199,44 @@ def test_the_command_prints_tables_and_json(tmp_path: Path) -> None:
     data = msgspec.json.decode(CliRunner().invoke(app, [a, b, "--json"]).stdout)
     assert data["order"]["flipped"] == 28
     assert data["spearman"] == pytest.approx(-1.0)
+
+
+def test_runs_of_several_judges_are_compared_judge_by_judge() -> None:
+    """Together by their weighted mean, and each that both have by itself, on its own scale."""
+    a = side(several())
+    b = side([several()[0], *(line for n in range(8) for line in judged(1, n, 10, None if n == 3 else 1.0))])
+    found = diff(a, b)
+    assert (found.judge_a, found.judge_b, found.scale) == ("quality + safe", "quality + safe", "value")
+    assert list(found.judges) == ["quality", "safe"]
+    quality, safe = found.judges["quality"], found.judges["safe"]
+    assert (quality.judge_a, quality.scale, quality.both, quality.mean_b) == ("quality", "score", 8, 1.0)
+    assert (safe.both, safe.unscored_a, safe.unscored_both) == (6, 1, 1)
+    assert safe.mean_difference == pytest.approx(0.25)
+
+
+def test_one_of_several_judges_is_compared_with_another_run() -> None:
+    """The other run has one judge: each of the several is set against it."""
+    lone = side([RUN, *(line for n in range(8) for line in pair(1, n, 1 + (n * 3 + 1) % 10, **texts(1, n)))])
+    found = diff(side(several(1)), lone)
+    assert (found.judge_a, found.judge_b, list(found.judges)) == ("quality + safe", "", ["quality", "safe"])
+    assert found.judges["quality"].exact == 1.0
+    chosen = diff(of_judge(side(several(1)), "quality"), of_judge(lone, "quality"))
+    assert (chosen.judge_a, chosen.exact, chosen.judges) == ("quality", 1.0, {})
+    with pytest.raises(InputError, match="There are: quality, safe"):
+        of_judge(side(several(1)), "taste")
+
+
+def test_the_command_says_which_judges_it_compared(tmp_path: Path) -> None:
+    """A line for each of several judges; with --judge all of it is about that one."""
+    for name in ("a", "b"):
+        ledger = Ledger(tmp_path / name)
+        for one in several():
+            ledger.append(one)
+        ledger.close()
+    folders = [str(tmp_path / name) for name in ("a", "b")]
+    shown = CliRunner().invoke(app, [*folders, "--examples", "0"], catch_exceptions=False).stdout
+    assert "a: quality + safe  b: quality + safe" in shown
+    assert "quality | " in " ".join(shown.split()).replace("\u2502", "|")
+    chosen = CliRunner().invoke(app, [*folders, "--judge", "safe"], catch_exceptions=False).stdout
+    assert "a: safe  b: safe" in chosen
+    assert "order flipped" in chosen

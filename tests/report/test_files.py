@@ -241,3 +241,38 @@ def test_the_commands_say_how_they_matched(tmp_path: Path) -> None:
     assert done.exit_code == 0
     assert "30 by position" in done.stdout
     assert "100.0%" in done.stdout
+
+
+def of_two_judges(line: int, quality: int, safe: float | None, **more: Any) -> dict[str, Any]:
+    """A row as `referee score` writes it with two judges."""
+    said = {"weight": 0.2, "judge": 0.2 * safe, "score": safe, "value": safe} if safe is not None else {}
+    judges = {
+        "quality": {"weight": 0.8, "score": quality, "value": (quality - 1) / 9, "model": "m", "endpoint": "e"},
+        "safe": {"unscored": "refused", **said, "cost": 0.01},
+    }
+    value = 0.8 * (quality - 1) / 9 + 0.2 * (safe or 0.0)
+    return {
+        "line": line,
+        "id": str(line),
+        "reward": value,
+        "score": 0.8 * quality,
+        "value": value,
+        "how": "terms",
+        "judges": judges,
+        **more,
+    }
+
+
+def test_rewards_of_several_judges_are_told_apart(tmp_path: Path) -> None:
+    """The report has each of them, from the rows alone. A column `judges` of somebody else's is not in the way."""
+    rows = [of_two_judges(n, n, None if n == 3 else 0.5) for n in range(1, 9)]
+    report, found = report_of(written(tmp_path / "r.jsonl", rows))
+    assert found.skipped == 0
+    assert [judge.name for judge in report.judges] == ["quality", "safe"]
+    assert report.metrics["judge/safe/unscored"] == 1
+    assert report.metrics["judge/quality/score_mean"] == pytest.approx(3.5 / 9)
+    assert report.metrics["judge/safe/cost_usd"] == pytest.approx(0.08)
+    assert report.scale == Scale()
+    assert report.steps[0].terms["safe"] == pytest.approx(7 * 0.1 / 8)
+    foreign, found = report_of(written(tmp_path / "f.jsonl", [{**rows[0], "judges": ["Ann", "Bob"]}]))
+    assert (foreign.judges, found.skipped) == ([], 0)

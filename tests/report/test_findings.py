@@ -6,7 +6,7 @@ import random
 from typing import Any
 
 import pytest
-from tests.report.ledgers import CONFIG, RUN, START, pair
+from tests.report.ledgers import CONFIG, JUDGES, RUN, START, judged, pair, several
 
 from referee.ledger import BatchLine, Line, RunLine, VerdictLine
 from referee.report import build
@@ -132,3 +132,17 @@ def test_one_of_something_is_said_as_one() -> None:
     """No '1 samples'."""
     texts = [finding.text for finding in build([RUN, *answers(4), *pair(1, 0, None, unscored="cancelled")]).findings]
     assert "1 sample was given up by the caller (cancelled)." in texts
+
+
+def test_each_of_several_judges_is_looked_at_by_itself() -> None:
+    """An optional judge that says nothing, or always the same, does not show in the sums."""
+    lines = [line for index in range(40) for line in judged(1, index, 1 + index % 9, 1.0 if index % 4 else None)]
+    first = build(several())
+    run = RunLine(wall=START, config={**CONFIG, "judge": JUDGES})
+    said = [finding.text for finding in build([run, *lines]).findings if finding.panel == "judge-1"]
+    assert said == [
+        "Judge safe did not score 25 % of the samples (10 of 40), mostly refused.",
+        "100 % of judge safe's 30 verdicts are the highest score there is.",
+    ]
+    assert [finding.text for finding in first.findings if finding.panel == "judge-0"] == []
+    assert [finding for finding in first.findings if finding.panel in ("unscored", "scores")] == []

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.report.ledgers import several
 from tests.report.test_watch import ledger, lines
 
-from referee.ledger import VerdictLine
+from referee.ledger import Ledger, VerdictLine
 from referee.report.live import live_files
 from referee.report.live_server import LiveServer
 from referee.report.watch import Watch
@@ -157,3 +158,19 @@ def test_a_server_that_is_gone_is_said_and_comes_back(tmp_path: Path, open_page:
         assert "503" in page.locator("#trouble").inner_text()
         page.unroute("**/data.json")
         page.wait_for_selector("#trouble", state="hidden")
+
+
+def test_several_judges_have_a_panel_each(tmp_path: Path, open_page: Any) -> None:
+    """As on the page of the report."""
+    book = Ledger(tmp_path / "run")
+    told = several()
+    for line in told:
+        book.append(line)
+    book.close()
+    with LiveServer(live_files(Watch(tmp_path / "run"))) as server:
+        page, wrong, _ = open_page(server.url)
+        drawn(page, len(told))
+        for name in ("judge-0", "judge-1", "agreement"):
+            assert page.locator(f"#panel-{name} .main-svg").count() > 0
+        assert "25 % not scored" in page.locator("#panel-judge-1").inner_text()
+    assert wrong == []

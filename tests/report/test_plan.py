@@ -13,11 +13,12 @@ import typer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
+from tests.report.ledgers import several
 from typer.testing import CliRunner
 
 from referee.cli import plan as plan_command
 from referee.config import load
-from referee.ledger import BatchLine, Ledger, LimitsLine, Line, RunLine, VerdictLine
+from referee.ledger import AskLine, BatchLine, Ledger, LimitsLine, Line, RunLine, VerdictLine
 from referee.report.plan import Workload, make_plan, places_for, starts_for
 from referee.report.tail import Latency, longest, with_pace, with_places
 from referee.report.workload import limits_in, observe
@@ -298,3 +299,21 @@ def test_what_is_not_known_is_not_called_free() -> None:
     assert "$0.0017" in told.stdout
     assert make_plan(Workload(samples=10, price_in=1.0, price_out=1.0)).cost_step is None
     assert make_plan(Workload(samples=10, price_in=1.0, price_out=1.0, tpm=100)).binds == "answer time"
+
+
+def test_several_judges_and_questions_are_calls_of_their_own() -> None:
+    """Two judges, one of which asks twice: three calls a sample, with the tokens and the latency of a call."""
+    found = observe(several()).workload()
+    assert (found.samples, found.asked, found.attempts) == (8.0, 1.0, 3.0)
+    assert (found.tokens_in, found.tokens_out) == (50.0, 5.0)
+    assert found.latency == pytest.approx(0.5)
+    assert found.cost_per_call == pytest.approx(0.005 / 3)
+
+
+def test_what_a_group_was_asked_together_is_counted_whole() -> None:
+    """One question about four samples: its cost and tokens are spread over their lines."""
+    shares = {"batch": "b", "step": 1, "origin": "call", "value": 0.5, "cost": 0.01, "tokens_in": 25, "latency_s": 1.0}
+    lines: list[Line] = [AskLine(batch="b", indexes=(0, 1, 2, 3), attempts=1, origin="call", tokens_in=100)]
+    lines += [VerdictLine(index=index, id=str(index), attempts=int(index == 0), **shares) for index in range(4)]
+    found = observe(lines).workload()
+    assert (found.samples, found.asked, found.tokens_in, found.cost_per_call) == (4.0, 0.25, 100.0, pytest.approx(0.04))

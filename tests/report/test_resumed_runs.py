@@ -15,9 +15,10 @@ from tests.report.ledgers import CONFIG, START, pair
 
 from referee.ledger import Ledger, LimitsLine, Line, RunLine, VerdictLine
 from referee.report import Report, build
-from referee.report.diff import diff, side
+from referee.report.diff import diff
 from referee.report.resumed_runs import KNOWN, Samples, unscored_share
 from referee.report.rows import Rows
+from referee.report.sides import side
 from referee.report.watch import Watch
 from referee.report.workload import observe
 

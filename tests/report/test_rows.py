@@ -9,7 +9,7 @@ from array import array
 from typing import Any
 
 import pytest
-from tests.report.ledgers import HOSTILE, RUN, hostile, many, pair, small
+from tests.report.ledgers import HOSTILE, RUN, hostile, judged, many, pair, several, small
 
 from referee.ledger import Line, RewardLine, VerdictLine
 from referee.report.rows import NO_BLOCK, TEXTS, Rows
@@ -39,7 +39,7 @@ class Unpacked:
         block = self.parts.get(f"texts-{int(self.column('block')[row])}")
         if block is None:
             return None
-        return dict(zip(TEXTS, json.loads(block)[int(self.column("slot")[row])], strict=True))
+        return dict(zip((*TEXTS, "said"), json.loads(block)[int(self.column("slot")[row])], strict=False))
 
 
 def test_columns_hold_the_numbers() -> None:
@@ -112,3 +112,40 @@ def test_absurd_numbers_are_nothing() -> None:
     """What a 32-bit float cannot hold is shown as missing, not as an error."""
     found = Unpacked([VerdictLine(score=1e300, value=0.5, length=10**400, step=10**30, batch="b")])
     assert all(math.isnan(found.column(name)[0]) for name in ("score", "length", "step"))
+
+
+def test_each_of_several_judges_has_its_columns() -> None:
+    """Value, score and what it adds; not a number where it said nothing. Its words are with the texts."""
+    found = Unpacked(several(1))
+    assert found.meta.judges == ["quality", "safe"]
+    assert found.column("score-0")[:4] == [2.0, 5.0, 8.0, 1.0]
+    assert [math.isnan(value) for value in found.column("value-1")] == [False, False, False, True] * 2
+    assert found.column("adds-1")[:3] == pytest.approx([0.2, 0.15, 0.1])
+    assert found.column("score") == found.column("value")
+    texts = found.texts(3)
+    assert texts is not None
+    assert [(one["type"], one["judge"]) for one in texts["said"]] == [
+        ("judge", "quality"),
+        ("ask", "safe"),
+        ("ask", "safe"),
+        ("judge", "safe"),
+    ]
+    assert texts["said"][-1]["detail"] == "declined to answer"
+
+
+def test_judges_that_come_later_begin_with_empty_columns() -> None:
+    """A folder of a run with one judge and of a later one with two."""
+    found = Unpacked([RUN, *pair(1, 0, 5), *judged(2, 0, 5, 0.5)])
+    assert found.meta.judges == ["quality", "safe"]
+    assert math.isnan(found.column("value-0")[0])
+    assert found.column("value-1")[1] == 0.5
+
+
+def test_a_lone_judge_adds_nothing_to_the_rows() -> None:
+    """No columns and no lists of lines."""
+    found = Unpacked(small())
+    assert found.meta.judges == []
+    assert not [name for name in found.meta.columns if "-" in name]
+    texts = found.texts(0)
+    assert texts is not None
+    assert "said" not in texts

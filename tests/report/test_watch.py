@@ -14,6 +14,7 @@ import msgspec
 import pytest
 import typer
 from rich.console import Console
+from tests.report.ledgers import START, several
 from typer.testing import CliRunner
 
 from referee.cli import watch as watch_command
@@ -305,3 +306,27 @@ def until(terminal: int, text: bytes) -> bytes:
             break
         seen += data
     return seen
+
+
+def test_each_of_several_judges_has_a_line(tmp_path: Path) -> None:
+    """In the frame and in the line; a lone judge has none of its own."""
+    ledger = Ledger(tmp_path)
+    for one in several():
+        ledger.append(one)
+    ledger.close()
+    watch = Watch(tmp_path)
+    watch.catch_up()
+    shot = watch.snapshot(START + 60)
+    shown = {name.strip(): text for name, text, _ in rows(shot)}
+    assert shown["quality"].startswith("mean 0.")
+    assert shown["safe"] == "mean 0.750, deviation 0.204, weight 0.2, 25.0% unscored, $0.0960"
+    assert "safe 0.750" in line(shot)
+    assert shot.newest[0].score == shot.newest[0].value
+    assert "safe" in shown_text(frame(shot))
+
+
+def shown_text(frame_: Any) -> str:
+    """A frame as a terminal shows it."""
+    console = Console(file=io.StringIO(), width=120)
+    console.print(frame_)
+    return str(console.file.getvalue())  # type: ignore[attr-defined]

@@ -193,6 +193,7 @@ def sail(
     alone: bool = False,
     network: Callable[[dict[str, Provider]], Transport] = SimTransport,
     endpoint: dict[str, Any] | None = None,
+    seed: int = 1,
     **sections: Any,
 ) -> Fleet:
     """Play a story in virtual time and return the fleet, closed."""
@@ -201,7 +202,7 @@ def sail(
     fleets: list[Fleet] = []
 
     async def main() -> None:
-        fleet = Fleet(config, {"a.test": Provider(spec or ProviderSpec(), 1)}, hosts, shared, alone, network)
+        fleet = Fleet(config, {"a.test": Provider(spec or ProviderSpec(), seed)}, hosts, shared, alone, network)
         fleets.append(fleet)
         await story(fleet)
         await fleet.close()

@@ -26,20 +26,23 @@ WHY = Unscored(reason=Reason.CANCELLED)
 class Table:
     """A router, its workers, and what was sent to each."""
 
-    def __init__(self, workers: int, alone: bool = True, limit: int = 0) -> None:
+    def __init__(self, workers: int, alone: bool = True, limit: int = 0, whole: bool = False) -> None:
+        self.whole = whole
         self.shards = [WorkerQueue() for _ in range(workers)]
         for shard in self.shards:
             shard.up = True
         self.outs: dict[int, Routed] = {}
         self.router = Router(self.shards, limit=limit, balanced=alone, key_of=lambda sample: route_key(sample, str))
         self.sent: list[list[Sample]] = [[] for _ in self.shards]
+        self.messages: list[tuple[int, int, list[int]]] = []
+        """Worker, ticket and indexes of each message."""
         self._numbers = count(1)
 
     def add(self, given: Sequence[Sample], caller: str = "", seconds: float = 60.0) -> Routed:
         batch = Batch("b", given, CONFIG, seconds, lambda rewards, error, done: None)
         batch.caller = caller
         ticket = next(self._numbers)
-        out = self.outs[ticket] = Routed(OpenBatch(batch, ticket, seconds))
+        out = self.outs[ticket] = Routed(OpenBatch(batch, ticket, seconds), self.whole)
         self.router.add(out)
         return out
 
@@ -53,6 +56,7 @@ class Table:
             while shard.queue and left > 0 and (room := self.router.room(shard)) > 0:
                 out, indexes = self.router.take(shard, min(room, left))
                 left -= len(indexes)
+                self.messages.append((number, out.open.ticket, indexes))
                 self.sent[number] += [out.open.batch.samples[index] for index in indexes]
         return sum(map(len, self.sent)) - before
 
@@ -168,7 +172,7 @@ def test_what_one_has_no_room_for_goes_to_another() -> None:
     table.add(mine)
     table.send()
     assert len(table.sent[2]) == OWN_ROOM
-    assert len(table.shards[2].queue) == BACKLOG
+    assert table.shards[2].queued == BACKLOG
     assert all(len(table.sent[number]) > 400 for number in (0, 1, 3))
     for _ in range(20):
         for number in (0, 1, 3):
@@ -267,7 +271,7 @@ def test_what_belongs_to_one_that_is_down_goes_to_others() -> None:
         table.send()
         table.end(0)
     assert len(table.sent[0]) == 4000 - BACKLOG
-    assert len(table.shards[1].queue) == BACKLOG
+    assert table.shards[1].queued == BACKLOG
 
 
 def test_what_was_lost_is_sent_again_first() -> None:
@@ -277,11 +281,11 @@ def test_what_was_lost_is_sent_again_first() -> None:
     table.send()
     shard = table.shards[1]
     sent = sorted(shard.out[out.open.ticket])
-    again = [(out, index) for index in sent if index % 3]
+    again = [(out, (index,)) for index in sent if index % 3]
     before = table.left()
     table.router.lost(shard, again)
     assert (shard.count, shard.out) == (0, {})
-    assert [index for _, index, _ in shard.queue][: len(again)] == [index for _, index in again]
+    assert [unit for _, unit, _ in shard.queue][: len(again)] == [unit for _, unit in again]
     assert table.left() == before - (len(sent) - len(again))
 
 
@@ -381,3 +385,88 @@ def test_every_sample_is_sent_once_whatever_happens() -> None:
             table.end(number)
         assert table.left() == 0
         assert not table.router._moved
+
+
+def grouped(count: int, groups: int, name: str = "n") -> list[Sample]:
+    """Groups take turns; every fifth sample has none."""
+    return [replace(s, group="" if n % 5 == 4 else f"g{n % groups}") for n, s in enumerate(samples(count, name))]
+
+
+def check_whole(table: Table) -> None:
+    """No message holds a part of a group, and each lists it in the caller's order."""
+    for _, ticket, indexes in table.messages:
+        given = table.outs[ticket].open.batch.samples
+        for index in indexes:
+            name = given[index].group
+            members = [n for n, s in enumerate(given) if s.group == name] if name else [index]
+            assert [n for n in indexes if n in members] == members
+
+
+def test_a_group_is_never_divided_among_messages_or_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However small messages, steps and room are; balanced or not."""
+    monkeypatch.setattr(routing, "MESSAGE_SAMPLES", 5)
+    monkeypatch.setattr(routing, "MESSAGE_TEXT", 200)
+    monkeypatch.setattr(routing, "ROUTE_STEP", 3)
+    monkeypatch.setattr(routing, "OWN_ROOM", 20)
+    monkeypatch.setattr(routing, "BACKLOG", 10)
+    for seed in range(20):
+        rng = random.Random(seed)
+        table = Table(rng.randint(1, 4), alone=rng.random() < 0.7, limit=rng.randint(0, 9), whole=True)
+        wanted = 0
+        for part in range(rng.randint(1, 4)):
+            size = rng.choice((1, 7, 60, 300))
+            wanted += size
+            table.add(grouped(size, rng.randint(1, 20), str(part)), caller=rng.choice("ab"), seconds=rng.uniform(1, 99))
+            table.send()
+        for _ in range(1000):
+            table.end(rng.randrange(len(table.shards)))
+            table.send()
+            if len(table.texts()) == wanted:
+                break
+        assert len(table.texts()) == len(set(table.texts())) == wanted
+        check_whole(table)
+        for number in range(len(table.shards)):
+            table.end(number)
+        assert table.left() == 0
+        assert not any(shard.keys or shard.queued for shard in table.shards)
+        assert not table.router._moved
+
+
+def test_a_lost_group_is_sent_again_with_siblings_that_have_landed() -> None:
+    """Those that are landed all are not."""
+    table = Table(2, whole=True)
+    out = table.add(grouped(200, 10))
+    table.send()
+    number = max(range(2), key=lambda at: table.shards[at].count)
+    shard = table.shards[number]
+    groups = out.units_of(shard.out[out.open.ticket])
+    done, partly = [unit for unit in groups if len(unit) > 1][:2]
+    for index in [*done, *partly[1:]]:
+        out.open.batch.land(index, (Settled(verdict=WHY),))
+        table.router.ended(shard, out.open.ticket, [index])
+    table.messages.clear()
+    table.router.lost(shard, [(out, unit) for unit in groups if not out.over(unit)])
+    table.send()
+    sent = [index for at, _, indexes in table.messages for index in indexes if at == number]
+    assert set(partly) <= set(sent)
+    assert not set(done) & set(sent)
+    assert len(sent) == sum(len(unit) for unit in groups) - len(done)
+    check_whole(table)
+    table.end(0)
+    table.end(1)
+    assert table.left() == 0
+    assert not any(shard.keys or shard.queued for shard in table.shards)
+
+
+def test_equal_groups_go_to_one_worker() -> None:
+    """So that what they ask is asked once; without groups each sample goes by itself."""
+    table = Table(4, alone=False, whole=True)
+    for _ in range(3):
+        table.add(grouped(100, 10))
+    table.send()
+    places: dict[str, set[int]] = {}
+    for number, part in enumerate(table.sent):
+        for sample in part:
+            places.setdefault(sample.response, set()).add(number)
+    assert all(len(found) == 1 for found in places.values())
+    assert len({number for found in places.values() for number in found}) > 1

@@ -70,7 +70,7 @@ def test_answers_come_in_the_order_of_the_questions() -> None:
     asks = answer(case, first, said(0.1), said(0.2))
     assert [request.nonce for request in asks] == ["c"]
     assert answer(case, asks, said(0.9)) == ()
-    assert case.verdicts == (said(0.9),)
+    assert case.verdicts == [said(0.9)]
 
 
 def test_what_all_questions_cost_is_what_the_verdict_cost() -> None:

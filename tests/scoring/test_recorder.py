@@ -13,7 +13,18 @@ from referee.scoring.recorder import _counted
 SCORED = Verdict(score=7.0, value=0.7, reason="good", how="schema")
 REPLY = Reply(text="{}", model="m", tokens_in=100, tokens_out=20, tokens_cached=10)
 ENDS = [
-    Settled(verdict=SCORED, origin="call", reply=REPLY, attempts=2, queued_s=0.5, latency_s=1.5, cost=0.01),
+    Settled(
+        verdict=SCORED,
+        origin="call",
+        reply=REPLY,
+        attempts=2,
+        queued_s=0.5,
+        latency_s=1.5,
+        tokens_in=100,
+        tokens_out=20,
+        tokens_cached=10,
+        cost=0.01,
+    ),
     Settled(verdict=SCORED, origin="cache", reply=REPLY, saved=0.02),
     Settled(verdict=SCORED, origin="shared", reply=REPLY),
     Settled(verdict=SCORED, origin="gate"),
@@ -30,7 +41,6 @@ def test_the_short_line_counts_as_the_whole_one_does(settled: Settled) -> None:
     batch = Batch("1-1", samples, config, 10.0, lambda rewards, error, done: None)
     short, whole = Tally(), Tally()
     for index, sample in enumerate(samples):
-        paid = [settled.reply] if settled.reply and settled.origin in ("call", "none") else []
-        short.add(_counted(batch, index, settled, paid))
+        short.add(_counted(batch, index, settled))
         whole.add(verdict_line(sample, settled, batch=batch.id, index=index))
     assert short.metrics() == whole.metrics()

@@ -87,6 +87,11 @@ def test_what_several_judges_said_reads_as_one_verdict() -> None:
     assert isinstance(reward.verdict, Verdict)
     assert [part.name for part in reward.verdict.parts] == ["quality", "safe"]
     assert reward.settled.cost == pytest.approx(sum(term.settled.cost for term in reward.terms))
+    assert (reward.settled.model, reward.settled.endpoint) == ("small, large", "cheap, strong")
+    assert [(term.settled.model, term.settled.endpoint) for term in reward.terms] == [
+        ("small", "cheap"),
+        ("large", "strong"),
+    ]
     assert 0 <= reward.verdict.value <= 1
 
 

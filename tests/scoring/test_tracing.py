@@ -90,6 +90,18 @@ def test_a_span_for_each_call_and_none_for_the_cache(exporter: Any) -> None:
     assert {span.attributes["referee.sample.id"] for span in spans} == {"s0", "s1", "s2"}
 
 
+def test_a_span_names_the_judge_that_asked(exporter: Any) -> None:
+    """Of several judges each span has its own name and kind."""
+    judges = [{"name": "quality"}, {"name": "safe", "kind": "yes_no", "weight": 0.5}]
+    judged({"enabled": True}, judge=judges)
+    found = {
+        (span.attributes["referee.judge"], event.attributes["gen_ai.evaluation.name"])
+        for span in exporter.get_finished_spans()
+        for event in span.events
+    }
+    assert found == {("quality", "score"), ("safe", "yes_no")}
+
+
 def test_a_tracer_that_fails_withholds_no_reward(exporter: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """A span processor of the user's that raises costs its spans, and nothing waits for ever."""
 

@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from tests.contracts.group_judges import KIND, registered
 from tests.server.harness import serving, until
 
 from referee.records import Reason, Reward, Settled, Unscored
@@ -206,6 +207,21 @@ def test_group_mean_needs_siblings_in_the_request() -> None:
             assert (await served.post("/get_reward", alone)).status_code == 503
 
     asyncio.run(main())
+
+
+def test_a_judge_of_groups_needs_requests_that_hold_groups() -> None:
+    """slime sends one sample for each request, and is told so; OpenRLHF's rows with one prompt are a group."""
+
+    async def main() -> None:
+        async with serving(ProviderSpec(), judge={"kind": KIND, "name": "rank"}) as served:
+            refused = await served.post("/slime", {"prompt": "Q?", "response": "[[quality=3]]"})
+            assert refused.status_code == 500
+            assert "one answer at a time" in refused.json()["message"]
+            body = {"query": ["Q?[[quality=9]] a", "Q?[[quality=2]] b"], "prompts": ["Q?"] * 2}
+            assert (await served.post("/get_reward", body)).json()["rewards"] == [0.5, 0.0]
+
+    with registered():
+        asyncio.run(main())
 
 
 def test_cancelled_work_is_never_filled() -> None:

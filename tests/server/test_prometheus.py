@@ -18,11 +18,14 @@ from referee.sim import ProviderSpec
 DOCS = Path(__file__).parent.parent.parent / "docs"
 
 
-def exported(warm: bool = True) -> dict[str, dict[tuple[tuple[str, str], ...], float]]:
+JUDGES = [{"name": "quality", "weight": 0.7}, {"name": "a/b", "kind": "yes_no", "weight": 0.3}]
+
+
+def exported(warm: bool = True, **sections: Any) -> dict[str, dict[tuple[tuple[str, str], ...], float]]:
     """What /metrics shows, by name and labels, after a batch of three samples if `warm`."""
 
     async def main() -> str:
-        async with serving() as served:
+        async with serving(**sections) as served:
             if warm:
                 await served.post("/v1/score", {"samples": samples(3)})
             answer = await served.get("/metrics")
@@ -50,7 +53,20 @@ def test_the_numbers_are_the_referees() -> None:
 def test_names_are_there_before_the_first_batch() -> None:
     """A dashboard is not empty because nothing has happened yet."""
     later = {"referee_http_answers_total"}
-    assert set(exported(warm=False)) - later == set(exported()) - later
+    for sections in ({}, {"judge": JUDGES}):
+        assert set(exported(warm=False, **sections)) - later == set(exported(**sections)) - later
+
+
+def test_several_judges_are_told_apart_by_a_label() -> None:
+    """Whatever characters a name has; a lone judge has none of these families."""
+    found = exported(judge=JUDGES)
+    for name in ("quality", "a/b"):
+        assert found["referee_judge_scored_total"][(("judge", name),)] == 3
+        assert found["referee_judge_unscored_share"][(("judge", name),)] == 0
+        assert 0 < found["referee_judge_score_mean"][(("judge", name),)] <= 1
+    assert set(exported(judge=JUDGES)) - set(exported()) == {
+        name for name in found if name.startswith("referee_judge_") and name != "referee_judge_requests_total"
+    }
 
 
 def test_every_metric_has_a_place() -> None:
@@ -64,7 +80,7 @@ def test_every_metric_has_a_place() -> None:
 def test_every_name_is_documented() -> None:
     """docs/serve.md lists what /metrics shows, and nothing that it does not."""
     listed = set(re.findall(r"`(referee_\w+)", (DOCS / "serve.md").read_text()))
-    shown = {name for name in exported() if name.startswith("referee_")}
+    shown = {name for name in exported(judge=JUDGES) if name.startswith("referee_")}
     assert shown == listed
 
 

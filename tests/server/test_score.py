@@ -291,3 +291,19 @@ def test_draining_ends_at_its_bound() -> None:
             assert (await first).json()["results"][0]["unscored"] == "cancelled"
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("judges", [1, 2])
+def test_results_say_which_model_and_endpoint_answered(judges: int) -> None:
+    """Together, and for each of several judges."""
+    given = [{"name": f"j{n}", "criteria": f"criterion {n}"} for n in range(judges)]
+
+    async def main() -> None:
+        async with serving(judge=given, endpoint={"name": "here"}) as served:
+            answer = await served.post("/v1/score", {"samples": samples(2)})
+            for result in answer.json()["results"]:
+                assert (result["model"], result["endpoint"]) == ("m", "here")
+                assert list(result["judges"]) == ([] if judges == 1 else ["j0", "j1"])
+                assert all((said["model"], said["endpoint"]) == ("m", "here") for said in result["judges"].values())
+
+    asyncio.run(main())

@@ -14,8 +14,8 @@ import pytest
 import uvloop
 
 from referee import clock
-from referee.engine.aio import AioTransport
 from referee.engine.port import TransportFault
+from referee.engine.transport import HttpTransport
 from referee.sim.http import MAX_PENDING, SimServer, serve_http
 from referee.sim.provider import Provider
 from referee.sim.spec import Fault, ProviderSpec
@@ -334,7 +334,7 @@ def test_the_real_transport_sees_what_the_simulated_one_does(
 
     async def main() -> None:
         async with serving(ProviderSpec(faults={fault: 1.0}, huge_bytes=8 * 1024 * 1024)) as server:
-            transport = AioTransport()
+            transport = HttpTransport()
             try:
                 with pytest.raises(TransportFault) as caught:
                     await transport.post(server.url, {}, body(), 0.2 if kind == "timeout" else 20.0)

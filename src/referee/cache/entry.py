@@ -27,8 +27,8 @@ class Entry(Struct, frozen=True, kw_only=True, array_like=True, gc=False):
     """Label of the endpoint that answered."""
     common: dict[str, str] = {}
     own: dict[str, str] = {}
-    """What the key was made of, for `explain`: what many entries share, and the rest. Stored apart from the verdict: a
-    lookup does not need it."""
+    """Facets of the key, for `explain`: those that many entries share, and the rest. Stored apart from the verdict: a
+    lookup does not need them."""
 
     @property
     def facets(self) -> dict[str, str]:
@@ -36,7 +36,7 @@ class Entry(Struct, frozen=True, kw_only=True, array_like=True, gc=False):
         return self.common | self.own
 
     def __post_init__(self) -> None:
-        # mypy holds callers to the field's type; this holds everyone else: a failure must never be remembered.
+        # Checked here too, because not every caller is type-checked: a failure must never be cached.
         if not isinstance(self.verdict, Verdict):
             raise TypeError(f"only a Verdict is ever cached, not {type(self.verdict).__name__}")
         if not (math.isfinite(self.verdict.score) and math.isfinite(self.verdict.value)):
@@ -44,6 +44,7 @@ class Entry(Struct, frozen=True, kw_only=True, array_like=True, gc=False):
 
 
 _decoder = msgspec.msgpack.Decoder(Entry)
+_facets_decoder = msgspec.msgpack.Decoder(dict[str, str])
 
 
 def bare(entry: Entry) -> Entry:
@@ -72,6 +73,24 @@ def unpack(key: str, data: object) -> Entry | None:
         return _decoder.decode(payload)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
+
+
+def pack_facets(facets: dict[str, str]) -> bytes:
+    """One part of the facets as bytes."""
+    return _encoder.encode(facets)
+
+
+def unpack_facets(data: object) -> dict[str, str]:
+    """One part of the facets; empty if it cannot be read."""
+    try:
+        return _facets_decoder.decode(data) if isinstance(data, bytes) else {}
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return {}
+
+
+def digest(facets: bytes) -> int:
+    """A number for packed facets that SQLite can hold: 63 bits."""
+    return int.from_bytes(blake2b(facets, digest_size=8).digest(), "big") >> 1
 
 
 def _checksum(key: str, payload: bytes) -> bytes:

@@ -1,6 +1,6 @@
-"""The cache file before SQLite touches it: where it may lie, whose it is, whether it is a cache of ours.
+"""The cache file before SQLite opens it: its location, its owner, whether it is a cache of ours.
 
-A file that is not ours is never written to, not even opened by SQLite, which may replay a journal it finds.
+A file that is not ours is never opened by SQLite, which may replay a journal it finds, and never written to.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from typing import Literal
 
 MAGIC = b"SQLite format 3\0"
 APPLICATION_ID = 0x52465245
-"""Bytes 68 to 71 of the file, by which SQLite files tell whose they are: "RFRE"."""
+"""Bytes 68 to 71 of a SQLite file name its application: "RFRE"."""
 
 BESIDE = ("-wal", "-shm", "-journal")
 """Files SQLite keeps beside the main one."""
 
-# Several hosts see one such file, and SQLite's write-ahead log needs memory shared between its users: on these it can
-# corrupt the file, or take locks that never come back.
+# Several hosts can open a file there, and SQLite's write-ahead log needs shared memory between its users: it can
+# corrupt the file, or take locks that are never released.
 _NETWORK = {
     *("nfs", "nfs4", "lustre", "gpfs", "beegfs", "ceph", "cifs", "smb3", "smbfs", "afs", "glusterfs", "orangefs"),
     *("pvfs2", "panfs", "wekafs", "ncpfs", "coda"),
@@ -48,14 +48,14 @@ def network_filesystem(path: Path, mounts: str) -> str:
 
 
 def prepare(path: Path) -> str:
-    """Make sure there is a private file to open. Returns what is wrong, or "" if nothing is."""
+    """Create a private file if there is none. Returns what is wrong, or "" if nothing is."""
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         kind = network_filesystem(Path(os.path.realpath(path.parent)), _mounts())
         if kind:
             return f"it is on a network filesystem ({kind}), where SQLite is not safe; name a local disk"
         with contextlib.suppress(FileExistsError):
-            # Ours from the first moment: SQLite gives the files beside it the same mode.
+            # Private from the start: SQLite gives the files beside it the same mode.
             os.close(os.open(path, _CREATE, 0o600))
         return _ownership(path)
     except OSError as error:
@@ -85,7 +85,7 @@ def _ownership(path: Path) -> str:
 
 
 def inspect(path: Path) -> Kind:
-    """What the file is, from its first bytes alone. A file of text is somebody's, not a broken cache."""
+    """What the file is, from its first bytes alone. A text file is foreign, not a broken cache."""
     head = path.read_bytes() if path.stat().st_size < 512 else _head(path, 512)
     if not head:
         return "new"
@@ -100,13 +100,13 @@ def _head(path: Path, size: int) -> bytes:
 
 
 def make_private(path: Path) -> None:
-    """Take from others what an earlier umask may have given them."""
+    """Remove permissions that an earlier umask may have given to others."""
     with contextlib.suppress(OSError):
         path.chmod(0o600)
 
 
 def set_aside(path: Path, inode: int, wall: float) -> str:
-    """Rename a broken file and what SQLite kept beside it. Returns the new name, or "" if it did not come to that.
+    """Rename a broken file and the files SQLite keeps beside it. Returns the new name, or "" if nothing was renamed.
 
     Another process may have done so already: only the file with this inode is moved, not the new one in its place.
     """

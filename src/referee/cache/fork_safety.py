@@ -1,8 +1,8 @@
-"""Keeps SQLite caches safe across fork: nobody is inside SQLite at the moment of forking.
+"""Keeps SQLite caches safe across fork: no thread is inside SQLite at the moment of forking.
 
-A child must not use its parent's connections, and SQLite remembers locks per process: a child that merely opened the
-file anew would believe it holds the parent's locks. So the child closes what it inherited, which touches no lock of
-the parent's, and opens its own later. Closing is only safe when no thread of the parent was inside SQLite.
+A child must not use its parent's connections, and SQLite tracks locks per process: a child that merely opened the file
+again would seem to hold the parent's locks. So the child closes what it inherited, which releases no lock of the
+parent's, and opens its own later. Closing is only safe if no thread of the parent was inside SQLite.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ import threading
 import weakref
 from typing import Protocol
 
-PATIENCE = 5.0
-"""Seconds a fork waits for a commit to end. A busy lock elsewhere cannot hold up a fork for longer."""
+FORK_WAIT_S = 5.0
+"""Limit for a fork to wait until a commit ends."""
 
 
 class Forkable(Protocol):
-    """A cache that can be told of a fork."""
+    """A cache that is locked before a fork and reset in the child."""
 
     read_lock: threading.Lock
     write_lock: threading.Lock
@@ -35,22 +35,22 @@ _forking = threading.local()
 
 
 def watch(cache: Forkable) -> None:
-    """Look after this cache whenever the process forks."""
+    """Handle this cache whenever the process forks."""
     _live.add(cache)
 
 
 def abandon(*links: sqlite3.Connection | None) -> None:
-    """Keep connections from being closed by the garbage collector in a process they do not belong to."""
+    """Keep connections referenced, so that GC does not close them in a process they do not belong to."""
     _abandoned.extend(links)
 
 
 def _before() -> None:
     held = []
-    _forking.opening = opening.acquire(timeout=PATIENCE)
+    _forking.opening = opening.acquire(timeout=FORK_WAIT_S)
     for cache in sorted(_live, key=id):
-        if not cache.read_lock.acquire(timeout=PATIENCE):
+        if not cache.read_lock.acquire(timeout=FORK_WAIT_S):
             continue
-        if not cache.write_lock.acquire(timeout=PATIENCE):
+        if not cache.write_lock.acquire(timeout=FORK_WAIT_S):
             cache.read_lock.release()
             continue
         held.append(cache)
@@ -70,7 +70,7 @@ def _in_child() -> None:
     for cache in _forking.held:
         cache.release_inherited()
     _forking.held = []
-    # Whoever else held it is not in this process.
+    # The thread that held it does not exist in this process.
     if opening.locked():
         opening.release()
 

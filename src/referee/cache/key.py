@@ -21,20 +21,20 @@ from referee.records import Ask, Sampling
 from referee.wire import Dialect, scrub
 
 KEY_BYTES = 16
-"""128 bits. Two requests sharing a key would share a reward; at this length they do not meet."""
+"""128 bits. Two requests with the same key would share a reward; at this length there are no collisions."""
 
 _SHOWN = 80
-"""A facet up to this long is kept as it is, a longer one as its beginning and a digest."""
+"""Characters of a facet that are kept; a longer one is kept as its beginning and a digest."""
 
 
 OWN = ("prompt", "reference", "response")
-"""Facets that differ from request to request. They come last."""
+"""Facets that differ from request to request. They are the last of a request's."""
 
 _json = msgspec.json.Encoder().encode
 
 
 class KeyMaker:
-    """Keys for the requests sent to one endpoint. The endpoint's part is hashed once."""
+    """Keys of requests to one endpoint, whose part is hashed once."""
 
     def __init__(self, endpoint: EndpointConfig, dialect: Dialect) -> None:
         self._extra = _canonical(endpoint.extra)

@@ -13,18 +13,18 @@ from referee.cache.redis_link import RedisLink
 from referee.cache.sqlite import Notify, SqliteCache
 from referee.config import CacheConfig
 
-EXPECTED = 10_000
-"""Keys that may be expected at once. Those of batches that were stopped are never asked for."""
+MAX_ABSENT = 10_000
+"""Keys remembered as absent. Those of batches that were stopped are never asked for."""
 
 
 class LayeredCache:
-    """Looks in memory first; what the file has is brought forward. If the file fails, memory goes on alone."""
+    """Memory first; what the file has is copied into memory. If the file fails, memory works on alone."""
 
     def __init__(self, memory: MemoryCache, disk: SqliteCache) -> None:
         self.memory = memory
         self.disk = disk
         self._absent: set[str] = set()
-        """Of the keys expected and not asked for yet, those the file does not have."""
+        """Expected keys, not asked for yet, that the file does not have."""
 
     def get(self, key: str) -> Entry | None:
         """From memory, else from the file."""
@@ -39,12 +39,12 @@ class LayeredCache:
         return entry
 
     def expect(self, keys: Sequence[str]) -> None:
-        """Bring forward what the file has of these, and remember what it has not until they are asked for."""
+        """Copy what the file has of these into memory, and remember which it does not have until they are asked for."""
         unknown = [key for key in keys if key not in self.memory]
         found = self.disk.get_many(unknown)
         for key, entry in found.items():
             self.memory.put(key, entry)
-        if len(self._absent) > EXPECTED:
+        if len(self._absent) > MAX_ABSENT:
             self._absent.clear()
         self._absent.update(unknown)
         self._absent.difference_update(found)
@@ -56,7 +56,7 @@ class LayeredCache:
         return self.disk.put(key, entry, done)
 
     def hurry(self) -> None:
-        """For the file."""
+        """Passed to the file."""
         self.disk.hurry()
 
     def close(self) -> None:
@@ -69,10 +69,10 @@ class LayeredCache:
 
 
 def open_cache(config: CacheConfig, notify: Notify | None = None, link: RedisLink | None = None) -> Cache:
-    """The cache a configuration asks for. Trouble with the file, or with Redis, is a warning, never an error."""
+    """The cache of a configuration. A fault of the file, or of Redis, is a warning, never an error."""
     if not config.enabled:
         return MemoryCache(0)
     memory = MemoryCache(config.memory_items)
-    most = config.max_gb * 1e9 or math.inf
-    local: Cache = LayeredCache(memory, SqliteCache(config.path, notify, most)) if config.path else memory
+    max_bytes = config.max_gb * 1e9 or math.inf
+    local: Cache = LayeredCache(memory, SqliteCache(config.path, notify, max_bytes)) if config.path else memory
     return local if link is None or not link.config.cache else RedisCache(local, link)

@@ -10,7 +10,7 @@ from referee.cache.port import Done
 
 
 class MemoryCache:
-    """Least recently used goes first. Facets are not kept: they would be half of the memory and serve files only."""
+    """An LRU cache. Facets are not kept: they would be half of the memory and are for files only."""
 
     def __init__(self, max_items: int) -> None:
         self._max = max_items

@@ -1,9 +1,8 @@
-"""The cache several machines share: the local one in front, Redis behind it, and one flight per key among them all.
+"""The cache that several machines share: the local one in front, Redis behind it, and one flight per key for all jobs.
 
-Whoever misses takes a lock on the key and judges; the others look again now and then until the verdict is there or the
-lock is gone. The lock saves money, no more: a verdict is the same whoever asked for it, so losing a lock costs at most
-a second call. Trouble with Redis is never the caller's: a damaged value is a miss, and without Redis every search ends
-at once with nothing.
+A job that misses takes a lock on the key and judges; the others poll until the verdict is there or the lock is gone.
+The lock only saves money: a verdict is the same from every job, so losing a lock costs at most a second call. Faults of
+Redis never reach the caller: a damaged value is a miss, and without Redis every search ends at once with nothing.
 """
 
 from __future__ import annotations
@@ -28,20 +27,20 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("referee.redis")
 
-LEASE = 5.0
-"""Seconds a lock outlives its owner. Renewed while the owner works."""
-RENEWAL = 1.5
-"""Seconds between two renewals."""
-POLL_FIRST, POLL_GROWTH, POLL_MOST = 0.05, 1.5, 0.25
-"""Seconds between two looks at a key that somebody else is judging."""
-TOGETHER = 128
+LOCK_TTL_S = 5.0
+"""A lock expires this long after its last renewal."""
+LOCK_RENEWAL_S = 1.5
+"""Interval of renewals."""
+POLL_MIN_S, POLL_GROWTH, POLL_MAX_S = 0.05, 1.5, 0.25
+"""Intervals of looking at a key that another job is judging."""
+BATCH_KEYS = 128
 """Requests per round trip."""
-BACKLOG = 20_000
-"""Verdicts waiting to be sent. More than this and the oldest stay local."""
+MAX_UNSENT = 20_000
+"""Verdicts waiting to be sent. Beyond this the oldest stay local."""
 
 
 class _Search:
-    """One request looked for, then perhaps waited for, then perhaps claimed."""
+    """One request: searched for, then perhaps waited for, then perhaps locked by us."""
 
     __slots__ = ("_cache", "found", "keys", "locked", "next", "over", "pause", "token", "told", "until")
 
@@ -51,23 +50,23 @@ class _Search:
         self.until = until
         self.found = found
         self.token = token
-        self.pause = POLL_FIRST
+        self.pause = POLL_MIN_S
         self.next = 0.0
         self.locked = False
         self.told = False
         """`found` has been called."""
         self.over = False
-        """Nobody is interested any more."""
+        """Released: its result is not wanted any more."""
 
     def release(self) -> None:
-        """Stop searching; let go of the lock."""
+        """Stop searching; release the lock."""
         if not self.over:
             self.over = True
             self._cache._released(self)
 
 
 class RedisCache:
-    """A SharedCache. Made and used on one event loop; `hits` counts what others had judged."""
+    """A SharedCache. Created and used on one event loop; `hits` counts verdicts of other jobs."""
 
     def __init__(self, local: Cache, link: RedisLink) -> None:
         prefix, keep_days = link.config.prefix, link.config.keep_days
@@ -80,11 +79,11 @@ class RedisCache:
         self._owner = secrets.token_hex(8)
         self._numbers = itertools.count()
         self._asked: dict[str, _Search] = {}
-        """By token, like the next two: to be looked for in the next round trip."""
+        """By token, like the next two: to be searched in the next round trip."""
         self._waiting: dict[str, _Search] = {}
-        """Somebody else is judging it."""
+        """Another job is judging it."""
         self._held: dict[str, _Search] = {}
-        """We are."""
+        """We are judging it, under its lock."""
         self._writes: dict[str, bytes] = {}
         self._unlocks: dict[str, str] = {}
         self._renew_at = 0.0
@@ -99,7 +98,7 @@ class RedisCache:
         return self.local.get(key)
 
     def expect(self, keys: Sequence[str]) -> None:
-        """For the local cache."""
+        """Passed to the local cache."""
         self.local.expect(keys)
 
     def put(self, key: str, entry: Entry, done: Done | None = None) -> bool:
@@ -108,17 +107,17 @@ class RedisCache:
         if self.link.up and not self._closed:
             with contextlib.suppress(UnicodeError, OverflowError, TypeError):
                 self._writes[key] = pack(key, entry)
-                if len(self._writes) > BACKLOG:
+                if len(self._writes) > MAX_UNSENT:
                     del self._writes[next(iter(self._writes))]
                 self._wake()
         return promised
 
     def hurry(self) -> None:
-        """For the local cache."""
+        """Passed to the local cache."""
         self.local.hurry()
 
     def claim(self, keys: Sequence[str], patience: float, found: Found) -> _Search | None:
-        """Look in Redis, with everything else that is looked for in this turn of the loop."""
+        """Search in Redis, together with all other searches of this iteration of the loop."""
         if not self.link.up or self._closed:
             return None
         search = _Search(self, keys, clock.now() + patience, found, f"{self._owner}:{next(self._numbers)}")
@@ -127,7 +126,7 @@ class RedisCache:
         return search
 
     async def finish(self) -> None:
-        """Send verdicts and let go of locks, as far as Redis takes them in time. The link is closed by its owner."""
+        """Send verdicts and release locks, as far as Redis takes them in time. The link is closed by its owner."""
         self._closed = True
         if self._timer is not None:
             self._timer.cancel()
@@ -149,7 +148,7 @@ class RedisCache:
     def __repr__(self) -> str:
         return f"RedisCache({self.local!r}, {self.link!r}, {self.hits} found)"
 
-    # Sending. One round trip at a time: what comes up meanwhile goes together into the next.
+    # Sending. One round trip at a time: what comes up meanwhile shares the next.
 
     def _wake(self) -> None:
         if self._pump is None or self._pump.done():
@@ -164,15 +163,15 @@ class RedisCache:
                     self._set_timer()
         except Unavailable:
             self._changed()
-        except Exception:  # a bug of ours: those who wait must not hang
+        except Exception:  # a bug of ours: callers must not hang
             log.exception("using Redis failed unexpectedly")
-            self._let_go()
+            self._drop_all()
         self._set_timer()
 
     async def _flush(self) -> None:
-        """Verdicts first, locks after them: who finds no lock must find the verdict."""
+        """Verdicts first, locks after them: a job that finds no lock must find the verdict."""
         while self._writes:
-            some = dict(itertools.islice(self._writes.items(), TOGETHER))
+            some = dict(itertools.islice(self._writes.items(), BATCH_KEYS))
             results = await self.link.run(functools.partial(self._store, some))
             for key, value in some.items():
                 if self._writes.get(key) is value:
@@ -181,7 +180,7 @@ class RedisCache:
             if refused:
                 self.link.complain("write", f"does not store verdicts ({type(refused[0]).__name__}). They stay local.")
         while self._unlocks:
-            locks = dict(itertools.islice(self._unlocks.items(), TOGETHER))
+            locks = dict(itertools.islice(self._unlocks.items(), BATCH_KEYS))
             for token in locks:
                 del self._unlocks[token]
             await self.link.run(functools.partial(run_script, RELEASE, list(locks.values()), list(locks)))
@@ -194,11 +193,11 @@ class RedisCache:
 
     async def _look(self) -> None:
         width = len(next(iter(self._asked.values())).keys)
-        some = [s for s in itertools.islice(self._asked.values(), TOGETHER) if len(s.keys) == width]
+        some = [s for s in itertools.islice(self._asked.values(), BATCH_KEYS) if len(s.keys) == width]
         for search in some:
             del self._asked[search.token]
         names = [name for s in some for name in (self._lock + s.keys[0], *(self._value + key for key in s.keys))]
-        arguments = [str(int(LEASE * 1000)), str(width), *(s.token for s in some)]
+        arguments = [str(int(LOCK_TTL_S * 1000)), str(width), *(s.token for s in some)]
         try:
             answer = await self.link.run(functools.partial(run_script, LOOK, names, arguments))
             for search, code, value in zip(some, answer[::2], answer[1::2], strict=True):
@@ -216,7 +215,7 @@ class RedisCache:
                 self._unlock(search)
                 return
             if not self._held:
-                self._renew_at = clock.now() + RENEWAL
+                self._renew_at = clock.now() + LOCK_RENEWAL_S
             self._held[search.token] = search
             self._end(search, None)
         elif search.over:
@@ -235,7 +234,7 @@ class RedisCache:
             self._end(search, None)
         else:
             search.next = clock.now() + search.pause
-            search.pause = min(POLL_MOST, search.pause * POLL_GROWTH)
+            search.pause = min(POLL_MAX_S, search.pause * POLL_GROWTH)
             self._waiting[search.token] = search
 
     def _end(self, search: _Search, result: tuple[str, Entry] | None) -> None:
@@ -245,9 +244,9 @@ class RedisCache:
         try:
             search.found(result)
         except Exception:
-            log.exception("a search ended and nobody could be told")
+            log.exception("the callback of a search failed")
 
-    # What happens by itself: looking again, renewing, noticing an outage.
+    # Timers and events: polling, renewing, outages.
 
     def _released(self, search: _Search) -> None:
         self._asked.pop(search.token, None)
@@ -264,7 +263,7 @@ class RedisCache:
                 self._wake()
 
     def _set_timer(self) -> None:
-        """One timer for everything: the next look, or the next renewal."""
+        """One timer for the next poll or the next renewal."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -274,8 +273,8 @@ class RedisCache:
         if self._held:
             when = min(when, self._renew_at)
         loop = asyncio.get_running_loop()
-        # Looks that are nearly due go together.
-        self._timer = clock.at(loop, max(when, loop.time() + POLL_FIRST / 2), self._due)
+        # Polls that are nearly due share a round trip.
+        self._timer = clock.at(loop, max(when, loop.time() + POLL_MIN_S / 2), self._due)
 
     def _due(self) -> None:
         self._timer = None
@@ -283,7 +282,7 @@ class RedisCache:
         for token in [t for t, search in self._waiting.items() if search.next <= now]:
             self._asked[token] = self._waiting.pop(token)
         if self._held and now >= self._renew_at:
-            self._renew_at = now + RENEWAL
+            self._renew_at = now + LOCK_RENEWAL_S
             self._renewal = asyncio.get_running_loop().create_task(self._renew())
         if self._asked:
             self._wake()
@@ -292,22 +291,22 @@ class RedisCache:
 
     async def _renew(self) -> None:
         held = list(self._held.values())
-        for start in range(0, len(held), TOGETHER):
-            some = [search for search in held[start : start + TOGETHER] if search.locked]
+        for start in range(0, len(held), BATCH_KEYS):
+            some = [search for search in held[start : start + BATCH_KEYS] if search.locked]
             names = [self._lock + search.keys[0] for search in some]
-            arguments = [str(int(LEASE * 1000)), *(search.token for search in some)]
+            arguments = [str(int(LOCK_TTL_S * 1000)), *(search.token for search in some)]
             if some:
                 with contextlib.suppress(Unavailable):
                     await self.link.run(functools.partial(run_script, RENEW, names, arguments))
 
     def _changed(self) -> None:
-        """Redis went away, or came back. While it is away nobody waits for it."""
+        """Redis became unavailable, or available. While it is unavailable no search waits for it."""
         if self.link.up:
             self._set_timer()
         else:
-            self._let_go()
+            self._drop_all()
 
-    def _let_go(self) -> None:
+    def _drop_all(self) -> None:
         self._writes.clear()
         self._unlocks.clear()
         for searches in (self._asked, self._waiting):

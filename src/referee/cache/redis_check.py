@@ -1,4 +1,4 @@
-"""Is Redis in place? One look, for `referee doctor`."""
+"""One look at Redis, for `referee doctor`."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from referee.config import RedisConfig
 if TYPE_CHECKING:
     from redis.asyncio import Redis
 
-SECONDS = 3.0
-"""Patience of somebody who looks at the answer."""
+TIMEOUT_S = 3.0
+"""Longer than redis.timeout: a user waits for this answer."""
 
 
 def examine(config: RedisConfig) -> tuple[bool, str]:
@@ -24,7 +24,7 @@ def examine(config: RedisConfig) -> tuple[bool, str]:
 
 
 async def _examine(config: RedisConfig) -> tuple[bool, str]:
-    link = RedisLink(replace(config, timeout=SECONDS))
+    link = RedisLink(replace(config, timeout=TIMEOUT_S))
     shared = " and ".join(name for name, on in (("verdicts", config.cache), ("limits", config.limits)) if on)
     try:
         about, took = await link.look(_ask)

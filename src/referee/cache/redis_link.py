@@ -1,7 +1,7 @@
-"""The way to Redis: one client, short waits, and a breaker. Nothing here knows what is stored there.
+"""The connection to Redis: one client, short timeouts, and a circuit breaker. Knows nothing of what is stored there.
 
-An answer that does not come in time, or any other trouble, opens the breaker: from then on nothing is sent and nobody
-waits, and a probe in the background asks every few seconds whether Redis is back. So an outage costs one wait.
+A timeout or any other error opens the breaker: from then on nothing is sent and no caller waits, and a probe in the
+background asks every few seconds whether Redis is back. So an outage costs one wait.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ log = logging.getLogger("referee.redis")
 
 T = TypeVar("T")
 
-BREAK = 5.0
-"""Seconds between two probes while the breaker is open."""
-PROBE = 2.0
-"""Seconds a probe may take. Nobody waits for it."""
+PROBE_INTERVAL_S = 5.0
+"""Interval of probes while the breaker is open."""
+PROBE_TIMEOUT_S = 2.0
+"""Timeout of a probe. No caller waits for it."""
 COMMANDS = (
     "+ping +select +time +info +get +set +del +pexpire +hget +hgetall +hmget +hset +hdel +eval +evalsha +script|load"
 )
 """What the user of the server must be allowed; docs/redis.md has the same list."""
-GRACE = 0.04
-"""Seconds more for an answer that may have come while this process itself stood still."""
+STALL_GRACE_S = 0.04
+"""More time for an answer that may have arrived while this process itself was stalled."""
 
 
 class Unavailable(Exception):
-    """Redis cannot be asked now. Go on without it."""
+    """Redis cannot be used now. Go on without it."""
 
 
 class Address(NamedTuple):
@@ -66,7 +66,7 @@ def parse(url: str) -> Address:
 
 
 class RedisLink:
-    """Asks Redis on one event loop. `up` is False while the breaker is open."""
+    """Runs commands on one event loop. `up` is False while the breaker is open."""
 
     def __init__(self, config: RedisConfig, env: Mapping[str, str] | None = None) -> None:
         self.name = without_credentials(config.url)
@@ -82,7 +82,7 @@ class RedisLink:
         self._closed = False
 
     async def run(self, work: Callable[[Redis], Awaitable[T]]) -> T:
-        """Do some work with the client, within the time limit. Raises Unavailable at once while the breaker is open."""
+        """Run `work` with the client, within redis.timeout. Raises Unavailable at once while the breaker is open."""
         if not self.up or self._closed:
             raise Unavailable
         try:
@@ -92,11 +92,11 @@ class RedisLink:
             raise Unavailable from None
 
     async def look(self, work: Callable[[Redis], Awaitable[T]]) -> T:
-        """The same for somebody who wants to see the error, and leaves the breaker alone."""
+        """The same, but raises the error itself and leaves the breaker alone."""
         return await self._bounded(work, self._timeout)
 
     async def close(self) -> None:
-        """Let go of the connections. May be called twice."""
+        """Close the connections. May be called twice."""
         self._closed = True
         self.up = False
         if self._probing is not None:
@@ -117,8 +117,8 @@ class RedisLink:
         try:
             done, _ = await asyncio.wait({task}, timeout=seconds)
             if not done:
-                # A process that stood still wakes up with the answer and the end of its patience both due.
-                done, _ = await asyncio.wait({task}, timeout=GRACE)
+                # After a stall of this process, the answer and the timeout are both due.
+                done, _ = await asyncio.wait({task}, timeout=STALL_GRACE_S)
         except asyncio.CancelledError:
             self._leave(task)
             raise
@@ -149,9 +149,9 @@ class RedisLink:
 
     async def _probe(self) -> None:
         while True:
-            await clock.sleep(BREAK)
+            await clock.sleep(PROBE_INTERVAL_S)
             try:
-                await self._bounded(lambda client: client.ping(), PROBE)
+                await self._bounded(lambda client: client.ping(), PROBE_TIMEOUT_S)
             except Exception as error:
                 log.debug("redis: still away (%s)", type(error).__name__)
                 continue
@@ -165,7 +165,7 @@ class RedisLink:
             try:
                 call()
             except Exception:
-                log.exception("a user of Redis failed to notice a change")
+                log.exception("a callback for a change of Redis failed")
 
     def __repr__(self) -> str:
         return f"RedisLink({self.name!r}, {'up' if self.up else 'down'})"
@@ -177,7 +177,7 @@ async def run_script(text: str, keys: list[str], arguments: list[str], client: R
 
 
 def explain(error: BaseException, config: RedisConfig) -> tuple[str, str]:
-    """What kind of trouble an error is, and a sentence about it. Nothing a server says is repeated."""
+    """The kind of an error, and a sentence about it. Nothing that a server says is repeated."""
     from redis import exceptions
 
     kind = type(error).__name__
@@ -213,7 +213,7 @@ async def _call(work: Callable[[Redis], Awaitable[T]], client: Redis) -> T:
     except (Late, AuthenticationError):
         raise
     except Lost:
-        # A connection that was idle while the server restarted: a new one may do.
+        # A connection that was idle while the server restarted: a new one may work.
         return await work(client)
 
 
@@ -245,11 +245,11 @@ def _client(config: RedisConfig, env: Mapping[str, str]) -> Redis:
         "password": password,
         "protocol": 2,
         "retry": Retry(NoBackoff(), 0),
-        "socket_timeout": max(PROBE, config.timeout),
+        "socket_timeout": max(PROBE_TIMEOUT_S, config.timeout),
         "max_connections": 8,
     }
     if address.path:
         return Redis(unix_socket_path=address.path, **common)
     tls: dict[str, Any] = {"ssl": True, "ssl_ca_certs": config.ca_file or None} if address.tls else {}
     common |= {"host": address.host, "port": address.port, "socket_keepalive": True}
-    return Redis(socket_connect_timeout=max(PROBE, config.timeout), **common, **tls)
+    return Redis(socket_connect_timeout=max(PROBE_TIMEOUT_S, config.timeout), **common, **tls)

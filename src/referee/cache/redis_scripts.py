@@ -1,7 +1,7 @@
-"""What runs inside Redis for the cache. Text only.
+"""Lua scripts of the cache in Redis. Text only.
 
-LOOK: for each request its lock, then its value keys. The value that is there; else the lock for us, unless somebody has
-it. A key of another type is as good as none, and a full memory means no lock; neither may fail the others.
+LOOK: for each request its lock, then its value keys. The value that is there; else the lock for us, unless another job
+has it. A key of another type counts as absent, and a full memory means no lock; neither may fail the other requests.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ end
 return out
 """
 """KEYS lock, value, value…, lock, …; ARGV lease in ms, value keys per request, a token per request. For each request
-two items: the number of the value key and the value, or 0: it is ours to judge, or -1: somebody else is judging it."""
+two items: the number of the value key and the value, or 0: it is ours to judge, or -1: another job is judging it."""
 
 RENEW = """
 for i = 1, #KEYS do
@@ -56,4 +56,4 @@ for i = 1, #KEYS do
 end
 return #KEYS
 """
-"""KEYS locks; ARGV a token per lock. Only our own are let go."""
+"""KEYS locks; ARGV a token per lock. Only our own are released."""

@@ -8,27 +8,23 @@ from pathlib import Path
 from referee import clock
 from referee.cache.file import APPLICATION_ID
 
-VERSION = 3
-READ_WAIT = 0.05
-"""Seconds a lookup may wait for a lock. It happens on the loop, and a miss only costs a call."""
-WRITE_WAIT = 2.0
-"""Seconds the writer waits for another process's lock before it gives up for a while."""
-CHECKED = 16 * 2**20
-"""Bytes up to which a file is checked page by page when it is opened."""
-
-PAGE_CACHE = 4 * 2**20
-"""Bytes of pages each connection may keep. Keys are digests, so lookups and inserts land all over the index."""
-MARK = 15
-"""The first hex digits of a key make its mark: 60 bits, what fits a whole number of SQLite's."""
+VERSION = 4
+READ_WAIT_S = 0.05
+"""Limit for a lookup to wait for a lock. It happens on the loop, and a miss only costs a call."""
+WRITE_WAIT_S = 2.0
+"""Limit for the writer to wait for another process's lock before it pauses."""
+MAX_CHECKED_BYTES = 16 * 2**20
+"""Files up to this size are checked page by page when they are opened."""
+PAGE_CACHE_KIB = 4096
+"""Pages each connection keeps: the index of 100,000 keys. Keys are digests, so lookups and inserts land all over it."""
 
 CREATE = (
-    # What many rows have in common (judge, template, endpoint…) is stored once.
-    "CREATE TABLE shared (id INTEGER PRIMARY KEY, facets BLOB NOT NULL UNIQUE)",
-    # Rows are found by their mark: an index of numbers has 0.4 of the pages that one of keys has. `rest` is the rest of
-    # the key.
+    # Parts that the keys of many rows have in common (judge, template, endpoint…) are stored once, by their digest.
+    "CREATE TABLE shared (id INTEGER PRIMARY KEY, facets BLOB NOT NULL)",
+    # A rowid table: rows are appended, and rowids order them by age. WITHOUT ROWID each random key would rewrite a page
+    # of whole rows, at four times the CPU time.
     """CREATE TABLE entry (
-    mark INTEGER NOT NULL UNIQUE,
-    rest TEXT NOT NULL,
+    key BLOB PRIMARY KEY NOT NULL,
     created REAL NOT NULL,
     model TEXT NOT NULL,
     data BLOB NOT NULL,
@@ -36,40 +32,23 @@ CREATE = (
     facets BLOB NOT NULL
 )""",
 )
-SELECT = "SELECT data FROM entry WHERE mark = ?"
+INSERT = "INSERT OR REPLACE INTO entry (key, created, model, data, shared, facets) VALUES (?, ?, ?, ?, ?, ?)"
+INSERT_SHARED = "INSERT OR IGNORE INTO shared (id, facets) VALUES (?, ?)"
 TRIM = """DELETE FROM entry WHERE rowid IN (
     SELECT rowid FROM entry WHERE rowid <= (SELECT max(rowid) FROM entry) - ? ORDER BY rowid LIMIT ?)"""
 _SIZE = ("page_count", "freelist_count", "page_size")
-_ROW = "(?, ?, ?, ?, ?, ?, ?)"
-_COLUMNS = "mark, rest, created, model, data, shared, facets"
 
 
-def mark(key: str) -> int:
-    """The number a key is found by. Should two keys ever share one, the later row takes the place of the earlier, which
-    then is missed; a row is only read for the key it was written for."""
-    return int(key[:MARK], 16)
+def select(keys: int) -> str:
+    """The lookup of this many keys at once."""
+    return f"SELECT key, data FROM entry WHERE key IN ({', '.join('?' * keys)})"  # noqa: S608
 
 
-def key_of(number: int, rest: str) -> str:
-    """The key of a row."""
-    return f"{number:0{MARK}x}{rest}"
-
-
-def insert(rows: int) -> str:
-    """The statement for so many rows. One statement for many: the interpreter lock changes hands once, not per row."""
-    return f"INSERT OR REPLACE INTO entry ({_COLUMNS}) VALUES {', '.join([_ROW] * rows)}"  # noqa: S608
-
-
-def select_many(keys: int) -> str:
-    """The lookup of so many marks at once."""
-    return f"SELECT mark, data FROM entry WHERE mark IN ({', '.join('?' * keys)})"  # noqa: S608
-
-
-def trim(link: sqlite3.Connection, added: int, most: float) -> None:
-    """Inside a transaction that has added rows: if the file holds more bytes than `most`, twice as many of the oldest
-    go, but none of those just added. So it shrinks to its bound step by step, and no commit takes much longer."""
+def trim(link: sqlite3.Connection, added: int, max_bytes: float) -> None:
+    """In a transaction that has added rows: if the file holds more than `max_bytes`, delete twice as many of the
+    oldest, but none of those just added. So it shrinks step by step, and no commit takes much longer."""
     used, free, size = (link.execute(f"PRAGMA {name}").fetchone()[0] for name in _SIZE)
-    if (used - free) * size > most:
+    if (used - free) * size > max_bytes:
         link.execute(TRIM, (added, 2 * added))
 
 
@@ -78,10 +57,10 @@ FAULTS = (sqlite3.Error, MemoryError, UnicodeDecodeError)
 
 
 def connect(path: Path, wait: float) -> sqlite3.Connection:
-    """A connection in autocommit mode. Its owner sees to it that one thread uses it at a time."""
+    """A connection in autocommit mode. Its owner makes sure that one thread uses it at a time."""
     link = sqlite3.connect(path, timeout=wait, isolation_level=None, check_same_thread=False)
     try:
-        link.execute(f"PRAGMA cache_size = -{PAGE_CACHE // 1024:d}")
+        link.execute(f"PRAGMA cache_size = -{PAGE_CACHE_KIB:d}")
     except FAULTS:
         link.close()
         raise
@@ -90,7 +69,7 @@ def connect(path: Path, wait: float) -> sqlite3.Connection:
 
 def open_writer(path: Path) -> sqlite3.Connection:
     """The connection that writes; makes the tables if the file is new. Raises one of FAULTS if it cannot be used."""
-    link = connect(path, WRITE_WAIT)
+    link = connect(path, WRITE_WAIT_S)
     try:
         # Before the log is switched on, so that the file's own first page says whose it is, whatever happens next.
         _ensure(link)
@@ -99,7 +78,7 @@ def open_writer(path: Path) -> sqlite3.Connection:
             raise sqlite3.NotSupportedError(
                 "the filesystem does not support SQLite's write-ahead log; name a local disk"
             )
-        if path.stat().st_size <= CHECKED:
+        if path.stat().st_size <= MAX_CHECKED_BYTES:
             found = link.execute("PRAGMA quick_check(1)").fetchone()[0]
             if found != "ok":
                 raise _malformed(found)
@@ -158,7 +137,7 @@ def is_corrupt(error: Exception) -> bool:
 
 
 def is_busy(error: Exception) -> bool:
-    """True if somebody else holds a lock."""
+    """True if another connection holds a lock."""
     return _code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 

@@ -1,10 +1,10 @@
-"""The cache in a SQLite file: looked up on the caller's thread, written by one thread of its own in group commits.
+"""The cache in a SQLite file: looked up on the caller's thread, written by a thread of its own in group commits.
 
-Nothing that can happen to the file reaches the caller: a damaged row is a miss; a file that cannot be used, or no
-longer, costs one warning and then every lookup misses and nothing is stored. A verdict is never wrong.
+No fault of the file reaches the caller: a damaged row is a miss; a file that cannot be used, or no longer, is one
+warning, and from then on every lookup misses and nothing is stored. A verdict is never wrong.
 
-Safe across fork: no thread is inside SQLite when the process forks, and the child lets go of what it inherited and
-opens its own connections when it first needs them.
+Safe across fork: no thread is inside SQLite when the process forks, and the child closes what it inherited and opens
+its own connections at first use.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import math
-import operator
 import os
 import sqlite3
 import threading
@@ -23,22 +22,19 @@ from typing import Any
 
 from referee import clock
 from referee.cache import file, fork_safety, upkeep
-from referee.cache.entry import Entry, pack, unpack
-from referee.cache.key_parts import KeyPartsWriter
+from referee.cache.entry import Entry, digest, pack, pack_facets, unpack
 from referee.cache.port import Done
 from referee.cache.schema import (
     FAULTS,
-    MARK,
-    READ_WAIT,
-    SELECT,
-    WRITE_WAIT,
+    INSERT,
+    INSERT_SHARED,
+    READ_WAIT_S,
+    WRITE_WAIT_S,
     connect,
-    insert,
     is_busy,
     is_corrupt,
-    mark,
     open_writer,
-    select_many,
+    select,
     trim,
 )
 from referee.errors import ConfigError
@@ -48,43 +44,37 @@ log = logging.getLogger("referee.cache")
 Notify = Callable[[list[Done]], None]
 """Runs the `done` calls of one commit. Called on the writer thread."""
 
-BATCH = 1024
+COMMIT_ROWS = 1024
 """Rows per commit at most."""
-BUSTLE = 0.1
-GATHER = 0.05
-"""A commit costs as much as many rows, so within BUSTLE seconds of the last one the writer waits GATHER for company,
-unless it is told that none will come."""
-TOGETHER = 64
-"""Rows per statement."""
-PAUSE = 30.0
-"""Seconds without writing after a write failed: a full disk or somebody's lock may go away."""
-CLOSE_WAIT = 5.0
+COMMIT_INTERVAL_S = 0.05
+"""Least time between commits, so that more rows share one: it costs as much as many rows. `hurry` ends the wait."""
+RETRY_S = 30.0
+"""Pause after a failed write: a full disk or another process's lock may go away."""
+CLOSE_S = 5.0
+"""Limit for `close` to write out what is queued."""
 
 Item = tuple[str, Entry, Done | None]
 
 
-_mark_of = operator.itemgetter(0)
-
-
 def run_all(calls: list[Done]) -> None:
-    """The plain Notify: one after another, here. A listener whose loop is gone does not cost the others their call."""
+    """The default Notify: all calls, here; one that fails does not keep the others from being called."""
     for call in calls:
         try:
             call()
         except Exception:
-            log.debug("nobody to tell of a stored verdict", exc_info=True)
+            log.debug("a listener failed when its verdict was stored", exc_info=True)
 
 
 class SqliteCache:
-    """Used from one thread, and by its own writer. `problem` says why nothing is stored, or is empty.
+    """Used from one thread, and by its own writer thread. `problem` says why nothing is stored, or is empty.
 
-    Upkeep (`stats`, `prune`, `find`, `entries`) is for people and raises ConfigError where the file is at fault.
+    Upkeep (`stats`, `prune`, `find`, `entries`) is for the command line and raises ConfigError if the file is at fault.
     """
 
-    def __init__(self, path: str | Path, notify: Notify | None = None, most: float = math.inf) -> None:
-        """`most`: bytes of the file beyond which the oldest entries go."""
+    def __init__(self, path: str | Path, notify: Notify | None = None, max_bytes: float = math.inf) -> None:
+        """Where the file is larger than `max_bytes`, the oldest entries are deleted."""
         self.path = Path(path)
-        self._most = most
+        self._max_bytes = max_bytes
         self.problem = ""
         self._notify = notify or run_all
         self._closed = False
@@ -96,7 +86,6 @@ class SqliteCache:
         self._thread: threading.Thread | None = None
         self._queue: SimpleQueue[Item | None] = SimpleQueue()
         self._hurry = threading.Event()
-        self._facets = KeyPartsWriter()
         self._pid = os.getpid()
         self.read_lock = threading.Lock()
         self.write_lock = threading.Lock()
@@ -111,48 +100,33 @@ class SqliteCache:
 
     def get(self, key: str) -> Entry | None:
         """The entry, or None: not there, damaged, or no file."""
-        if self._pid != os.getpid():
-            self._after_fork()
-        if self._reader is None:
-            return None
-        try:
-            with self.read_lock:
-                row = self._reader.execute(SELECT, (mark(key),)).fetchone()
-        except FAULTS as error:
-            self._read_failed(error)
-            return None
-        return self._entry(key, row[0]) if row else None
+        return self.get_many([key]).get(key)
 
     def get_many(self, keys: Sequence[str]) -> dict[str, Entry]:
-        """Those of these keys that are there."""
+        """The entries of these keys that are there."""
         if self._pid != os.getpid():
             self._after_fork()
         if self._reader is None or not keys:
             return {}
-        wanted = {mark(key): key for key in keys}
+        wanted = {bytes.fromhex(key): key for key in keys}
         try:
             with self.read_lock:
-                rows = self._reader.execute(select_many(len(wanted)), [*wanted]).fetchall()
+                rows = self._reader.execute(select(len(wanted)), [*wanted]).fetchall()
         except FAULTS as error:
             self._read_failed(error)
             return {}
         found = {}
-        for number, data in rows:
-            # In a damaged file the index can lead to a row with another mark.
-            key = wanted.get(number, "")
-            entry = self._entry(key, data)
+        for name, data in rows:
+            key = wanted.get(name, "")  # in a damaged file the index can lead to a row of another key
+            entry = unpack(key, data)
             if entry is not None:
                 found[key] = entry
+            else:
+                self._warn("row", "a row is damaged; verdicts in damaged rows are asked for again")
         return found
 
-    def _entry(self, key: str, data: object) -> Entry | None:
-        entry = unpack(key, data)
-        if entry is None:
-            self._warn("row", "a row is damaged; verdicts in damaged rows are asked for again")
-        return entry
-
     def expect(self, keys: Sequence[str]) -> None:
-        """Nothing to prepare: memory in front of it does."""
+        """Nothing to prepare: the memory in front of it does."""
 
     def put(self, key: str, entry: Entry, done: Done | None = None) -> bool:
         """Queue it for the next commit; see the port for `done`."""
@@ -181,38 +155,38 @@ class SqliteCache:
         thread = self._thread
         if thread is not None and thread is not threading.current_thread():
             self._queue.put(None)
-            thread.join(CLOSE_WAIT)
+            thread.join(CLOSE_S)
             if thread.is_alive():
-                log.warning("cache.path %s: the last verdicts could not be written within %g s", self.path, CLOSE_WAIT)
+                log.warning("cache.path %s: the last verdicts could not be written within %g s", self.path, CLOSE_S)
                 return
         with fork_safety.opening:
-            self._let_go()
+            self._close_connections()
 
     def stats(self) -> dict[str, Any]:
         """Rows, bytes, oldest and newest (wall time), rows by model. A full scan: not for the loop."""
-        with self._side() as link:
+        with self._upkeep() as link:
             return upkeep.stats(link, self.path) if link else upkeep.NOTHING | {"problem": self.problem}
 
     def prune(self, older_than_s: float | None = None, keep_newest: int | None = None, everything: bool = False) -> int:
-        """Delete by age, by number, or all; returns how many rows went."""
-        with self._side() as link:
+        """Delete by age, by number, or all; returns the number of deleted rows."""
+        with self._upkeep() as link:
             return upkeep.prune(link, clock.wall(), older_than_s, keep_newest, everything) if link else 0
 
     def find(self, prefix: str, limit: int = 100) -> list[tuple[str, Entry]]:
         """Entries whose key starts with `prefix`, in order of key."""
-        with self._side() as link:
+        with self._upkeep() as link:
             return list(upkeep.find(link, prefix, limit)) if link else []
 
     def entries(self) -> Iterator[tuple[str, Entry]]:
         """Every readable entry, oldest first. A full scan: not for the loop."""
-        with self._side() as link:
+        with self._upkeep() as link:
             if link:
                 yield from upkeep.entries(link)
 
     def __repr__(self) -> str:
         return f"SqliteCache({str(self.path)!r}{', ' + self.problem if self.problem else ''})"
 
-    # Opening and letting go.
+    # Opening and closing.
 
     def _open(self) -> None:
         with fork_safety.opening:
@@ -226,7 +200,7 @@ class SqliteCache:
             self._give_up(problem)
 
     def _try_open(self) -> tuple[str, bool]:
-        """What is wrong, or "", and whether it is damage, which a new file would mend."""
+        """What is wrong, or "", and whether it is damage, which a new file would fix."""
         problem = file.prepare(self.path)
         if problem:
             return problem, False
@@ -239,17 +213,17 @@ class SqliteCache:
                 return "it is not a SQLite file", True
             self._writer = open_writer(self.path)
             file.make_private(self.path)
-            self._reader = connect(self.path, READ_WAIT)
-            self._reader.execute(SELECT, (0,)).fetchone()
+            self._reader = connect(self.path, READ_WAIT_S)
+            self._reader.execute(select(1), (b"",)).fetchone()
         except FAULTS as error:
-            self._let_go()
+            self._close_connections()
             return str(error) or type(error).__name__, is_corrupt(error)
         except OSError as error:
-            self._let_go()
+            self._close_connections()
             return f"it cannot be used ({error.strerror})", False
         return "", False
 
-    def _let_go(self) -> None:
+    def _close_connections(self) -> None:
         for link in (self._reader, self._writer):
             if link is not None:
                 with contextlib.suppress(*FAULTS):
@@ -257,9 +231,9 @@ class SqliteCache:
         self._reader = self._writer = None
 
     def _after_fork(self) -> None:
-        """First use in a child. `forks` has let go of the parent's connections, unless the fork went past it."""
+        """First use in a child. `fork_safety` has closed the parent's connections, unless the fork bypassed it."""
         self._pid = os.getpid()
-        self._thread, self._queue, self._facets = None, SimpleQueue(), KeyPartsWriter()
+        self._thread, self._queue = None, SimpleQueue()
         self._hurry, self.read_lock, self.write_lock = threading.Event(), threading.Lock(), threading.Lock()
         if self._reader is not None or self._writer is not None:
             fork_safety.abandon(self._reader, self._writer)
@@ -279,9 +253,9 @@ class SqliteCache:
         return True
 
     def release_inherited(self) -> None:
-        """In a forked child, with no thread inside SQLite: let go of what is the parent's."""
+        """In a forked child, with no thread inside SQLite: close the parent's connections."""
         self.read_lock, self.write_lock = threading.Lock(), threading.Lock()
-        self._let_go()
+        self._close_connections()
 
     # Writing, on the writer thread.
 
@@ -290,10 +264,11 @@ class SqliteCache:
         going, last = True, float("-inf")
         while going:
             batch = [queue.get()]
-            if batch[0] is not None and clock.monotonic() - last < BUSTLE:
-                self._hurry.wait(GATHER)
-            self._hurry.clear()  # before looking what else is there, so that a later call is not overheard
-            batch += [queue.get() for _ in range(min(queue.qsize(), BATCH - 1))]
+            wait = last + COMMIT_INTERVAL_S - clock.monotonic()
+            if batch[0] is not None and wait > 0:
+                self._hurry.wait(wait)
+            self._hurry.clear()  # before the rest is taken, so that a later `hurry` is not lost
+            batch += [queue.get() for _ in range(min(queue.qsize(), COMMIT_ROWS - 1))]
             going = None not in batch
             items = [item for item in batch if item is not None]
             if items and clock.monotonic() >= self._resume_at and not self.problem:
@@ -308,7 +283,7 @@ class SqliteCache:
                 try:
                     self._notify(calls)
                 except Exception:
-                    log.debug("nobody to tell of %d stored verdicts", len(calls), exc_info=True)
+                    log.debug("listeners of %d stored verdicts could not be called", len(calls), exc_info=True)
 
     def _commit(self, items: list[Item]) -> None:
         with self.write_lock:
@@ -317,44 +292,30 @@ class SqliteCache:
                 return
             try:
                 link.execute("BEGIN IMMEDIATE")
-                # In the order of the index: its pages are gone through once.
-                rows = sorted(self._rows(link, items), key=_mark_of)
-                for start in range(0, len(rows), TOGETHER):
-                    some = rows[start : start + TOGETHER]
-                    link.execute(insert(len(some)), [value for row in some for value in row])
-                if self._most < math.inf:
-                    trim(link, len(rows), self._most)
+                shared: dict[int, bytes] = {}
+                rows = list(_rows(items, shared))
+                link.executemany(INSERT_SHARED, shared.items())
+                link.executemany(INSERT, rows)
+                if self._max_bytes < math.inf:
+                    trim(link, len(rows), self._max_bytes)
                 link.execute("COMMIT")
             except FAULTS as error:
-                self._facets.forget()
                 self._write_failed(error)
             finally:
                 with contextlib.suppress(*FAULTS):
                     if link.in_transaction:
                         link.execute("ROLLBACK")
 
-    def _rows(self, link: sqlite3.Connection, items: list[Item]) -> Iterator[tuple[object, ...]]:
-        for key, entry, _ in items:
-            try:
-                shared, own = self._facets.columns(link, entry.common, entry.own)
-                # bytearray: for bytes, sqlite3 looks for an adapter every time.
-                data = bytearray(pack(key, entry))
-                row = (mark(key), key[MARK:], entry.created, entry.reply.model, data, shared, bytearray(own))
-            except (UnicodeError, OverflowError, TypeError) as error:
-                log.debug("a verdict cannot be stored: %s", type(error).__name__)
-                continue
-            yield row
-
     def _write_failed(self, error: Exception) -> None:
         if is_corrupt(error):
             self._damaged()
             return
-        self._resume_at = clock.monotonic() + PAUSE
+        self._resume_at = clock.monotonic() + RETRY_S
         if is_busy(error):
-            why = f"another process has held its lock for {WRITE_WAIT:g} s"
+            why = f"another process has held its lock for {WRITE_WAIT_S:g} s"
         else:
             why = str(error) or type(error).__name__
-        self._warn("write", f"cannot write ({why}); until it works again, tried every {PAUSE:g} s, memory must do")
+        self._warn("write", f"cannot write ({why}); until it works again, tried every {RETRY_S:g} s, memory must do")
 
     def _read_failed(self, error: Exception) -> None:
         if is_corrupt(error):
@@ -381,7 +342,7 @@ class SqliteCache:
             log.warning("cache.path %s: %s.", self.path, text)
 
     @contextlib.contextmanager
-    def _side(self) -> Iterator[sqlite3.Connection | None]:
+    def _upkeep(self) -> Iterator[sqlite3.Connection | None]:
         """A connection of its own for upkeep, or None if there is no usable file."""
         if self._pid != os.getpid():
             self._after_fork()
@@ -390,7 +351,7 @@ class SqliteCache:
             return
         link = None
         try:
-            link = connect(self.path, WRITE_WAIT)
+            link = connect(self.path, WRITE_WAIT_S)
             link.text_factory = lambda raw: raw.decode("utf-8", "replace")
             yield link
         except FAULTS as error:
@@ -398,3 +359,21 @@ class SqliteCache:
         finally:
             if link is not None:
                 link.close()
+
+
+def _rows(items: list[Item], shared: dict[int, bytes]) -> Iterator[tuple[object, ...]]:
+    """Rows to insert. `shared` is filled with the common parts they refer to."""
+    last: dict[str, str] | None = None
+    number = 0
+    for key, entry, _ in items:
+        try:
+            if entry.common is not last:  # nearly always the same dict as before
+                common, last = pack_facets(entry.common), entry.common
+                number = digest(common)
+                shared[number] = common
+            own = pack_facets(entry.own)
+            row = (bytes.fromhex(key), entry.created, entry.reply.model, pack(key, entry), number, own)
+        except (UnicodeError, OverflowError, TypeError) as error:
+            log.debug("a verdict cannot be stored: %s", type(error).__name__)
+            continue
+        yield row

@@ -1,4 +1,4 @@
-"""Looking through a cache file and clearing it out: what the command line does, never the loop."""
+"""Reading through a cache file and pruning it: for the command line, never on the loop."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from referee.cache.entry import Entry, unpack
+from referee.cache.entry import Entry, unpack, unpack_facets
 from referee.cache.file import BESIDE
-from referee.cache.key_parts import read
-from referee.cache.schema import MARK, is_busy, key_of, mark
+from referee.cache.key import KEY_BYTES
+from referee.cache.schema import is_busy
 
 NOTHING: dict[str, Any] = {"rows": 0, "bytes": 0, "oldest": None, "newest": None, "models": {}, "problem": ""}
-_ROWS = "SELECT mark, rest, data, shared.facets, entry.facets FROM entry LEFT JOIN shared ON shared.id = entry.shared"
+_ROWS = "SELECT key, data, shared.facets, entry.facets FROM entry LEFT JOIN shared ON shared.id = entry.shared"
 
 
 def stats(link: sqlite3.Connection, path: Path) -> dict[str, Any]:
@@ -34,7 +34,7 @@ def stats(link: sqlite3.Connection, path: Path) -> dict[str, Any]:
 def prune(
     link: sqlite3.Connection, wall: float, older_than_s: float | None, keep_newest: int | None, everything: bool
 ) -> int:
-    """Delete what any of the conditions names, and give the space back to the disk if nobody else is using it."""
+    """Delete what any of the conditions names; return the space to the disk unless another process uses the file."""
     link.execute("BEGIN IMMEDIATE")
     gone = 0
     if everything:
@@ -59,12 +59,10 @@ def prune(
 
 def find(link: sqlite3.Connection, prefix: str, limit: int) -> Iterator[tuple[str, Entry]]:
     """Readable entries whose key starts with `prefix`."""
-    if not set(prefix) <= set(hexdigits.lower()):
+    if not set(prefix) <= set(hexdigits.lower()) or len(prefix) > 2 * KEY_BYTES:
         return iter(())
-    head, tail = prefix[:MARK], prefix[MARK:]
-    least, most = (mark(head.ljust(MARK, digit)) for digit in "0f")
-    where = "WHERE mark BETWEEN ? AND ? AND substr(rest, 1, ?) = ? ORDER BY mark LIMIT ?"
-    return _readable(link.execute(f"{_ROWS} {where}", (least, most, len(tail), tail, limit)))
+    least, most = (bytes.fromhex(prefix.ljust(2 * KEY_BYTES, digit)) for digit in "0f")
+    return _readable(link.execute(f"{_ROWS} WHERE key BETWEEN ? AND ? ORDER BY key LIMIT ?", (least, most, limit)))
 
 
 def entries(link: sqlite3.Connection) -> Iterator[tuple[str, Entry]]:
@@ -73,10 +71,8 @@ def entries(link: sqlite3.Connection) -> Iterator[tuple[str, Entry]]:
 
 
 def _readable(rows: sqlite3.Cursor) -> Iterator[tuple[str, Entry]]:
-    for number, rest, data, shared, own in rows:
-        if not isinstance(number, int):  # a damaged row
-            continue
-        key = key_of(number, rest)
+    for name, data, shared, own in rows:
+        key = name.hex() if isinstance(name, bytes) else ""  # a damaged row can hold anything
         entry = unpack(key, data)
         if entry is not None:
-            yield key, replace(entry, common=read(shared), own=read(own))
+            yield key, replace(entry, common=unpack_facets(shared), own=unpack_facets(own))

@@ -1,4 +1,4 @@
-"""Ways to wait for a judge, side by side on the simulated provider: how long a step takes, how long it stands still."""
+"""Ways to wait for a judge, side by side on the simulated provider: the time of a step, and how much of it waits."""
 
 from __future__ import annotations
 

@@ -24,13 +24,17 @@ def command(
     a: Annotated[Path, typer.Argument(help="A ledger (folder or file), or rewards of referee score.")],
     b: Annotated[Path, typer.Argument(help="Another one over the same samples, or labels that people gave.")],
     examples: Annotated[int, typer.Option(min=0, help="How many of the widest differences to show.")] = 5,
+    judge: Annotated[str, typer.Option(help="Of a run with several judges: the one to compare.")] = "",
     same_text: Annotated[
         bool, typer.Option("--same-text", help="Leave out pairs that share an id while their texts differ.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Plain data instead of tables.")] = False,
 ) -> None:
-    """Compare two judges, or a judge with people, on the same samples."""
-    found = diff(*sides(a, b), examples, same_text)
+    """Compare two judges, or a judge with people, on the same samples.
+
+    Runs with several judges are compared by the weighted mean of their judges, and judge by judge.
+    """
+    found = diff(*sides(a, b, judge), examples, same_text)
     if as_json:
         typer.echo(msgspec.json.format(msgspec.json.encode(found), indent=2).decode())
     else:
@@ -47,6 +51,9 @@ def command(
 def show(found: Diff, console: Console) -> None:
     """The comparison as plain tables. Text of samples is cut and cannot act on the terminal."""
     console.print(_facts(found))
+    if found.judges:
+        console.print()
+        console.print(_judges(found))
     if found.levels:
         console.print()
         console.print(_levels(found))
@@ -65,6 +72,9 @@ def _facts(found: Diff) -> Table:
     table.add_column()
     table.add_column(justify="right")
     table.add_column()
+    if found.judge_a or found.judge_b:
+        names = [plain(name, 60) or "its judge" for name in (found.judge_a, found.judge_b)]
+        table.add_row("compared", "", f"a: {names[0]}  b: {names[1]}")
     how = ", ".join(f"{count} by {name}" for name, count in found.matched_by.items())
     table.add_row("matched", str(found.matched), f"{how}; {found.only_a} only in a, {found.only_b} only in b")
     if found.matched_by.get("id only"):
@@ -85,16 +95,33 @@ def _facts(found: Diff) -> Table:
     table.add_row("mean difference", _number(found.mean_difference, "+.3f"), means)
     order = found.order
     if order.groups:
-        flips = order.flipped / (order.same + order.flipped) if order.same + order.flipped else None
         table.add_row(
             "order flipped",
-            _share(flips),
+            _flipped(found),
             f"{order.flipped} of {order.same + order.flipped} pairs of siblings that both tell apart, in "
             f"{order.groups} groups",
         )
         table.add_row("tied", f"{order.tied_a + order.tied_b}", f"only a ties {order.tied_a}, only b {order.tied_b}")
         table.add_row("best kept", _share(order.best_kept / order.groups), "groups whose best is the same sample")
     return table
+
+
+def _judges(found: Diff) -> Table:
+    """Each of several judges by itself, in a line."""
+    table = Table(show_edge=False, pad_edge=False)
+    for name in ("judge", "scored by both", "equal", "Spearman", "mean a", "mean b", "order flipped"):
+        table.add_column(name, justify="left" if name == "judge" else "right")
+    for name, one in found.judges.items():
+        means = _number(one.mean_a), _number(one.mean_b)
+        table.add_row(
+            Text(plain(name, 40)), str(one.both), _share(one.exact), _number(one.spearman), *means, _flipped(one)
+        )
+    return table
+
+
+def _flipped(found: Diff) -> str:
+    told = found.order.same + found.order.flipped
+    return _share(found.order.flipped / told if told else None)
 
 
 def _levels(found: Diff) -> Table:

@@ -1,4 +1,4 @@
-"""`referee doctor`: is everything in place? Settings, judge, keys, cache, extras, versions, and one probe verdict."""
+"""`referee doctor`: is everything in place? Settings, judges, keys, cache, extras, versions, and probe verdicts."""
 
 from __future__ import annotations
 
@@ -17,37 +17,26 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from msgspec.structs import replace
 
-from referee import clock
 from referee.cache import RedisLink
 from referee.cache.file import inspect
 from referee.cache.redis_check import examine
+from referee.cli.probe import Check, probe_of, probes
 from referee.cli.settings import settings
 from referee.cli.words import counted
-from referee.config import CacheConfig, Config, JudgeConfig, LedgerConfig, RedisConfig
+from referee.config import CacheConfig, Config, JudgeConfig, RedisConfig
+from referee.config.schema import LONE
 from referee.engine import Endpoint, find_key
 from referee.errors import RefereeError
 from referee.judging import first_round, make_judge
-from referee.records import Sample, Unscored
-from referee.referee import Referee
 from referee.scoring.build import read_template
 from referee.scoring.tracing import open_tracer
 from referee.version import VERSION
 
-PROBE = Sample(
-    id="probe",
-    prompt="What is the capital of France?",
-    response="The capital of France is Paris.",
-    reference="Paris",
-)
-SECONDS = 30.0
 EXTRAS = {"redis": "redis", "ray": "ray", "serve": "fastapi", "report": "plotly", "otel": "opentelemetry"}
 """The optional parts, each with a module that only its installation brings."""
 
 _UNUSABLE = {"foreign": "is not a cache of referee's", "broken": "is damaged"}
-
-Check = tuple[bool, str]
 
 
 def command(
@@ -56,32 +45,33 @@ def command(
     ] = None,
     offline: Annotated[bool, typer.Option("--offline", help="Ask neither endpoint, Redis nor Ray.")] = False,
 ) -> None:
-    """Check that everything is in place, with one paid probe.
+    """Check that everything is in place, with a paid probe.
 
-    Settings, judge and template, keys, prices, cache, ledger, Redis, Ray, extras, versions.
+    Settings, judges and templates, keys, prices, cache, ledger, Redis, Ray, extras, versions; and one verdict of each
+    judge from each of its endpoints. Exit status 1 if a judge that counts cannot work; what only an optional one or a
+    spare endpoint lacks is a warning.
     """
     good = _show(True, f"referee {VERSION}, Python {platform.python_version()}, {_loop()}, {_versions()}")
     try:
         with settings(config) as chosen:
             kinds = ", ".join(judge.kind for judge in chosen.judge)
-            good &= _show(
-                True,
-                f"settings: {kinds} judge, runtime {chosen.runtime}, digest {chosen.digest()}",
-            )
+            what = f"{kinds} judge" if len(chosen.judge) == 1 else f"{len(chosen.judge)} judges ({kinds})"
+            good &= _show(True, f"settings: {what}, runtime {chosen.runtime}, digest {chosen.digest()}")
             for check in _checks(chosen, offline):
                 good &= _show(*check)
-            if good and not offline:
-                good &= _show(*_probe(chosen))
+            for check in probes(chosen) if good and not offline else ():
+                good &= _show(*check)
     except RefereeError as error:
         good = _show(False, str(error))
     if not good:
         raise typer.Exit(1)
 
 
-def _show(ok: bool, text: str) -> bool:
+def _show(ok: bool | None, text: str) -> bool:
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-    typer.echo(wrapped(f"{'ok  ' if ok else 'FAIL'}  {text}", width))
-    return ok
+    mark = "warn" if ok is None else "ok  " if ok else "FAIL"
+    typer.echo(wrapped(f"{mark}  {text}", width))
+    return ok is not False
 
 
 def wrapped(text: str, width: int | None) -> str:
@@ -95,7 +85,8 @@ def wrapped(text: str, width: int | None) -> str:
 
 def _checks(config: Config, offline: bool) -> Iterator[Check]:
     for judge in config.judge:
-        yield _tried(functools.partial(_judge, judge))
+        ok, text = _tried(functools.partial(_judge, judge))
+        yield ok, text if ok or len(config.judge) == 1 else f"judge {judge.name}: {text}"
     for endpoint in config.endpoint:
         try:
             key = find_key(endpoint)
@@ -134,7 +125,7 @@ def _checks(config: Config, offline: bool) -> Iterator[Check]:
 
 
 def _tried(check: Callable[[], Check]) -> Check:
-    """One check; an error of ours is its failure, and does not keep the next from being made."""
+    """One check. An error of ours makes it fail, and the next one is still made."""
     try:
         return check()
     except RefereeError as error:
@@ -142,12 +133,15 @@ def _tried(check: Callable[[], Check]) -> Check:
 
 
 def _judge(config: JudgeConfig) -> Check:
-    """A judge as judging makes it: template, criteria, scale. It plans one request, which is not sent."""
+    """A judge as judging makes it: template, criteria, scale. Its first questions are planned, and not sent."""
     judge = make_judge(config, secrets.token_bytes(32), read_template(config))
-    asks = first_round(judge, (PROBE,), "text" if config.reply == "text" else "schema")
+    asks = first_round(
+        judge, (probe_of(config, getattr(judge, "columns", ())),), "text" if config.reply == "text" else "schema"
+    )
     own = f", template {config.prompt_file}" if config.prompt_file else ""
     size = f", about {sum(ask.prompt_tokens for ask in asks)} tokens for a short answer" if asks else ""
-    return True, f"judge {config.name}: {config.kind}{own}{size}"
+    weight = f", weight {config.weight:g}{', optional' if config.optional else ''}" if config.name != LONE else ""
+    return True, f"judge {config.name}: {config.kind}{weight}{own}{size}"
 
 
 def _redis(config: RedisConfig) -> Check:
@@ -162,7 +156,7 @@ def _redis(config: RedisConfig) -> Check:
 
 
 def _holder(config: Config) -> str:
-    """Who counts what is in flight, sent and spent."""
+    """Which process counts what is in flight, sent and spent."""
     if config.runtime == "processes":
         holder = f"this process, for its {counted(config.workers, 'worker')} together"
     elif config.runtime == "ray" and config.shards > 1:
@@ -237,36 +231,12 @@ def _writable(folder: Path, what: str) -> Check:
     return True, f"{what}: {folder} is writable" + ("" if there == folder else " (will be created)")
 
 
-def _probe(given: Config) -> Check:
-    """One real verdict, not cached and not recorded."""
-    config = replace(given, cache=CacheConfig(enabled=False), ledger=LedgerConfig())
-    started = clock.monotonic()
-    with Referee(config) as referee:
-        reward = referee.submit([PROBE], deadline=SECONDS).result(SECONDS + 5)[0]
-        metrics = referee.metrics()
-    seconds = clock.monotonic() - started
-    if config.runtime == "ray":
-        from referee.runtime.ray import shutdown
-        from referee.runtime.ray_settings import engine_names
-
-        if engine_names(config) != engine_names(given):  # made for the probe: nobody else's
-            shutdown(config)
-    verdict, settled = reward.verdict, reward.settled
-    if isinstance(verdict, Unscored):
-        return False, f"probe: no verdict ({verdict.reason}: {verdict.detail})"
-    return True, (
-        f"probe: {settled.endpoint} answered in {seconds:.2f} s: score {verdict.score:g} (value {verdict.value:.2f}, "
-        f"read from {verdict.how}), {metrics['tokens_in']:.0f} tokens in, {metrics['tokens_out']:.0f} out, "
-        + (f"${settled.cost:.6f}" if all(e.price_in is not None for e in config.endpoint) else "cost unknown")
-    )
-
-
 def _loop() -> str:
     return _version_of("uvloop", lambda: "plain asyncio loop")
 
 
 def _versions() -> str:
-    return ", ".join(_version_of(name) for name in ("aiohttp", "msgspec"))
+    return ", ".join(_version_of(name) for name in ("httptools", "msgspec"))
 
 
 def _version_of(name: str, absent: Callable[[], str] | None = None) -> str:

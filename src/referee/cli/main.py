@@ -20,10 +20,10 @@ GONE = 141
 
 
 class _Commands(typer.core.TyperGroup):
-    """The commands, with output that nobody reads any more (| head) as an end and not an error of ours."""
+    """The commands. A closed output pipe (| head) ends them without an error."""
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command, and let all of its output reach the system while that can still be said."""
+        """Run the command and flush its output, so that a closed pipe is noticed here."""
         try:
             done = super().invoke(ctx)
             if sys.stdout is not None:
@@ -76,8 +76,7 @@ def options(
     logging.basicConfig(
         level=logging.DEBUG if verbose else logging.WARNING, format="%(levelname)s %(name)s: %(message)s"
     )
-    for noisy in ("asyncio", "aiohttp"):
-        logging.getLogger(noisy).setLevel(logging.WARNING)
+    logging.getLogger("asyncio").setLevel(logging.WARNING)
 
 
 def main() -> None:

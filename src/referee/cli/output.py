@@ -52,7 +52,7 @@ def rejects_of(rollouts: str, output: str) -> Path:
 
 @contextlib.contextmanager
 def claimed(output: str) -> Iterator[None]:
-    """Keep a second run off the same output; it would mix its rows with ours. Standard output is nobody's."""
+    """Keep a second run off the same output; it would mix its rows with ours. Standard output needs no lock."""
     if output == "-" or sys.platform == "win32":
         yield
         return
@@ -67,10 +67,10 @@ def claimed(output: str) -> Iterator[None]:
             os.close(handle)
             raise ConfigError(f"{output}: another run is writing it now. Wait for it, or name another file.") from None
         except OSError:
-            pass  # a file system without locks: then nobody can be kept off
+            pass  # a file system without locks cannot keep a second run off
         if path.exists() and os.path.samestat(os.fstat(handle), path.stat()):
             break
-        os.close(handle)  # its holder ended just now and took the file away
+        os.close(handle)  # the other run ended just now and removed the file
     try:
         yield
     finally:

@@ -124,7 +124,7 @@ class RowWriter:
         self._stream = stream
 
     def write(self, rows: Iterable[Row]) -> None:
-        """Add rows, and let them reach the system at once: a kill then loses none of them."""
+        """Add rows and flush them: a kill then loses none."""
         data = b"".join(_encode(row) + b"\n" for row in rows)
         try:
             self._stream.write(data)
@@ -231,7 +231,7 @@ def _merged(newer: Iterator[Row], older: Iterator[Row]) -> Iterator[Row]:
 
 
 def _create(path: Path) -> BinaryIO:
-    """A new file only its owner can read: rollouts and verdicts are the user's own business."""
+    """A new file that only its owner can read: rollouts and verdicts may be private."""
     path.unlink(missing_ok=True)
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0), 0o600)
     return os.fdopen(descriptor, "wb")

@@ -28,8 +28,8 @@ from referee.errors import InputError
 from referee.records import Sample
 from referee.referee import Referee
 from referee.rollouts import BadLine, doubtful_columns, first_rows, media_in, not_text, read_rollouts
+from referee.scoring.batch import depends_on_siblings
 from referee.scoring.build import columns_shown
-from referee.shaping import needs_group
 
 UNSCORED = 3
 """Exit status when the output is complete and too few of its rows have a score to go on with."""
@@ -121,7 +121,7 @@ def _score(
         writer = RowWriter(output, sys.stdout.buffer if output == "-" else None, fresh=earlier.overwrite)
         try:
             with Meter(total, referee.metrics, quiet, priced) as meter:
-                for item, reward in stream(referee, items, sizes if needs_group(config) else None):
+                for item, reward in stream(referee, items, sizes if depends_on_siblings(config) else None):
                     row = item.kept if reward is None else row_of(item.tag, digests.of(item.sample), reward)
                     assert row is not None
                     writer.write([row])

@@ -1,4 +1,4 @@
-"""A run on a terminal: one frame of numbers with small histories beside them. Foreign text cannot act on it."""
+"""A run on a terminal: one frame of numbers with small histories beside them. Untrusted text cannot act on it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rich.text import Text
 
 from referee.report.plain import plain
 from referee.report.resumed_runs import unscored_share
-from referee.report.shape import StepRow, TimeRow
+from referee.report.shape import JudgeReport, StepRow, TimeRow
 from referee.report.watch import Snapshot
 
 BARS = "▁▂▃▄▅▆▇█"
@@ -70,7 +70,7 @@ def frame(shot: Snapshot, height: int = 40) -> RenderableType:
     if concerns:
         parts.append(Text(""))
         parts += [Text(f"{item.level}: {plain(item.text, 300)}") for item in concerns[:5]]
-    room = min(SAMPLES, height - 16 - len(concerns[:5]))
+    room = min(SAMPLES, height - 16 - len(concerns[:5]) - len(shot.report.judges))
     if room > 0 and shot.newest:
         parts += [Text(""), _samples(shot, room)]
     return Group(*parts)
@@ -125,6 +125,7 @@ def rows(shot: Snapshot) -> list[tuple[str, str, str]]:
             spark([row.score_mean for row in steps], low=None),
         ),
         ("spread", "scores of the latest step, low to high" if steps else "scores, low to high", _bins(report.steps)),
+        *[_judge(judge, m, report.cost.priced) for judge in report.judges],
         (
             "rewards",
             f"mean {m['reward_mean']:.3f}, penalty {m['penalty_mean']:.3f}, {m['reward_missing']:,.0f} missing, "
@@ -157,6 +158,18 @@ def rows(shot: Snapshot) -> list[tuple[str, str, str]]:
     ]
 
 
+def _judge(judge: JudgeReport, m: dict[str, float], priced: bool) -> tuple[str, str, str]:
+    """One of several judges."""
+
+    def of(what: str) -> float:
+        return m.get(f"judge/{judge.name}/{what}", 0.0)
+
+    weight = "" if judge.weight is None else f", weight {judge.weight:g}"
+    said = f"mean {of('score_mean'):.3f}, deviation {of('score_std'):.3f}{weight}, "
+    said += f"{of('unscored_share'):.1%} unscored" + (f", ${of('cost_usd'):.4f}" if priced else "")
+    return f"  {plain(judge.name, 20)}", said, spark([row.score_mean for row in judge.steps], low=None)
+
+
 def line(shot: Snapshot) -> str:
     """The state in one line, for where there is no terminal."""
     m, now = shot.report.metrics, shot.now
@@ -165,9 +178,11 @@ def line(shot: Snapshot) -> str:
     step = "" if now.step is None else f"step {now.step}  "
     samples = f"{m['samples']:.0f} sample{'' if m['samples'] == 1 else 's'}"
     waiting = f"  waiting {m['wait_fraction']:.1%}" if shot.report.trainer else ""
+    means = [f"{plain(j.name, 20)} {m.get(f'judge/{j.name}/score_mean', 0.0):.3f}" for j in shot.report.judges]
+    judges = f" ({', '.join(means)})" if means else ""
     return (
         f"{step}{samples}  {now.samples_per_s:.1f}/s  {now.in_flight:.0f}/{now.limit:.0f} in flight  "
-        f"score {m['score_mean']:.3f}  {m['unscored']:.0f} unscored  ${m['cost_usd']:.4f}"
+        f"score {m['score_mean']:.3f}{judges}  {m['unscored']:.0f} unscored  ${m['cost_usd']:.4f}"
         f"{waiting}"
     )
 
@@ -206,7 +221,7 @@ def _samples(shot: Snapshot, room: int) -> Table:
     for least, justify in ((8, "left"), (4, "right"), (8, "left"), (20, "left")):
         table.add_column(no_wrap=True, overflow="ellipsis", min_width=least, justify=justify)  # type: ignore[arg-type]
     for item in shot.newest[:room]:
-        score = "none" if item.score is None else f"{item.score:g}"
+        score = "none" if item.score is None else f"{item.score:.3g}"
         by = plain(item.unscored, 16) or item.origin
         table.add_row(Text(plain(item.id, 16)), Text(score), Text(by), Text(plain(item.response or item.why, 100)))
     return table

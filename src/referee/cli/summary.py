@@ -5,10 +5,35 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping
+from typing import Any
 
 from referee.cli.rows import Row
 from referee.cli.words import counted
 from referee.config import Config
+from referee.ledger.metrics import JudgeTally
+
+
+class _Judge:
+    """One of several judges."""
+
+    def __init__(self, name: str, weight: float) -> None:
+        self._name, self._weight = name, weight
+        self._tally = JudgeTally()
+        self._by: dict[str, None] = {}
+
+    def add(self, said: Mapping[str, Any], kept: bool) -> None:
+        self._tally.add(said.get("value"))
+        self._tally.cost += 0.0 if kept else said.get("cost") or 0.0
+        if said.get("model"):
+            self._by[f"{said['model']} at {said.get('endpoint', '')}"] = None
+
+    def line(self, priced: bool) -> str:
+        found = self._tally.metrics()
+        mean = f", mean {found['score_mean']:.3f} of 1" if found["scored"] else ""
+        by = f", by {', '.join(self._by)}" if self._by else ""
+        cost = f", ${found['cost_usd']:.4f}" if priced else ""
+        counts = f"{found['scored']:.0f} scored, {found['unscored']:.0f} unscored"
+        return f"  judge {self._name} (weight {self._weight:g}): {counts}{mean}{cost}{by}"
 
 
 class Summary:
@@ -25,6 +50,8 @@ class Summary:
         self._origins: Counter[str] = Counter()
         self._unscored: Counter[str] = Counter()
         self._examples: dict[str, str] = {}
+        several = config.judge if len(config.judge) > 1 else ()
+        self._judges = {judge.name: _Judge(judge.name, judge.weight) for judge in several}
 
     def add(self, row: Row, kept: bool) -> None:
         """One more row. `kept`: it came from an earlier run."""
@@ -32,6 +59,9 @@ class Summary:
         self.kept += kept
         if not kept:
             self._origins[row.origin] += 1
+        for name, said in row.judges.items():
+            if name in self._judges:
+                self._judges[name].add(said, kept)
         if row.unscored:
             self._unscored[row.unscored] += 1
             self._examples.setdefault(row.unscored, row.detail)
@@ -62,13 +92,14 @@ class Summary:
             mean = self._sum / self._rewarded
             spread = math.sqrt(max(0.0, self._squares / self._rewarded - mean * mean))
             lines.append(f"reward mean {mean:.3f}, standard deviation {spread:.3f}")
+        lines += [judge.line(any(self._priced)) for judge in self._judges.values()]
         for reason, count in self._unscored.most_common():
             detail = self._examples[reason]
             lines.append(f"  unscored, {reason}: {count}" + (f" (for example: {detail[:120]})" if detail else ""))
         return "\n".join(lines)
 
     def _cost(self, spent: float) -> str:
-        """Dollars, as far as they are known: without a price there is no telling, and that is not nothing."""
+        """Dollars, as far as they are known: without a price the cost is unknown, not 0."""
         if not any(self._priced):
             return "cost unknown (no price_in, price_out)"
         return f"${spent:.4f}" + ("" if all(self._priced) else " and what endpoints without a price cost")

@@ -1,4 +1,4 @@
-"""A terminal for tables with text of strangers in them: no markup, and no failing for want of a letter."""
+"""A terminal for tables with untrusted text: no markup, and characters it cannot encode do not fail."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from referee.report.live_server import LiveServer
 from referee.report.watch import Watch
 
 REST = 4.0
-"""Looking takes at most a fifth of one core: after a look that took long it rests so many times longer."""
+"""After a look, pause at least this many times as long as it took: at most a fifth of a core is used."""
 LINE_EVERY = 10.0
 """Seconds between two lines where there is no terminal."""
 

@@ -106,8 +106,14 @@ def _check_endpoint(endpoint: EndpointConfig, name: str, budget: bool, refuse: A
         if not _is_web(url) and (url or field == "url"):
             shown = url.rpartition("@")[2].partition("?")[0]
             raise refuse(f"{name}.{field}", f"must be an http(s) URL, not {shown!r}.")
+        host = urlsplit(url).hostname or ""
+        if not host.isascii() or not host.isprintable() or " " in host:
+            raise refuse(
+                f"{name}.{field}",
+                f"the host name must be ASCII without spaces (an international name in its xn-- form), not {host!r}.",
+            )
     parts = urlsplit(endpoint.url)
-    if parts.username or parts.password or parts.query:
+    if "@" in parts.netloc or parts.query:
         raise refuse(f"{name}.url", "must not hold credentials or a query: the key is sent in a header.")
     wants_key = endpoint.key_file or endpoint.api_key or endpoint.key_env not in ("", "OPENAI_API_KEY")
     if wants_key and not key_may_travel(endpoint):

@@ -66,7 +66,8 @@ class EndpointConfig(Struct, frozen=True, forbid_unknown_fields=True):
     backup: bool = False
     """Use only while no other endpoint is usable."""
     proxy: str = ""
-    """HTTP proxy URL. Environment proxies are not used by themselves."""
+    """HTTP proxy: http(s)://host:port or http(s)://user:password@host:port. An https endpoint is reached by CONNECT, so
+    the proxy sees neither key nor texts. Environment proxies are not used by themselves."""
     extra: dict[str, Any] = field(default_factory=dict)
     """More fields for the request body, as they are (reasoning_effort, chat_template_kwargs…). Not those that settings
     of ours fill in, such as max_tokens, and no keys."""

@@ -1,8 +1,8 @@
-"""The gate: who may send next, and where. One queue for all endpoints, oldest request first; only those whom an
-endpoint has declined stand in a line of their own, so that waiting for another one holds up nobody else.
+"""Admission: which request is sent next, and to which endpoint. One queue for all endpoints, oldest request first;
+requests that some endpoints may not serve have a queue for each such set, so that they do not hold up the others.
 
-A permit is given when an endpoint has room (adaptive limit), pace (requests and tokens per minute), health (breaker)
-and money (budget), and comes back exactly once with a named outcome. Waiting requests hold no socket and no timer.
+A permit is granted when an endpoint has room (adaptive limit), rate (requests and tokens per minute), health (breaker)
+and the budget has money; it is released exactly once with a named outcome. Queued requests hold no socket and no timer.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from referee.limits import Budget, Outcome, Stamp
 from referee.limits.worst import Bound
 from referee.records import Ask, Failure, RateHints, Reason, Reply, Unscored
 
-NOBODY: frozenset[Endpoint] = frozenset()
-IDLE = 0.5
-"""Seconds without any request after which an outage is counted anew: nobody saw whether it went on."""
+NO_ENDPOINTS: frozenset[Endpoint] = frozenset()
+IDLE_S = 0.5
+"""After this long without any request, the duration of an outage is counted anew: nothing showed whether it went on."""
 
 
 class Permit:
-    """Leave to send one request to one endpoint. Give it back once."""
+    """Permission to send one request to one endpoint. Release it once."""
 
     __slots__ = ("_gate", "endpoint", "foreseen", "held", "request", "reserved", "stamp", "started", "tokens")
 
@@ -52,11 +52,11 @@ class Permit:
     def release(
         self, outcome: Outcome, reply: Reply | None = None, hints: RateHints | None = None, unknown: bool = False
     ) -> None:
-        """Give the permit back: what it taught the limiter, what it used, what the server's headers said.
+        """Return the permit: the outcome for the limiter, what was used, what the server's headers said.
 
-        `unknown`: the request reached the server and no usage came back, so the budget must assume the worst.
+        `unknown`: the request reached the server and no usage came back, so the budget assumes the worst case.
         """
-        assert self.held, "a permit is given back exactly once"
+        assert self.held, "a permit is released exactly once"
         self.held = False
         self._gate._released(self, outcome, reply, hints, unknown)
 
@@ -70,7 +70,7 @@ class Closed(Exception):
 
 
 class Waiter:
-    """A place in the line. `granted` is called once, with a permit or with why there will be none, unless `gone`."""
+    """A place in the queue. `granted` is called once, with a permit or with why there will be none, unless `gone`."""
 
     __slots__ = ("avoid", "excluded", "future", "gone", "granted", "open_ended", "request", "turn")
 
@@ -90,13 +90,13 @@ class Waiter:
         self.open_ended = open_ended
         self.granted = granted
         self.gone = False
-        """Nobody waits here any more; set by whoever joined."""
+        """Abandoned; set by the caller of `join`."""
         self.future: asyncio.Future[Permit | Closed] | None = None
-        """What `acquire` awaits: cancelled, it is done before its waiter can say so."""
+        """What `acquire` awaits: if cancelled, it is done before `gone` is set."""
 
     @property
     def left(self) -> bool:
-        """True if nobody waits here any more."""
+        """True if it was abandoned."""
         return self.gone or (self.future is not None and self.future.done())
 
     def __lt__(self, other: Waiter) -> bool:
@@ -107,7 +107,7 @@ class Admission:
     """One queue, several endpoints."""
 
     def __init__(self, endpoints: Sequence[Endpoint], budget: Budget, rng: random.Random, patience: float) -> None:
-        """`patience`: seconds without any success in an outage after which open-ended requests are given up."""
+        """`patience`: seconds of an outage without any success after which open-ended requests are given up."""
         self._now = clock.running()
         self.endpoints = tuple(endpoints)
         self._patience = patience
@@ -116,10 +116,10 @@ class Admission:
         self.budget = budget
         self._rng = rng
         self._has_backups = any(endpoint.config.backup for endpoint in endpoints)
-        self._lines: dict[frozenset[Endpoint], list[Waiter]] = {NOBODY: []}
-        """Who waits, oldest first, by the endpoints that may not serve them."""
+        self._lines: dict[frozenset[Endpoint], list[Waiter]] = {NO_ENDPOINTS: []}
+        """Queues, oldest request first, by the endpoints that may not serve them."""
         self._priced: set[Permit] = set()
-        """Permits that are out and may cost money."""
+        """Permits in use that may cost money."""
         self._turns = 0
         self._timer: asyncio.TimerHandle | None = None
         self._pumping = False
@@ -139,7 +139,7 @@ class Admission:
         return not self.queued and not self.in_flight
 
     def turn(self) -> int:
-        """A place in the line. A request keeps its place when it comes back after a refusal."""
+        """A number for the queue. A request keeps it for its retries, and with it its place."""
         self._turns += 1
         return self._turns
 
@@ -156,28 +156,28 @@ class Admission:
         open_ended: bool,
         granted: Callable[[Permit | Closed], None],
     ) -> Waiter:
-        """Stand in line; `granted` may be called before this returns. `avoid` is used only if nobody else can,
-        `excluded` never. Closed comes when no endpoint ever will, or, for an open-ended request, when none has for too
-        long."""
+        """Queue a request; `granted` may be called before this returns. The endpoint `avoid` is used only if no other
+        can serve it, `excluded` ones never. Closed is granted when no endpoint ever will serve it, or, for an
+        open-ended request, when none has for too long."""
         line = self._lines.setdefault(excluded, [])
         if not line:
             now = self._now()
-            if now - self._idle_since >= IDLE and self._idle:
-                self._progress.clear()  # nothing was asked until now, so nothing was missed
+            if now - self._idle_since >= IDLE_S and self._idle:
+                self._progress.clear()  # nothing was sent until now, so no outage was seen
             for endpoint in self.endpoints:
                 if endpoint not in excluded:
                     self._progress.setdefault(endpoint, now)
         waiter = Waiter(turn, request, avoid, excluded, open_ended, granted)
         heapq.heappush(line, waiter)
-        if line[0] is waiter:  # behind others there is nothing to look at
+        if line[0] is waiter:  # else the requests before it are still blocked
             self.pump()
         return waiter
 
     def now(self, request: Ask, avoid: Endpoint | None, excluded: frozenset[Endpoint]) -> Permit | None:
-        """A permit if there is one to spare: nobody waits in line, and an endpoint has room."""
+        """A permit if one can be spared: nothing is queued, and an endpoint has room."""
         if self.queued:
             return None
-        waiter = Waiter(0, request, avoid, excluded, False, _nobody)
+        waiter = Waiter(0, request, avoid, excluded, False, _ignore)
         now = self._now()
         endpoint, _ = self._choose(waiter, now)
         if endpoint is None:
@@ -207,14 +207,14 @@ class Admission:
         return found
 
     def close_all(self, verdict: Unscored) -> None:
-        """Fail everyone who waits."""
-        lines, self._lines = self._lines, {NOBODY: []}
+        """Fail every queued request."""
+        lines, self._lines = self._lines, {NO_ENDPOINTS: []}
         for waiter in heapq.merge(*map(sorted, lines.values())):
             if not waiter.left:
                 waiter.granted(Closed(verdict))
 
     def pump(self) -> None:
-        """Hand out what can be handed out, and look again when something changes or the nearest wait is over."""
+        """Grant what can be granted, and set a timer for the shortest wait."""
         if self._pumping:
             return
         self._pumping = True
@@ -230,7 +230,7 @@ class Admission:
             self._timer = clock.at(loop, loop.time() + wait, self.pump)
 
     def _serve(self) -> float | None:
-        """Serve the oldest while somebody can take it. Returns seconds until it is worth another look."""
+        """Grant permits, oldest request first, while an endpoint can take one. Returns seconds until the next try."""
         now = self._now()
         shortest: float | None = None
         stuck: list[frozenset[Endpoint]] = []
@@ -260,7 +260,7 @@ class Admission:
             reserved = endpoint.worst_cost(foreseen)
             if not self.budget.reserve(reserved):
                 if self.in_flight or self.budget.waiting:
-                    return None  # money comes back as replies settle for less than was reserved
+                    return None  # replies that cost less than reserved free money
                 self.close_all(Unscored(reason=Reason.BUDGET, detail=self.budget.no_room(reserved)))
                 return None
             heapq.heappop(line)
@@ -268,9 +268,9 @@ class Admission:
         return shortest
 
     def _oldest(self, stuck: list[frozenset[Endpoint]]) -> frozenset[Endpoint] | None:
-        """The line whose head has waited longest, of those that are not stuck."""
+        """The queue with the oldest head, of those that are not stuck."""
         if len(self._lines) == 1:
-            return None if stuck or not self._lines[NOBODY] else NOBODY
+            return None if stuck or not self._lines[NO_ENDPOINTS] else NO_ENDPOINTS
         found, turn = None, 0
         for excluded, line in self._lines.items():
             if line and excluded not in stuck and (found is None or line[0].turn < turn):
@@ -306,7 +306,7 @@ class Admission:
         )
 
     def _choose(self, waiter: Waiter, now: float) -> tuple[Endpoint | None, float | None]:
-        """The endpoint with the most room, the one to avoid last; else the shortest wait worth a timer."""
+        """The endpoint with the most room, the one to avoid last; else the shortest wait until one has any."""
         best: Endpoint | None = None
         best_rank = (2, 2.0)
         shortest: float | None = None
@@ -322,7 +322,7 @@ class Admission:
                 endpoint.tokens.wait(endpoint.tokens_of(waiter.request), now),
             )
             if math.isinf(wait):
-                continue  # a probe is out; its return is what to wait for
+                continue  # a probe is under way; its end triggers the next try
             if wait > 0:
                 shortest = wait if shortest is None else min(shortest, wait)
                 continue
@@ -332,7 +332,7 @@ class Admission:
         return best, shortest
 
     def _primary_usable(self, excluded: frozenset[Endpoint]) -> bool:
-        """A primary is alive, perhaps only busy: backups stay idle."""
+        """A primary endpoint is healthy, perhaps only busy: backups stay idle."""
         for e in self.endpoints:
             if not e.config.backup and e.breaker.closed is None and not e.breaker.suspended and e not in excluded:
                 return True
@@ -367,14 +367,14 @@ class Admission:
             self._idle_since = now
 
     def _pay(self, permit: Permit, foreseen: Bound, reply: Reply | None, unknown: bool) -> None:
-        """Settle what was reserved. A reply that is billed above what was foreseen is expected of those in flight too:
-        what they may cost is set aside before anything else is sent."""
+        """Settle what was reserved. If a reply is billed above its bound, requests in flight may be too: the reserve of
+        each is raised before anything else is sent."""
         self._priced.discard(permit)
         endpoint = permit.endpoint
         if reply is None:
             self.budget.settle(permit.reserved, permit.reserved if unknown else 0.0)
             return
-        # A count that leaves out the prompt, or a reply that holds text, is none: it counts as the worst case at least.
+        # Usage without prompt tokens, or without reply tokens for a text, is no usage: the worst case is the least.
         counted = reply.tokens_in > 0 and (reply.tokens_out > 0 or not reply.text)
         cost = endpoint.cost(reply)
         self.budget.settle(permit.reserved, cost if counted else max(cost, permit.reserved))
@@ -386,15 +386,15 @@ class Admission:
                     other.reserved = worst
 
     def learn(self, permit: Permit, failure: Failure) -> None:
-        """Tell an endpoint's health what a failed attempt means for the next. Called before the permit goes back."""
+        """Update an endpoint's breaker after a failed attempt. Called before the permit is released."""
         permit.endpoint.failed(failure, permit.stamp, self._now(), self._rng.random())
 
 
-def _nobody(_: Permit | Closed) -> None:
+def _ignore(_: Permit | Closed) -> None:
     return None
 
 
 def _closed(endpoints: Sequence[Endpoint]) -> Unscored | None:
-    """Why these can answer nothing any more, once all of them are closed."""
+    """Why no endpoint of these can answer any more, once all are closed."""
     reasons = [endpoint.breaker.closed for endpoint in endpoints]
     return reasons[0] if all(reasons) else None

@@ -1,4 +1,4 @@
-"""What both transports hold replies to: the size of a body, encodings that are unpacked, how long sockets idle."""
+"""Bodies of answers: their largest size, and the content encodings that are unpacked."""
 
 from __future__ import annotations
 
@@ -7,15 +7,11 @@ import zlib
 from referee.engine.port import TransportFault
 
 MAX_BODY = 4 * 1024 * 1024
-"""Bytes of one decoded reply. A verdict is a few hundred; this only stops a runaway or hostile server."""
-KEEP_ALIVE = 4.0
-"""Seconds a socket may idle: uvicorn and vLLM close theirs at 5, and a race with that close costs an attempt."""
-CONNECT = 10.0
-"""Seconds to open a connection, within the attempt's own timeout."""
+"""Bytes of one decoded reply. A verdict is a few hundred; this stops a runaway or hostile server."""
 
 
 def unpack(raw: bytes, encoding: str) -> bytes:
-    """The body as the server meant it, never more than MAX_BODY of it in memory."""
+    """The body without its content encoding, never more than MAX_BODY of it in memory."""
     encoding = encoding.strip().lower()
     if encoding in ("", "identity"):
         return raw
@@ -34,10 +30,10 @@ def unpack(raw: bytes, encoding: str) -> bytes:
 
 
 def too_large() -> TransportFault:
-    """The reply is more than anybody asked for."""
+    """The fault of a reply beyond MAX_BODY."""
     return TransportFault("too_large", f"the reply passed {MAX_BODY} bytes")
 
 
 def say(error: BaseException) -> str:
-    """A foreign error in its own words; long, because a key in them is replaced later, and half a key is not found."""
+    """The text of a foreign error. Cut late: a key in it is redacted afterwards, and half a key would not be found."""
     return f"{type(error).__name__}: {error}"[:4000]

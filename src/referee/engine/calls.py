@@ -1,6 +1,6 @@
-"""Attempts under permits: how long one may take, what its end teaches, and a second one beside it where that pays.
+"""Attempts under permits: their timeout, what their outcome teaches limiter and breaker, and hedging.
 
-Knows nothing of who waits for the answer; `engine` decides what happens next.
+What happens after an attempt is decided in `engine`.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from referee.records import Action, Failure, Reason, Reply
 
 log = logging.getLogger("referee.engine")
 
-LOOK = 0.25
-"""Seconds between two looks while it is not known yet what is late."""
+HEDGE_CHECK_S = 0.25
+"""Interval of checks while it is not known yet what counts as late."""
 
 
 class Calls:
@@ -40,7 +40,7 @@ class Calls:
         self.stragglers = Stragglers(limits.hedge)
 
     async def ask(self, flight: Flight, permit: Permit, longer: bool) -> tuple[Reply | Failure, Permit]:
-        """One attempt, or two where the first is late and limits.hedge allows it. Returns the permit that counts."""
+        """One attempt, or two if the first is late and limits.hedge allows it. Returns the permit that counts."""
         stragglers = self.stragglers
         stragglers.sent()
         if not stragglers.share:
@@ -48,7 +48,7 @@ class Calls:
 
         def look_after() -> float:
             late = stragglers.late_after
-            return LOOK if late is None else max(late - (self._now() - permit.started), late / 8)
+            return HEDGE_CHECK_S if late is None else max(late - (self._now() - permit.started), late / 8)
 
         def again() -> Coroutine[Any, Any, tuple[Reply | Failure, Permit]] | None:
             late = stragglers.late_after
@@ -67,8 +67,8 @@ class Calls:
         )
 
     async def _attempt(self, flight: Flight, permit: Permit, longer: bool) -> tuple[Reply | Failure, Permit]:
-        """One attempt, repeated immediately where it met a dead kept connection. The repeat is a request like any
-        other: it waits for a permit, with its part of the rate and the budget. The first death teaches nothing."""
+        """One attempt, repeated immediately if it met a dead kept connection. The repeat is a request like any other:
+        it waits for a permit, and counts against rate and budget. The first failure teaches nothing."""
         outcome = await self._send(flight, permit, longer, first=True)
         if isinstance(outcome, Failure) and outcome.code == STALE_CODE:
             with contextlib.suppress(Closed):
@@ -79,7 +79,7 @@ class Calls:
         return outcome, permit
 
     async def _send(self, flight: Flight, permit: Permit, longer: bool, first: bool) -> Reply | Failure:
-        """One request under a permit. The permit goes back whatever happens."""
+        """One request under a permit, which is released whatever happens."""
         endpoint, request = permit.endpoint, flight.request
         flight.attempts += 1
         number = flight.attempts
@@ -97,21 +97,21 @@ class Calls:
                 endpoint.proved(request.sampling, flight.adaptation)
                 self.stragglers.answered(latency)
                 endpoint.breaker.on_ok(permit.started)
-                flight.cost += endpoint.cost(outcome)
+                flight.pay(endpoint.cost(outcome), outcome)
                 permit.release("ok", outcome, hints)
                 self._note(permit, number, outcome)
                 return outcome
             if first and outcome.code == STALE_CODE:
-                permit.release("ignored", unknown=True)  # a server that read it before it hung up may bill it
+                permit.release("ignored", unknown=True)  # a server that read it before closing may bill it
                 return outcome
             outcome = endpoint.believed(outcome, request.sampling, self._now())
             self._note(permit, number, outcome)
-            cut_short = outcome.reason is Reason.TIMEOUT and timeout < full  # our deadline's doing, not the server's
+            cut_short = outcome.reason is Reason.TIMEOUT and timeout < full  # our deadline cut it short, not the server
             if outcome.action is Action.GIVE_UP and outcome.status:
                 endpoint.breaker.on_ok(permit.started)  # it rightly refused this request, so it is up
             elif not cut_short:
                 self._admission.learn(permit, outcome)
-            # In an outage the breaker decides; what the limiter has learned of the provider holds afterwards.
+            # In an outage the breaker decides; what the limiter has learned stays valid for afterwards.
             lesson = "ignored" if cut_short or endpoint.breaker.suspended else LESSONS.get(outcome.action, "ignored")
             permit.release(lesson, None, hints, unknown=may_be_billed(outcome))
             return outcome
@@ -121,7 +121,7 @@ class Calls:
                 self._note(permit, number, None)
 
     def give_up_at(self, flight: Flight) -> float:
-        """When its most patient listener stops waiting; open-ended, limits.deadline after the first attempt."""
+        """The latest deadline of its listeners; if that is open-ended, limits.deadline after the first attempt."""
         if math.isinf(flight.deadline) and flight.sent_first is not None:
             return flight.sent_first + self._limits.deadline
         return flight.deadline

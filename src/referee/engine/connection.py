@@ -1,8 +1,8 @@
-"""One HTTP/1.1 connection: one request out, one whole answer back, then perhaps another. Bytes and their meaning only;
-who connects, and which connection is used next, is decided in `fast`.
+"""One HTTP/1.1 connection: one request out, one whole answer back, then perhaps another. Opening and pooling live in
+`dial` and `transport`.
 
 HTTP/1.1 does not say which request an answer belongs to. So bytes on an idle connection, or beyond the end of an
-answer, end the connection; and so does an answer that came before on the same connection: it is a copy, and the
+answer, close the connection; and so does an answer that came before on the same connection: it is a copy, and the
 request's own answer would be taken for the next one's.
 """
 
@@ -17,25 +17,24 @@ from typing import NoReturn
 import httptools
 
 from referee.engine.body import MAX_BODY, say, too_large, unpack
-from referee.engine.port import STALE, Response, TransportFault
+from referee.engine.port import STALE_S, Response, TransportFault
 
 MAX_HEAD = 64 * 1024
 """Bytes of status line and headers."""
-
-COMPARED = 4096
-"""Bytes of a body by which it is known again: its id and the beginning of its text are among them."""
-REMEMBERED = 128
-"""Answers a connection is compared with."""
+COMPARED_BYTES = 4096
+"""Bodies are compared by their first bytes: the id and the beginning of the text are among them."""
+COMPARED_ANSWERS = 128
+"""Earlier answers of a connection that a new one is compared with."""
 
 _names: dict[bytes, str] = {}
-"""Header names seen, decoded and in lower case: servers send the same dozen every time."""
+"""Header names decoded and in lower case: servers send the same dozen every time."""
 
 
 class Connection(asyncio.Protocol):
-    """A socket and the parser of what comes in.
+    """A socket and the parser of its input.
 
-    `on_open` and `on_lost` are called when there is a socket and when there is none any more, `on_free` when it can
-    take another request. `may_repeat` says of a body that came before whether it can be another request's answer.
+    `on_open` and `on_lost` are called when the socket is open and when it is closed, `on_free` when it can take another
+    request. `may_repeat` says of a body that came before whether it can be another request's answer.
     """
 
     __slots__ = (
@@ -87,7 +86,7 @@ class Connection(asyncio.Protocol):
         self._asked = 0.0
         self._timeout = 0.0
         self.due = math.inf
-        """When the answer that is awaited must be whole; whoever made the connection calls `expire` in time."""
+        """When the answer under way must be whole; the pool calls `expire` then."""
         self.idle_since = 0.0
         self._clear()
 
@@ -101,16 +100,16 @@ class Connection(asyncio.Protocol):
         self._keep = False
         self._ends_by_close = False
         self._fault: TransportFault | None = None
-        """Why one of the parser's calls refused to go on; the parser only says that one did."""
+        """Why a callback of the parser raised; the parser itself only reports that one did."""
 
     @property
     def usable(self) -> bool:
-        """Open, and nobody's answer is awaited on it."""
+        """Open, and no answer is awaited on it."""
         return self._transport is not None and self._future is None and not self._transport.is_closing()
 
     @property
     def quiet(self) -> bool:
-        """Nothing waits in the socket that the loop has not seen yet: no unsolicited bytes, no end of stream."""
+        """The socket holds nothing that the loop has not read yet: no unsolicited bytes, no end of stream."""
         return self._poll is None or not self._poll.poll(0)
 
     async def ask(self, request: bytes, deadline: float, timeout: float) -> Response:
@@ -126,32 +125,32 @@ class Connection(asyncio.Protocol):
         try:
             return await future
         except asyncio.CancelledError:
-            if self._future is future:  # else the answer came first, and the connection may be another's by now
+            if self._future is future:  # else the answer came first, and another request may use the connection by now
                 self.abort()
             raise
 
     def expire(self, now: float) -> None:
-        """Give up on an answer that is late."""
+        """Fail the request under way if its answer is late."""
         if self.due <= now and self._future is not None:
             self._fail(TransportFault("timeout", f"no complete answer within {self._timeout:g} s"))
 
     def abort(self) -> None:
-        """Close at once; nothing more is sent or believed."""
+        """Close at once; nothing more is sent or read."""
         self._future = None
         self.due = math.inf
         if self._transport is not None:
             self._transport.abort()
 
     def end(self) -> None:
-        """Close at once; whoever waits for an answer hears of it."""
+        """Close at once; a request under way fails."""
         self._fail(TransportFault("reset", "the connection was closed here"))
 
     def close(self) -> None:
-        """Close an idle connection politely."""
+        """Close an idle connection gracefully."""
         if self._transport is not None:
             self._transport.close()
 
-    # asyncio calls these
+    # Callbacks of asyncio.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The socket is open."""
@@ -165,7 +164,7 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Some bytes of the answer."""
         if self._future is None:
-            self.abort()  # nobody asked
+            self.abort()  # unsolicited
             return
         self._received += len(data)
         try:
@@ -184,10 +183,10 @@ class Connection(asyncio.Protocol):
                 self._fail(too_large())  # framing without content
 
     def eof_received(self) -> None:
-        """The server is done; the socket closes and `connection_lost` says what that means."""
+        """The server has closed its side; `connection_lost` follows and says what that means."""
 
     def connection_lost(self, error: Exception | None) -> None:
-        """The socket is closed, by whomever."""
+        """The socket is closed, by either side."""
         self._transport = None
         self._on_lost(self)
         if self._future is None:
@@ -198,10 +197,10 @@ class Connection(asyncio.Protocol):
             self._fail(TransportFault("cut", "the answer ended early" if error is None else say(error)))
         else:
             detail = "the server closed the connection" if error is None else say(error)
-            stale = self._reused and not self._received and self._loop.time() - self._asked < STALE
+            stale = self._reused and not self._received and self._loop.time() - self._asked < STALE_S
             self._fail(TransportFault("reset", detail, stale=stale))
 
-    # httptools calls these
+    # Callbacks of httptools.
 
     def on_message_begin(self) -> None:
         """The first byte of an answer."""
@@ -209,7 +208,7 @@ class Connection(asyncio.Protocol):
             self._refuse(TransportFault("protocol", "the server sent more than one answer"))
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """One header. A trailer, after a chunked body, is none: its sender cannot take back what a header said."""
+        """One header. A trailer, after a chunked body, is ignored: it must not replace what a header said."""
         if self._head_done:
             return
         known = _names.get(name)
@@ -220,7 +219,7 @@ class Connection(asyncio.Protocol):
         self._headers[known] = value.decode("latin-1")
 
     def on_headers_complete(self) -> None:
-        """Now it is known how the body ends."""
+        """The headers say how the body ends."""
         self._head_done = True
         length = self._headers.get("content-length")
         if length is None:
@@ -236,7 +235,7 @@ class Connection(asyncio.Protocol):
         self._body.append(data)
 
     def on_message_complete(self) -> None:
-        """The answer is whole, unless it only said that there will be one (1xx)."""
+        """The answer is whole, unless it is an interim one (1xx)."""
         status = self._parser.get_status_code()
         if status == 101:
             self._refuse(TransportFault("protocol", "the server switched protocols"))
@@ -246,7 +245,7 @@ class Connection(asyncio.Protocol):
             self._received = received
         else:
             self._complete = True
-            self._keep = self._parser.should_keep_alive()  # the parser forgets it when the message is over
+            self._keep = self._parser.should_keep_alive()  # the parser resets this with the next message
 
     def _refuse(self, fault: TransportFault) -> NoReturn:
         self._fault = fault
@@ -269,7 +268,7 @@ class Connection(asyncio.Protocol):
             if served and not self._may_repeat(body):
                 self._fail(TransportFault("repeated", "an earlier answer of this connection came once more"))
                 return
-            keep = keep and served  # failures are often alike; one that is a copy must not shift what follows
+            keep = keep and served  # failures are often equal; one that is a copy must not shift the answers after it
         self._future = None
         self.due = math.inf
         self._clear()
@@ -282,10 +281,10 @@ class Connection(asyncio.Protocol):
             future.set_result(Response(status, headers, body))
 
     def _came_before(self, body: bytes) -> bool:
-        known = hash(body[:COMPARED])
+        known = hash(body[:COMPARED_BYTES])
         if known in self._seen:
             return True
-        if len(self._seen) >= REMEMBERED:
+        if len(self._seen) >= COMPARED_ANSWERS:
             self._seen.clear()
         self._seen.add(known)
         return False

@@ -1,7 +1,7 @@
 """The async pipe: coalesce, cache, admission, attempt, retry. Ask in, Settled out.
 
-Lives on one event loop. Decides nothing about judging or rewards; `read` (from judging) says whether a reply holds
-a verdict. Retries end by deadline, not by count; only replies without a verdict are counted.
+Runs on one event loop. Decides nothing about judging or rewards: `Ask.read` says whether a reply holds a verdict.
+Retries end by deadline, not by count; only replies without a verdict are counted.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from referee.records import Ask, Reason, Reply, Settled, Unscored, Verdict
 
 log = logging.getLogger("referee.engine")
 
-SHORTEST = 0.1
-"""Seconds that must be left for another attempt."""
-STORING = 2048
+MIN_ATTEMPT_S = 0.1
+"""Time that must be left for another attempt."""
+MAX_STORING = 2048
 """Flights that may wait to be stored without holding back new ones."""
 
 
@@ -63,16 +63,16 @@ class Engine:
         self._more_to_come = more_to_come
         self._rng = rng
         self._good: dict[Endpoint, Ask] = {}
-        """The latest request each endpoint has answered: sent again, it tells an outage from a request at fault."""
+        """The latest request each endpoint has answered: asked again, it tells an outage from a request at fault."""
         self.pools = Pools(config, endpoints)
         self._no_schema: set[Endpoint] = set()
         self._flights: dict[str, Flight] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        """Of all flights, also of those that were left and have not noticed yet."""
+        """Of all flights, including those that were left and whose cancellation is under way."""
         self._storing = 0
-        """Flights that have their verdict and wait until it is stored."""
+        """Number of flights whose verdict is being stored."""
         self._unstored: dict[str, int] = {}
-        """Flights that do not, by pool."""
+        """Number of the other flights, by pool."""
         self.admission = Admission(endpoints, Budget(config.limits.budget_usd), rng, config.limits.deadline)
         self.endpoints = self.admission.endpoints
         self.calls = Calls(config.limits, self._transport, self.admission)
@@ -83,16 +83,16 @@ class Engine:
         return len(self._flights)
 
     def room(self, pool: str) -> int:
-        """How many more requests the endpoints of a pool could take now; negative: the number that waits for them.
-        Requests that are being stored need no endpoint any more, but more than STORING of them hold back new ones."""
-        return self.pools.limit(pool) - self._unstored.get(pool, 0) - max(0, self._storing - STORING)
+        """How many more requests the endpoints of a pool could take now; negative: the number that is queued for them.
+        Flights that are being stored need no endpoint any more, but more than MAX_STORING hold back new ones."""
+        return self.pools.limit(pool) - self._unstored.get(pool, 0) - max(0, self._storing - MAX_STORING)
 
     def takes_schema(self, pool: str) -> bool:
         """False once an endpoint of a pool has refused a JSON schema: plan in text form from then on."""
         return not self.pools.any_of(pool, self._no_schema)
 
     def key(self, request: Ask) -> str:
-        """What the request is known by, here and in the cache."""
+        """The request's key, here and in the cache."""
         return self.pools.key(request)
 
     def expect(self, requests: Sequence[Ask]) -> list[str]:
@@ -106,8 +106,8 @@ class Engine:
         return keys
 
     def known(self, request: Ask, key: str) -> Settled | None:
-        """The verdict, if it is there already. Not while a flight for it is in the air: what that found may be in
-        memory, and not yet stored."""
+        """The cached verdict, if there is one. None while a flight for it is under way, whose verdict may be in memory
+        and not yet stored."""
         if key in self._flights:
             return None
         entry = self._cache.get(key)
@@ -120,7 +120,7 @@ class Engine:
         return None
 
     def ask(self, request: Ask, key: str, deadline: float, listener: Listener) -> Flight:
-        """A flight for what is not known: a new one, or the one in the air for the same key."""
+        """A flight for a request that is not cached: a new one, or the one under way for the same key."""
         flight = self._flights.get(key)
         if flight is not None:
             flight.join(listener, deadline)
@@ -133,7 +133,7 @@ class Engine:
         return flight
 
     def leave(self, flight: Flight, listener: Listener) -> Settled | None:
-        """Stop waiting for a flight. Nobody left: it ends at once, and what it has cost so far is returned."""
+        """Stop waiting for a flight. If no listener is left, it ends at once; its end, with its cost, is returned."""
         if not flight.leave(listener) or self._flights.get(flight.key) is not flight:
             return None
         self._remove(flight)
@@ -141,19 +141,19 @@ class Engine:
         return self._end(flight, Unscored(reason=Reason.CANCELLED, detail=flight.trouble()))
 
     def settle(self) -> None:
-        """If everything in the air only waits to be stored, and nothing is about to follow, it need not wait long."""
+        """If all flights only wait to be stored, and no more are about to follow, commit now."""
         if self._storing >= len(self._flights) and not self._more_to_come():
             self._cache.hurry()
 
     async def close(self) -> None:
-        """Cancel what is in the air, close connections, write the cache out."""
+        """Cancel all flights, close connections, write out the cache."""
         for flight in list(self._flights.values()):
             self._stop(flight)
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        for flight in list(self._flights.values()):  # in line, searching, or being stored
+        for flight in list(self._flights.values()):  # queued, searching, or being stored
             self._tell(flight, self._end(flight, Unscored(reason=Reason.CANCELLED, detail=flight.trouble())))
         for transport in {id(t): t for t in self._transport.values()}.values():
             with contextlib.suppress(Exception):
@@ -164,23 +164,23 @@ class Engine:
         self._cache.close()
 
     def _search(self, flight: Flight) -> None:
-        """Look where others put their verdicts; into the line if there is no such place, or nothing there."""
+        """Search the shared cache; queue the flight if there is none, or nothing in it."""
         if self._shared is not None:
             keys = [flight.key, *self.pools.other_keys(flight.request)]
-            # Half of the time goes to waiting for somebody else's verdict, so that the other half is left for our own.
+            # At most half of the time is spent waiting for another job's verdict, so that half is left for our own.
             patience = min(self._config.limits.deadline, flight.deadline - self._now()) / 2
             flight.claim = self._shared.claim(keys, patience, functools.partial(self._searched, flight))
         if flight.claim is None:
-            self._line_up(flight)
+            self._enqueue(flight)
 
     def _searched(self, flight: Flight, found: tuple[str, Entry] | None) -> None:
         if found is None:
-            self._line_up(flight)
+            self._enqueue(flight)
         else:
             self._tell(flight, from_cache(*found))
 
-    def _line_up(self, flight: Flight) -> None:
-        """Into the line for a first permit. Its task begins with that, so that a permit is on the wire at once."""
+    def _enqueue(self, flight: Flight) -> None:
+        """Queue the flight for its first permit. Its task is created with that, so that a permit is used at once."""
         flight.turn = self.admission.turn()
         flight.waiter = self.admission.join(
             flight.request,
@@ -188,18 +188,18 @@ class Engine:
             None,
             flight.refused_by,
             math.isinf(flight.deadline),
-            functools.partial(self._take_off, flight),
+            functools.partial(self._granted, flight),
         )
 
-    def _take_off(self, flight: Flight, granted: Permit | Closed) -> None:
+    def _granted(self, flight: Flight, granted: Permit | Closed) -> None:
         flight.task = self._loop.create_task(self._fly(flight, granted))
         self._tasks.add(flight.task)
         flight.task.add_done_callback(functools.partial(self._over, flight, granted))
 
     def _over(self, flight: Flight, granted: Permit | Closed, task: asyncio.Task[None]) -> None:
-        """A task cancelled before its first step has done nothing of what it should have."""
+        """Cleans up after the task, which may have been cancelled before its first step."""
         self._tasks.discard(task)
-        flight.task = flight.waiter = None  # they lead back here: a ring is freed by the collector only, and late
+        flight.task = flight.waiter = None  # both refer to the flight: only GC frees reference cycles, and late
         if task.cancelled():
             if isinstance(granted, Permit) and granted.held:
                 granted.release("ignored")
@@ -213,7 +213,7 @@ class Engine:
             flight.waiter = None
 
     async def _fly(self, flight: Flight, granted: Permit | Closed) -> None:
-        """Carry one request to its end and tell everyone who listens."""
+        """Run one request to its end and call its listeners."""
         settled: Settled | None
         try:
             settled = await self._settle(flight, granted)
@@ -231,7 +231,7 @@ class Engine:
         self._remove(flight)
         for listener, pays in list(flight.listeners.items()):
             if listener not in flight.listeners:
-                continue  # an earlier listener's end made it leave
+                continue  # an earlier listener's call removed it
             try:
                 listener(settled if pays or settled.origin == "cache" else shared(settled))
             except Exception:
@@ -248,12 +248,12 @@ class Engine:
             self._on_room()
 
     async def _settle(self, flight: Flight, granted: Permit | Closed) -> Settled | None:
-        """Try until there is an end. None: there is, and the cache tells it once the verdict is stored."""
-        course = RetryState(flight.request.again, self._config.limits.give_up_after)
+        """Try until there is an end. None: listeners are called once the verdict is stored."""
+        state = RetryState(flight.request.again, self._config.limits.give_up_after)
         while True:
             if isinstance(granted, Closed):
                 return self._end(flight, granted.verdict)
-            outcome, permit = await self.calls.ask(flight, granted, course.longer)
+            outcome, permit = await self.calls.ask(flight, granted, state.longer)
             endpoint = permit.endpoint
             if isinstance(outcome, Reply):
                 self._good[endpoint] = flight.request
@@ -264,7 +264,7 @@ class Engine:
                 flight.last = verdict
                 if verdict.reason is Reason.REFUSED:
                     flight.refused_by |= {endpoint}
-                if not course.after_unread(verdict, self.admission.others(flight.refused_by)):
+                if not state.after_unread(verdict, self.admission.others(flight.refused_by)):
                     return self._end(flight, verdict, outcome, permit)
                 granted = await self._again(flight, endpoint)
                 continue
@@ -273,23 +273,23 @@ class Engine:
                 granted = await self._again(flight, endpoint)
                 continue
             now, sent_first = self._now(), flight.sent_first or 0.0
-            if not course.after_failure(outcome, endpoint.served, now, sent_first):
-                return self._end(flight, course.given_up(outcome, flight.attempts, endpoint.label), None, permit)
-            delay = retry_delay(outcome, course.failures, self._rng.random(), endpoint.latency)
+            if not state.after_failure(outcome, endpoint.served, now, sent_first):
+                return self._end(flight, state.given_up(outcome, flight.attempts, endpoint.label), None, permit)
+            delay = retry_delay(outcome, state.failures, self._rng.random(), endpoint.latency)
             left = self.calls.give_up_at(flight) - now
             lone = len(self.endpoints) - len(flight.refused_by) == 1
             stay_away = outcome.retry_after or 0.0 if lone else 0.0
-            if left < SHORTEST or left <= stay_away:
+            if left < MIN_ATTEMPT_S or left <= stay_away:
                 why = Unscored(reason=outcome.reason, detail=f"out of time after {flight.trouble()}")
                 return self._end(flight, why, None, permit)
-            await clock.sleep(min(delay, left / 2))  # a long back-off must not use up the time of the last attempt
-            if course.doubtful:
+            await clock.sleep(min(delay, left / 2))  # a long back-off must leave time for the last attempt
+            if state.doubtful:
                 await self._ask_known(flight, endpoint)
             granted = await self._again(flight, endpoint)
 
     async def _ask_known(self, flight: Flight, endpoint: Endpoint) -> None:
-        """Ask again what this endpoint has answered before, in place of a request that only fails. An answer shows in
-        `endpoint.served`, so that the next failure of the request is known to be its own. The reply is not used."""
+        """Ask again what this endpoint has answered before, in place of a request that only fails. An answer updates
+        `endpoint.served`, so that the next failure is known to be the request's own. The reply is not used."""
         request = self._good.get(endpoint)
         if request is None:
             return
@@ -299,10 +299,10 @@ class Engine:
         granted = await self._again(probe, None)
         if isinstance(granted, Permit):
             await self.calls.ask(probe, granted, False)
-            flight.cost += probe.cost
+            flight.pay(probe.cost, probe)
 
     async def _again(self, flight: Flight, avoid: Endpoint | None) -> Permit | Closed:
-        """Another permit, in the old place of the line."""
+        """Another permit, at the request's old place in the queue."""
         try:
             return await self.admission.acquire(
                 flight.request, flight.turn, avoid, flight.refused_by, math.isinf(flight.deadline)
@@ -311,7 +311,7 @@ class Engine:
             return closed
 
     def _adapt(self, flight: Flight, endpoint: Endpoint, unsupported: str) -> bool:
-        """Learn what a server does not take. False: nothing to leave out; or the schema, which needs another plan."""
+        """Learn what a server does not support. False: nothing to leave out, or the schema: that needs a new plan."""
         if flight.adaptation is not endpoint.adaptation:
             return True  # another flight learned meanwhile, perhaps the same; ask again with what is known now
         adapted = wire.adapt(endpoint.dialect, endpoint.adaptation, unsupported)
@@ -327,7 +327,7 @@ class Engine:
         return True
 
     def _keep(self, flight: Flight, endpoint: Endpoint, verdict: Verdict, settled: Settled) -> bool:
-        """Store an accepted verdict. True: it is handed out when it would survive a kill, and not before."""
+        """Store an accepted verdict. True: listeners are called when it would survive a kill, and not before."""
         reply = settled.reply
         assert reply is not None
         common, own = endpoint.keys.facets(flight.request)
@@ -340,7 +340,8 @@ class Engine:
             common=common,
             own=own,
         )
-        if not self._cache.put(endpoint.keys.key(flight.request), entry, _Stored(self, flight, settled)):
+        key = endpoint.keys.key(flight.request) if self.pools.several else flight.key
+        if not self._cache.put(key, entry, _Stored(self, flight, settled)):
             return False
         self._storing += 1
         flight.stored = True
@@ -364,16 +365,20 @@ class Engine:
             key=flight.key,
             reply=reply,
             endpoint=permit.endpoint.label if permit else "",
+            model=reply.model if reply else "",
             attempts=flight.attempts,
             sent=clock.wall() - (now - sent) if sent is not None else 0.0,
             queued_s=(sent if sent is not None else now) - flight.asked,
             latency_s=now - permit.started if permit else 0.0,
+            tokens_in=flight.tokens_in,
+            tokens_out=flight.tokens_out,
+            tokens_cached=flight.tokens_cached,
             cost=flight.cost,
         )
 
 
 class _Stored:
-    """Called when a verdict is on disk. Thousands wait for that together: one object each is quick to make and free."""
+    """Called when a verdict is on disk. Thousands wait at once: one small object each keeps GC cheap."""
 
     __slots__ = ("engine", "flight", "settled")
 

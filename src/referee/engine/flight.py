@@ -1,4 +1,4 @@
-"""One flight per key: the shared state of a request under way and of everyone who waits for it."""
+"""One flight per key: the shared state of a request under way and of its listeners."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import asyncio
 from collections.abc import Callable
 
 from referee.cache import Claim
-from referee.engine.admission import NOBODY, Waiter
+from referee.engine.admission import NO_ENDPOINTS, Waiter
 from referee.engine.endpoint import Endpoint
-from referee.records import Ask, Failure, Settled, Unscored
+from referee.records import Ask, Failure, Reply, Settled, Unscored
 from referee.wire import Adaptation
 
 Listener = Callable[[Settled], None]
 
 
 class Flight:
-    """A request in the air. Listeners hear of its end once; when the last one has left, the engine cancels it."""
+    """A request under way. Listeners are called once, at its end; when the last one has left, the engine cancels it."""
 
     __slots__ = (
         "adaptation",
@@ -32,6 +32,9 @@ class Flight:
         "sent_first",
         "stored",
         "task",
+        "tokens_cached",
+        "tokens_in",
+        "tokens_out",
         "turn",
         "waiter",
     )
@@ -42,40 +45,49 @@ class Flight:
         self.asked = asked
         self.deadline = asked
         self.listeners: dict[Listener, bool] = {}
-        """Who waits, and who of them pays: one, the others share."""
+        """Listeners, and whether the cost is charged to them: to one of them, the others share."""
         self.task: asyncio.Task[None] | None = None
-        """Begins with the first permit: what waits in line costs no task."""
+        """Created with the first permit: a queued request needs no task."""
         self.claim: Claim | None = None
-        """Where the cache is shared: the search for its verdict, then the right to judge it for everybody."""
+        """With a shared cache: the search for its verdict, then the lock under which it is judged for all jobs."""
         self.turn = 0
         self.waiter: Waiter | None = None
-        """Its place in the line, until the first permit."""
+        """Its place in the queue, until the first permit."""
         self.adaptation: Adaptation | None = None
-        """What the last attempt was sent with."""
+        """The endpoint's adaptation that the last attempt was sent with."""
         self.attempts = 0
         self.cost = 0.0
-        self.refused_by: frozenset[Endpoint] = NOBODY
+        self.tokens_in = self.tokens_out = self.tokens_cached = 0
+        """Of every reply, also of those without a verdict."""
+        self.refused_by: frozenset[Endpoint] = NO_ENDPOINTS
         """Endpoints whose judge declined to answer: only others are asked."""
         self.sent_first: float | None = None
         self.stored = False
-        """It has its verdict, which is being stored or is."""
+        """Its verdict is stored, or is being stored."""
         self.last: Failure | Unscored | None = None
 
     def join(self, listener: Listener, deadline: float) -> None:
-        """Wait for the end too. The flight lives as long as its most patient listener."""
+        """Add a listener. The flight lasts until the latest deadline of its listeners."""
         self.listeners[listener] = not self.listeners
         self.deadline = max(self.deadline, deadline)
 
     def leave(self, listener: Listener) -> bool:
-        """Stop listening; True if nobody listens any more. Who pays passes to the next in line."""
+        """Remove a listener; True if none is left. If it was the one that pays, the next one does."""
         paid = self.listeners.pop(listener, False)
         heir = next(iter(self.listeners), None)
         if paid and heir is not None:
             self.listeners[heir] = True
         return heir is None
 
+    def pay(self, cost: float, used: Reply | Flight) -> None:
+        """Count what a reply, or a request made on its behalf, has cost."""
+        self.cost += cost
+        self.tokens_in += used.tokens_in
+        self.tokens_out += used.tokens_out
+        self.tokens_cached += used.tokens_cached
+
     def trouble(self) -> str:
-        """What went wrong so far, in a few words, for whoever stops waiting."""
+        """What went wrong so far, in a few words, for a listener that stops waiting."""
         if not self.attempts:
             return "still waiting for its turn"
         tries = f"{self.attempts} attempt{'s' if self.attempts > 1 else ''}"

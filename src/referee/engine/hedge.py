@@ -1,4 +1,4 @@
-"""Two attempts at one answer: the first good one counts, the other is called off. When to hedge is not decided here."""
+"""Two attempts at one answer: the first good one counts, the other is cancelled. When to hedge is not decided here."""
 
 from __future__ import annotations
 

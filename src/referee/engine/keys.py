@@ -49,7 +49,7 @@ def find_key(endpoint: EndpointConfig, env: Mapping[str, str] | None = None) -> 
     if text:
         return _usable(text, endpoint, f"the environment variable {endpoint.key_env}")
     if endpoint.key_env == DEFAULT_VARIABLE and urlsplit(endpoint.url).hostname in LOOPBACK:
-        return None  # a server on this machine usually needs no key
+        return None  # local servers usually need no key
     raise MissingKeyError(
         f"endpoint {endpoint.label}: no API key: the environment variable {endpoint.key_env} is not set. Set it, or "
         'name another with key_env, or give key_file; key_env = "" if the endpoint needs no key. Nothing was sent.',

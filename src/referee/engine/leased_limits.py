@@ -1,5 +1,5 @@
-"""What stands in a gate whose limits are shared with others: a limiter, a breaker, paces and a budget. They hold what
-was granted and remember what to report; `quota` keeps them filled.
+"""Limiter, breaker, rate buckets and budget of an engine that shares its limits with other members. They hold what a
+broker granted and collect what to report; `quota_client` exchanges both.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from referee.limits.budget import NANO, Budget
 from referee.limits.limit import Limit, Outcome, Stamp
 from referee.limits.quota_broker import LEASE, OUTCOMES, Event, Grant, Hints, MoneyReport, PaceReport
 
-LOOK = 0.1
-"""Seconds after which a pace without a lease is looked at again. A grant is looked at when it comes."""
+RECHECK_S = 0.1
+"""Wait of a rate without a lease; a grant triggers the next try sooner."""
 
 
 class SharedLimit:
-    """A share of a limiter that lives elsewhere. Keeps what is over until the next report."""
+    """A share of a limiter that the broker holds. Collects outcomes until the next report."""
 
     def __init__(self, own: Limit, poke: Callable[[], None], hurry: Callable[[], None], learns: bool) -> None:
         self.share = 0
         self.whole = own.limit
-        """The limit that all members share, as last heard."""
+        """The limit that all members share, as of the last grant."""
         self.stamp = Stamp(0)
         self.events: list[tuple[float, Event]] = []
         self._poke = poke
@@ -33,13 +33,13 @@ class SharedLimit:
 
     @property
     def limit(self) -> int:
-        """How many may be in flight here. Who looks and finds nothing wants more."""
+        """How many may be in flight here. Reading a share of 0 asks for more."""
         if not self.share:
             self._poke()
         return self.share
 
     def admit(self, now: float, in_flight: int) -> Stamp:
-        """A request is being sent; at the share's end, ask for more."""
+        """A request is being sent; if it uses up the share, ask for more."""
         if in_flight >= self.share:
             self._poke()
         return self.stamp
@@ -47,8 +47,8 @@ class SharedLimit:
     def release(
         self, stamp: Stamp, outcome: Outcome, now: float, in_flight: int, latency: float, tokens_out: int
     ) -> None:
-        """It is over: remembered for whoever learns from it. A refusal is told at once, and its place stays empty
-        until there is an answer: refusals are quick, and so would be the next one in its place."""
+        """A request ended: collected for the broker's limiter. A refusal is reported at once, and its place stays
+        empty until the next grant: refusals come fast, and so would the next one in its place."""
         if not self._learns or outcome == "ignored":
             return
         place = OUTCOMES.index(outcome)
@@ -66,7 +66,7 @@ class SharedLimit:
         return self._learns and stamp < self.stamp
 
     def take_events(self, now: float) -> tuple[Event, ...]:
-        """What was over since the last time, and how long ago."""
+        """Outcomes since the last call, and how long ago."""
         events, self.events = self.events, []
         return tuple(Event(now - at, e.outcome, e.stamp, e.in_flight, e.latency, e.tokens_out) for at, e in events)
 
@@ -75,7 +75,7 @@ class SharedLimit:
 
 
 class SharedBreaker(Breaker):
-    """Remembers until when the server itself asked to be left alone: that holds for everybody who shares the limit."""
+    """Keeps the end of the pause that the server itself asked for: it holds for all members."""
 
     asked_until = -math.inf
 
@@ -95,7 +95,7 @@ class SharedBreaker(Breaker):
 
 
 class SharedPace(Bucket):
-    """A pace leased in blocks. Without a broker it is an ordinary bucket of the even part."""
+    """A rate leased in blocks. Without a broker it is an ordinary bucket with an even part of the rate."""
 
     def __init__(self, per_minute: float | None, part: float, poke: Callable[[], None]) -> None:
         super().__init__(None if per_minute is None else per_minute * part)
@@ -108,7 +108,7 @@ class SharedPace(Bucket):
         self.alone = False
 
     def wait(self, amount: float, now: float) -> float:
-        """0, or the seconds until it is worth another look; a grant is looked at when it comes."""
+        """0, or the seconds until the next try; a grant triggers one sooner."""
         if self.alone or not self._leased:
             return super().wait(amount, now)
         blocked = max(0.0, self._blocked_until - now)
@@ -118,10 +118,10 @@ class SharedPace(Bucket):
         if amount <= self._have + 1e-6:
             return blocked
         self._poke()
-        return max(blocked, LOOK)
+        return max(blocked, RECHECK_S)
 
     def take(self, amount: float, now: float) -> None:
-        """This amount goes out."""
+        """This amount is sent."""
         super().take(amount, now)
         self._have -= amount
 
@@ -131,13 +131,13 @@ class SharedPace(Bucket):
         self._have += estimated - actual
 
     def observe(self, limit: float | None, remaining: float | None, reset: float | None, now: float) -> None:
-        """What the server's headers say holds here at once, and for the others with the next report."""
+        """Limits from the server's headers hold here at once, and for other members with the next report."""
         super().observe(None, remaining, reset, now)
         if self._leased and (limit is not None or remaining is not None):
             self._hints = Hints(limit, remaining, reset)
 
     def report(self, waiting: int, now: float) -> PaceReport:
-        """What is needed for what waits, and what is not needed any more."""
+        """What the queued requests need, and what is returned."""
         if not self._leased:
             return PaceReport()
         hints, self._hints = self._hints, None
@@ -146,22 +146,22 @@ class SharedPace(Bucket):
         if not waiting or expired:
             returned, self._have = max(0.0, self._have), min(0.0, self._have)
         if not waiting:
-            returned, self._have = returned + self._have, 0.0  # a debt is settled with the pool
+            returned, self._have = returned + self._have, 0.0  # a debt is settled by the pool
             return PaceReport(returned=returned, hints=hints)
         most = self._unit * waiting - self._have
         least = self._unit - min(0.0, self._have) if most > 0 else 0.0
         return PaceReport(least=least, most=max(least, most), returned=returned, hints=hints)
 
     def grant(self, amount: float, now: float) -> None:
-        """More to use, for a while."""
+        """More to use, until the lease ends."""
         if amount > 0:
             self._have += amount
             self._until = now + LEASE
 
 
 class SharedBudget(Budget):
-    """Money leased in blocks. The limits of all members together never pass the budget; what one has used beyond its
-    own is leased with its next report, and counts as used wherever the rest is divided."""
+    """Money leased in blocks. The limits of all members together never exceed the budget; what a member has used beyond
+    its own limit is leased with its next report, and is subtracted before the rest is divided."""
 
     def __init__(self, limit_usd: float | None, poke: Callable[[], None]) -> None:
         super().__init__(limit_usd)
@@ -177,12 +177,12 @@ class SharedBudget(Budget):
 
     @property
     def waiting(self) -> bool:
-        """True if money may still come: a refusal to reserve is not the end."""
+        """True if money may still be granted: a refusal to reserve is not final."""
         return self._shared and not self.broke
 
     @property
     def total_spent(self) -> float:
-        """US dollars spent by all members together, as last heard."""
+        """US dollars spent by all members together, as of the last grant."""
         return max(self._spent, self._all_spent) / NANO
 
     def reserve(self, worst_usd: float) -> bool:
@@ -195,7 +195,7 @@ class SharedBudget(Budget):
         return False
 
     def report(self, waiting: int) -> MoneyReport:
-        """What is spent, held and needed. Who is short, or has nothing to send, keeps nothing back."""
+        """What is spent, held and needed. A member that is short, or has nothing to send, returns the rest."""
         if not self._shared or self._limit is None:
             return MoneyReport()
         self.broke = False
@@ -207,7 +207,7 @@ class SharedBudget(Budget):
         return MoneyReport(self._spent, self._told, short, short * (waiting + 1))
 
     def grant(self, given: Grant) -> None:
-        """More to spend, or the news that there is none."""
+        """More to spend, or that nothing is left."""
         if given.money and self._shared:
             self._limit = self._told + given.money
         self._recalled = given.recall

@@ -1,4 +1,4 @@
-"""What the end of an attempt means: for the limiter, the budget, and those who shared the flight. Plain functions."""
+"""What the end of an attempt means for the limiter, the budget, and samples that shared the flight. Plain functions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from referee.limits import Outcome
 from referee.records import Action, Failure, Settled
 
 LESSONS: dict[Action, Outcome] = {Action.PARK: "throttled", Action.BACK_OFF: "overloaded"}
-"""What a failed attempt teaches the limiter; anything else teaches it nothing."""
+"""Outcomes of failed attempts for the limiter; all others are ignored."""
 
 
 def may_be_billed(failure: Failure) -> bool:
@@ -18,9 +18,15 @@ def may_be_billed(failure: Failure) -> bool:
 
 
 def from_cache(key: str, entry: Entry) -> Settled:
-    """The end of a request whose verdict was there already."""
+    """The end of a request that the cache answered."""
     return Settled(
-        verdict=entry.verdict, origin="cache", key=key, reply=entry.reply, endpoint=entry.endpoint, saved=entry.cost
+        verdict=entry.verdict,
+        origin="cache",
+        key=key,
+        reply=entry.reply,
+        endpoint=entry.endpoint,
+        model=entry.reply.model,
+        saved=entry.cost,
     )
 
 
@@ -32,6 +38,7 @@ def shared(settled: Settled) -> Settled:
         key=settled.key,
         reply=settled.reply,
         endpoint=settled.endpoint,
+        model=settled.model,
         queued_s=settled.queued_s,
         latency_s=settled.latency_s,
         saved=settled.cost,

@@ -26,11 +26,11 @@ class Pools:
         return self._excluded[request.pool]
 
     def key(self, request: Ask) -> str:
-        """What it is known by, here and in the cache: the key of its first endpoint."""
+        """Its key, in the engine and in the cache: that of its first endpoint."""
         return self._endpoints[request.pool][0].keys.key(request)
 
     def other_keys(self, request: Ask) -> list[str]:
-        """What it is known by where another endpoint has answered."""
+        """Its keys in the cache if another endpoint has answered."""
         if not self.several:
             return []
         return [endpoint.keys.key(request) for endpoint in self._endpoints[request.pool][1:]]

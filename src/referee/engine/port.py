@@ -1,7 +1,6 @@
 """The transport port: what the engine needs of an HTTP client.
 
-Implementations: `fast` (the default), `aio` (aiohttp, for what `fast` does not take, such as a proxy), and
-`referee.sim` for tests.
+Implementations: `transport.HttpTransport`, and `referee.sim` for tests.
 """
 
 from __future__ import annotations
@@ -13,9 +12,9 @@ from msgspec import Struct
 
 FaultKind = Literal["timeout", "connect", "dns", "tls", "proxy", "reset", "cut", "too_large", "protocol", "repeated"]
 
-STALE = 0.5
-"""Seconds within which a reused connection that dies had been closed before it was used. Later than that, the server
-may have worked on the request."""
+STALE_S = 0.5
+"""A reused connection that dies within this time had been closed before it was used. Later, the server may have worked
+on the request."""
 
 
 class Response(Struct, frozen=True, gc=False):
@@ -27,7 +26,7 @@ class Response(Struct, frozen=True, gc=False):
 
 
 class TransportFault(Exception):
-    """No whole answer came. `stale`: a reused connection died before any byte: worth sending again at once."""
+    """No whole answer came. `stale`: a reused connection died before any byte of it, so the request is sent again."""
 
     def __init__(self, kind: FaultKind, detail: str = "", stale: bool = False) -> None:
         super().__init__(f"{kind}: {detail}" if detail else kind)

@@ -1,7 +1,7 @@
-"""An engine that shares its limits with others: what stands in the gate instead of limits of its own.
+"""An engine that shares its limits with other members, through a broker.
 
-`QuotaClient` takes the place of an Admission's limiters, paces and budget, and keeps them filled by exchanging a report
-for a grant, about ten times a second while there is work. Who answers is a port of one function, `Exchange`.
+`QuotaClient` replaces an Admission's limiters, rates and budget by leased ones, and refills them by exchanging a report
+for a grant, about ten times a second while there is work. The broker is behind a port of one function, `Exchange`.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ from referee.limits.quota_broker import EndpointGrant, EndpointReport, Grant, Mo
 log = logging.getLogger("referee.engine")
 
 Exchange = Callable[[Report], Awaitable[Grant]]
-"""Hand in a report, get the grant. One at a time; raises anything when nobody answers within a second or so."""
+"""Send a report, get the grant. One at a time; raises anything if there is no answer within a second or so."""
 
-PERIOD = 0.1
-"""Seconds between two exchanges while there is work."""
-GAP = 0.01
-"""Seconds to the next exchange when the last one brought a larger share and it is used up already."""
-HEARTBEAT = 2.0
-"""Seconds between two exchanges without work, where the broker would forget a silent member."""
-SAME_PAUSE = 0.05
-"""Seconds by which two ends of a pause may differ and be the same: one of them has travelled."""
-ALONE = 1.0
-"""Seconds without an answer after which a member goes by its even part, if that is less than it has."""
-RAISE = 5.0
-"""Seconds after that until it goes by its even part if that is more: the others must have come down first."""
+EXCHANGE_S = 0.1
+"""Interval of exchanges while there is work."""
+MIN_EXCHANGE_S = 0.01
+"""Interval after a grant of a larger share that is used up already."""
+HEARTBEAT_S = 2.0
+"""Interval of exchanges without work, if the broker would forget a silent member."""
+PAUSE_TOLERANCE_S = 0.05
+"""Two ends of a pause that differ by less are the same one: one of them has travelled."""
+BROKER_TIMEOUT_S = 1.0
+"""Without an answer for this long, a member uses its even part, if that is less than it has."""
+RAISE_DELAY_S = 5.0
+"""After that, the time until it uses its even part if that is more: the others must have come down first."""
 
 
 class QuotaClient:
-    """Puts shared limits into a gate and keeps them filled. `run` lives on the gate's loop until `close`."""
+    """Puts leased limits into an Admission and refills them, in a task on its loop, until `close`."""
 
     def __init__(
         self,
@@ -51,13 +51,13 @@ class QuotaClient:
         concurrency: bool = True,
         money: bool = True,
         heartbeat: bool = False,
-        patience: float = ALONE,
-        quiet: float = PERIOD,
+        patience: float = BROKER_TIMEOUT_S,
+        quiet: float = EXCHANGE_S,
     ) -> None:
-        """`members` and `rank`: the even part that is left without a broker. `concurrency`, `money`: False keeps the
-        gate's own limiter, or budget, where only the paces are shared. `heartbeat`: report also without work.
-        `patience`: seconds without an answer that mean there is no broker. `quiet`: seconds between exchanges while
-        nothing waits, for whoever is nudged when others need what it has."""
+        """`members` and `rank`: the even part used without a broker. `concurrency`, `money`: False keeps the gate's own
+        limiter, or budget, if only the rates are shared. `heartbeat`: report also without work. `patience`: seconds
+        without an answer that mean there is no broker. `quiet`: seconds between exchanges while nothing is queued,
+        for a member that is nudged when others need what it has."""
         self._gate = gate
         self._exchange = exchange
         self._members, self._rank = members, rank
@@ -68,7 +68,7 @@ class QuotaClient:
         self._hurry = asyncio.Event()
         self._heard = clock.now()
         self.alone = False
-        """Nobody answers: every member goes by its even part."""
+        """The broker does not answer: every member uses its even part."""
         self._lowered = False
         self._paused: dict[Endpoint, float] = {}
         self._limits: dict[Endpoint, SharedLimit] = {}
@@ -91,11 +91,11 @@ class QuotaClient:
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     def poke(self) -> None:
-        """There may be something to ask for."""
+        """Report soon: there may be something to ask for."""
         self._wake.set()
 
     def nudge(self) -> None:
-        """Somebody needs what this member may be able to spare: report soon."""
+        """Report now: another member needs what this one may be able to spare."""
         self._wake.set()
         self._hurry.set()
 
@@ -105,7 +105,7 @@ class QuotaClient:
         return endpoint.limiter.limit if shared is None else shared.whole
 
     async def close(self) -> None:
-        """Stop asking."""
+        """Stop exchanging."""
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
 
@@ -117,21 +117,21 @@ class QuotaClient:
         owing = False
         while True:
             if not self._busy and not owing:
-                await _either(self._wake, HEARTBEAT if self._heartbeat else None)
-                await clock.breathe()  # whoever poked is about to queue more
+                await _either(self._wake, HEARTBEAT_S if self._heartbeat else None)
+                await clock.breathe()  # the caller of `poke` is about to queue more
             self._wake.clear()
             self._hurry.clear()
             owing = self._busy  # after the last request, one more report gives back what is left
             gained = await self._once()
             owing = owing or self._lowered  # and one more says that a lower share is in force
-            await clock.sleep(GAP)
+            await clock.sleep(MIN_EXCHANGE_S)
             if not gained and not self._lowered:
-                await _either(self._hurry, PERIOD - GAP)
+                await _either(self._hurry, EXCHANGE_S - MIN_EXCHANGE_S)
                 if self._busy and not self._gate.queued and not self._hurry.is_set():
-                    await _either(self._wake, self._quiet - PERIOD)
+                    await _either(self._wake, self._quiet - EXCHANGE_S)
 
     async def _once(self) -> bool:
-        """One report, one grant. True if it was worth asking again soon."""
+        """One report, one grant. True if the next exchange should follow soon."""
         now = clock.now()
         report = self._report(now)
         try:
@@ -163,7 +163,7 @@ class QuotaClient:
                     share=limit.share if limit else 0,
                     in_flight=endpoint.in_flight,
                     waiting=0 if breaker.closed or breaker.suspended else waiting,
-                    pause=self._news_of_pause(endpoint, now),
+                    pause=self._new_pause(endpoint, now),
                     requests=requests.report(waiting, now),
                     tokens=tokens.report(waiting, now),
                     events=limit.take_events(now) if limit else (),
@@ -181,15 +181,15 @@ class QuotaClient:
             limit.share, limit.whole, limit.stamp = given.share, given.limit, Stamp(given.stamp)
         requests.grant(given.requests, now)
         tokens.grant(given.tokens, now)
-        if now + given.pause > self._paused.get(endpoint, now) + SAME_PAUSE:
+        if now + given.pause > self._paused.get(endpoint, now) + PAUSE_TOLERANCE_S:
             self._paused[endpoint] = now + given.pause
             endpoint.breaker.pause(now + given.pause)
         return gained
 
-    def _news_of_pause(self, endpoint: Endpoint, now: float) -> float:
-        """Seconds the server wants to be left alone, if the others do not know yet."""
+    def _new_pause(self, endpoint: Endpoint, now: float) -> float:
+        """Seconds of the pause the server asked for, if the other members do not know it yet."""
         until = self._breakers[endpoint].asked_until
-        if until <= self._paused.get(endpoint, now) + SAME_PAUSE:
+        if until <= self._paused.get(endpoint, now) + PAUSE_TOLERANCE_S:
             return 0.0
         self._paused[endpoint] = until
         return until - now
@@ -205,7 +205,7 @@ class QuotaClient:
         if self.alone:
             for limit in self._limits.values():
                 part = fair_part(limit.whole, self._members, self._rank)
-                limit.share = part if silent > self._patience + RAISE else min(limit.share, part)
+                limit.share = part if silent > self._patience + RAISE_DELAY_S else min(limit.share, part)
             self._gate.pump()
 
     def _set_alone(self, alone: bool) -> None:

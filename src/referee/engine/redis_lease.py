@@ -1,8 +1,8 @@
 """Limits that several jobs share through Redis: requests and tokens per minute, and a fixed number of calls in flight.
 
 A job's `QuotaClient` reports and is granted blocks, as with any broker; here a script in Redis is the broker. Without
-Redis each job goes by its even part, counted by the jobs that were there last, and begins with an empty pool, so that
-an outage does not double anything. The budget and the adaptive limit stay each job's own.
+Redis each job uses its even part, by the number of jobs seen last, and starts with an empty pool, so that an outage
+does not double any rate. The budget and the adaptive limit stay each job's own.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from referee.config import Config
 from referee.engine.admission import Admission
 from referee.engine.endpoint import Endpoint
 from referee.engine.engine import Engine
-from referee.engine.quota_client import ALONE, RAISE, Exchange, QuotaClient
-from referee.engine.redis_quota import KEPT, LEASE, SILENT
+from referee.engine.quota_client import BROKER_TIMEOUT_S, RAISE_DELAY_S, Exchange, QuotaClient
+from referee.engine.redis_quota import KEEP_S, LEASE, SILENT_S
 from referee.limits import FixedLimit
 from referee.limits.quota_broker import (
     Broker,
@@ -52,7 +52,7 @@ class Meter(Pool):
 
 
 class EmptyPool(Pool):
-    """A pool that begins with nothing: what went before it is not known."""
+    """A pool that starts empty: what was sent before is not known."""
 
     def __init__(self, per_minute: float | None, now: float) -> None:
         super().__init__(per_minute)
@@ -67,10 +67,10 @@ class RedisLease:
         limits = config.limits
         self.link = link
         self.jobs = 1
-        """Jobs that share, this one included, as last heard."""
+        """Jobs that share, this one included, as of the last grant."""
         self.rank = 0
         self.alone = False
-        """Redis is away, and the even part is what there is."""
+        """Redis is unavailable, and the job uses its even part."""
         self._limits = limits
         self._limit = limits.concurrency if concurrency and isinstance(limits.concurrency, int) else 0
         self._name = secrets.token_hex(8)
@@ -93,18 +93,18 @@ class RedisLease:
         return Grant(endpoints=tuple(self._read(line) for line in lines))
 
     async def leave(self) -> None:
-        """Free what is held, for the others."""
+        """Release what is held, for the other jobs."""
         with contextlib.suppress(Unavailable):
-            await self.link.run(self._stand_up)
+            await self.link.run(self._give_up_seats)
 
-    async def _stand_up(self, client: Redis) -> None:
+    async def _give_up_seats(self, client: Redis) -> None:
         for seats in self._keys[1::2]:
             await client.hdel(seats, self._name)
 
     def _arguments(self, report: Report) -> list[str]:
         now = clock.now()
         common = (self._name, max(self.jobs, self._expected) if self._met else 1, int(self._met), int(self.alone))
-        found: list[object] = [*common, SILENT, int(1000 * KEPT)]
+        found: list[object] = [*common, SILENT_S, int(1000 * KEEP_S)]
         for told, (requests, tokens) in zip(report.endpoints, self._meters, strict=True):
             want = told.in_flight + told.waiting
             found += [self._limit, told.share, told.in_flight, want, told.pause]
@@ -132,7 +132,7 @@ class RedisLease:
         # A job that had less than its part waits before it takes more: the others must have come down first.
         part = max(1, fair_part(self._limit, jobs, self.rank))
         for endpoint, told in zip(self._broker.endpoints, report.endpoints, strict=True):
-            settling = now - self._since < RAISE
+            settling = now - self._since < RAISE_DELAY_S
             endpoint.limiter = FixedLimit(min(max(1, told.share), part) if settling else part)
         grant = self._broker.exchange(self._name, report, now)
         if self._limit:
@@ -148,19 +148,19 @@ class RedisLease:
 
 
 class SharedLimits:
-    """A job's limits, kept filled from Redis. Made on the loop; `close` before the link is closed."""
+    """A job's limits, refilled from Redis. Created on the loop; call `close` before the link is closed."""
 
     def __init__(self, gate: Admission, config: Config, link: RedisLink) -> None:
-        # Where calls go one after another there is nothing to share but the pace.
+        # Inline, calls are sequential: only the rates are shared.
         concurrency = isinstance(config.limits.concurrency, int) and config.runtime != "inline"
         self.lease = RedisLease(config, gate.endpoints, link, concurrency)
-        patience = max(ALONE, 4 * config.redis.timeout)
+        patience = max(BROKER_TIMEOUT_S, 4 * config.redis.timeout)
         self._member = QuotaClient(
             gate, self.lease.exchange, concurrency=concurrency, money=False, heartbeat=True, patience=patience
         )
 
     async def close(self) -> None:
-        """Stop asking, and free what is held."""
+        """Stop exchanging, and release what is held."""
         await self._member.close()
         await self.lease.leave()
 
@@ -182,7 +182,7 @@ def paced_by_redis(lease: RedisLease, exchange: Exchange) -> Exchange:
 
 
 Paced = Callable[[Exchange], Exchange]
-"""Puts rates shared through Redis into an exchange with a job's own broker."""
+"""Adds rates shared through Redis to an exchange with a job's own broker."""
 Close = Callable[[], Awaitable[None]]
 
 

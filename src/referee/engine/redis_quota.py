@@ -1,18 +1,16 @@
-"""What runs inside Redis for shared limits. Text only; `redis_lease` sends it and reads the answer.
+"""The Lua script that shares limits in Redis. Text only; `redis_lease` sends it and reads the answer.
 
-For each endpoint two hashes: the pools (requests and tokens per minute, a pause) and the seats (who shares, what they
-hold). All of a report is taken in and answered at one moment of Redis' own clock, so no two jobs are given the same.
+For each endpoint two hashes: the pools (requests and tokens per minute, a pause) and the seats (jobs, and what each
+holds). A whole report is handled atomically, by Redis' own clock, so nothing is granted to two jobs.
 """
 
 from __future__ import annotations
 
-SILENT = 10.0
-"""Seconds without a word after which a job counts as gone. Also how long jobs have, after Redis lost everything, to say
-what they hold, before anybody gets a larger share."""
-KEPT = 120.0
-"""Seconds the hashes outlive the last report."""
-WIDTH = 17
-"""Arguments per endpoint."""
+SILENT_S = 10.0
+"""A job without a report for this long counts as gone. Also the time jobs have, after Redis lost its data, to report
+what they hold, before any of them gets a larger share."""
+KEEP_S = 120.0
+"""The hashes expire this long after the last report."""
 
 LEASE = """
 local clock = redis.call('TIME')
@@ -150,7 +148,7 @@ end
 return out
 """
 """KEYS pools, seats for each endpoint. ARGV: the job's name, how many jobs it knows of, whether it has been here
-before, whether it has just been on its own, SILENT, KEPT in ms; then for each endpoint: limit (0: not shared; only jobs
-with the same number share it), share, in flight, want, pause; and twice, for requests and for tokens: burst (0: no
+before, whether it has just been on its own, SILENT_S, KEEP_S in ms; then for each endpoint: limit (0: not shared; only
+jobs with the same number share it), share, in flight, want, pause; and twice, for requests and for tokens: burst (0: no
 limit), refill per second, least, most, returned, block. For each endpoint a line: share, requests, tokens, pause, jobs,
 rank."""

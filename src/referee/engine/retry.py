@@ -5,13 +5,13 @@ from __future__ import annotations
 from referee.records import Action, Failure, Reason, Unscored
 
 UNREAD = frozenset({Reason.EMPTY, Reason.NO_VERDICT, Reason.AMBIGUOUS, Reason.OUT_OF_RANGE, Reason.SCHEMA})
-"""Replies worth a new attempt: the model may do better."""
+"""Reasons that are worth a new attempt: the model may do better."""
 MAX_FAULTS = 5
-"""Failed attempts of one request while its endpoint served others: then the request itself is the trouble."""
+"""Failed attempts of one request while its endpoint served others: then the request itself is at fault."""
 
 
 class RetryState:
-    """What one request has been through, and what that allows it."""
+    """The attempts of one request so far, and whether another is allowed."""
 
     __slots__ = ("_ask_again", "_failed_at", "_own_faults", "_patience", "doubtful", "failures", "longer")
 
@@ -30,7 +30,7 @@ class RetryState:
         """Ask with twice the token limit: the reply was cut short."""
 
     def after_unread(self, verdict: Unscored, others: bool) -> bool:
-        """True: a reply came without a verdict, and it is worth asking again. `others`: somebody else can be asked."""
+        """True: a reply came without a verdict, and another attempt is worth it. `others`: another endpoint is left."""
         if verdict.reason is Reason.REFUSED:
             return others
         if verdict.reason is Reason.TRUNCATED:

@@ -3,6 +3,7 @@
 Judges of other packages are made of what is exported here and of the readers in `judging.read`; see docs/extending.md.
 """
 
+from referee.judging.groups import needs_groups, refuse_groups
 from referee.judging.judge import seen_by
 from referee.judging.kind import (
     Deliberation,
@@ -16,7 +17,7 @@ from referee.judging.kind import (
     sampling_for,
 )
 from referee.judging.read import read_integer
-from referee.judging.registry import KINDS, first_round, make_judge, make_with, needs_groups
+from referee.judging.registry import KINDS, first_round, make_judge, make_with
 from referee.judging.together import together
 
 __all__ = [
@@ -34,6 +35,7 @@ __all__ = [
     "needs_groups",
     "object_schema",
     "read_integer",
+    "refuse_groups",
     "sampling_for",
     "seen_by",
     "together",

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
+from msgspec import Struct
 from msgspec.structs import replace
 
 from referee import plugins
@@ -34,6 +35,17 @@ KINDS: dict[str, Callable[[JudgeConfig], Kind]] = {
 """The shipped kinds. A judge of another package may ask one of them, or a changed one."""
 
 
+class Composed(Struct, frozen=True):
+    """A shipped kind of several questions, or of whole groups."""
+
+    make: Callable[[JudgeConfig, bytes, str | None], Judge]
+    """Called with what `make_judge` is called with."""
+    unit: Literal["sample", "group"] = "sample"
+
+
+COMPOSED: dict[str, Composed] = {}
+
+
 def make_judge(config: JudgeConfig, secret: bytes, template: str | None = None) -> Judge:
     """The judge this configuration describes.
 
@@ -41,7 +53,7 @@ def make_judge(config: JudgeConfig, secret: bytes, template: str | None = None) 
     checked, but the judge refuses to plan: its nonces could be predicted. `template` is the text of
     `judge.prompt_file`; the caller reads files.
     """
-    if config.kind not in KINDS:
+    if config.kind not in KINDS and config.kind not in COMPOSED:
         factory, package = _plugin(config.kind)
         return make_with(factory, config, secret, template, package)
     if config.options:
@@ -49,14 +61,18 @@ def make_judge(config: JudgeConfig, secret: bytes, template: str | None = None) 
             f'judge.options: kind = "{config.kind}" has no options of its own; they are for judges of other packages.',
             setting="judge.options",
         )
+    if config.kind in COMPOSED:
+        return COMPOSED[config.kind].make(config, secret, template)
     judge = SampleJudge(config, KINDS[config.kind](config), secret, template)
     _refuse_unused(config, template, [judge])
     return judge
 
 
-def needs_groups(config: JudgeConfig) -> bool:
-    """Whether this judge is shown whole groups. Known without making it."""
-    return config.kind not in KINDS and _plugin(config.kind)[0].unit == "group"
+def unit_of(kind: str) -> Literal["sample", "group"]:
+    """Whether judges of a kind are given one sample or a whole group. Known without making one."""
+    if kind in COMPOSED:
+        return COMPOSED[kind].unit
+    return "sample" if kind in KINDS else _plugin(kind)[0].unit
 
 
 def make_with(

@@ -2,6 +2,7 @@
 
 from referee.ledger.lines import (
     MAX_LINE,
+    AskLine,
     BatchLine,
     JudgeLine,
     LimitsLine,
@@ -10,8 +11,10 @@ from referee.ledger.lines import (
     RunLine,
     TextLine,
     VerdictLine,
+    ask_line,
     common_step,
     judge_line,
+    judges_in,
     reward_line,
     verdict_line,
 )
@@ -21,6 +24,7 @@ from referee.ledger.writer import Ledger, NullLedger, open_ledger
 
 __all__ = [
     "MAX_LINE",
+    "AskLine",
     "BatchLine",
     "JudgeLine",
     "Ledger",
@@ -33,8 +37,10 @@ __all__ = [
     "Tally",
     "TextLine",
     "VerdictLine",
+    "ask_line",
     "common_step",
     "judge_line",
+    "judges_in",
     "open_ledger",
     "read",
     "reward_line",

@@ -3,9 +3,10 @@
     run      first in a file: version, configuration
     verdict  per sample: the judgement, where it came from, what it cost; of several judges, what they said as one
     judge    per sample and judge, where there are several: what this one said, was asked and cost
+    ask      per question, where one question and one sample are not one case: its answer and its cost
     reward   per sample: the reward and its terms
     batch    per batch: when, and how long the caller waited
-    limits   now and then, per endpoint: how hard it is pressed   text   once: what many verdict lines refer to
+    limits   now and then, per endpoint: its load and its limit   text   once: what many verdict lines refer to
 
 Fields at their default are left out of the file. Data and its making from records only; no files, no clock.
 """
@@ -14,7 +15,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -117,6 +118,14 @@ class JudgeLine(_Judged, frozen=True, kw_only=True, omit_defaults=True, gc=False
     """Its name; its weight is in the run line's configuration."""
 
 
+class AskLine(_Judged, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag="ask"):
+    """One question of a case of several questions or samples. Its cost and tokens are part of its samples' lines."""
+
+    judge: str = ""
+    indexes: tuple[int, ...] = ()
+    """Positions of its samples in the batch, where there are several; `index` is the first."""
+
+
 class TextLine(_Line, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag="text"):
     """A text that many lines refer to by its digest."""
 
@@ -158,11 +167,11 @@ class BatchLine(_Line, frozen=True, kw_only=True, omit_defaults=True, gc=False, 
     finished: float = 0.0
     """Wall times."""
     waited_s: float = 0.0
-    """How long the caller stood still for it. The rest of its time was overlapped with other work."""
+    """Seconds the caller was blocked waiting for it. The rest of its time overlapped with other work."""
 
 
 class LimitsLine(_Line, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag="limits"):
-    """How hard one endpoint is pressed at this moment. Totals count from the run line on."""
+    """The load of one endpoint at this moment. Totals count from the run line on."""
 
     endpoint: str = ""
     limit: float = 0.0
@@ -170,19 +179,28 @@ class LimitsLine(_Line, frozen=True, kw_only=True, omit_defaults=True, gc=False,
     queued: int = 0
     """Requests waiting, for this or any other endpoint."""
     throttled: int = 0
-    """Total of answers that said: too many."""
+    """Total of throttled answers (429)."""
     requests: int = 0
     """Total of requests sent."""
 
 
-Line = RunLine | VerdictLine | JudgeLine | TextLine | RewardLine | BatchLine | LimitsLine
+Line = RunLine | VerdictLine | JudgeLine | AskLine | TextLine | RewardLine | BatchLine | LimitsLine
+
+
+_NO_SAMPLE = Sample(prompt="", response="")
+
+
+def judges_in(config: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The judges of a run line's configuration. Ledgers of 0.1 hold one table, a forged one may hold anything."""
+    found = config.get("judge")
+    return [judge for judge in (found if isinstance(found, list | tuple) else [found]) if isinstance(judge, Mapping)]
 
 
 def _system(request: Ask) -> str:
     return _system_digest(request.messages[0].content) if len(request.messages) > 1 else ""
 
 
-@functools.lru_cache(maxsize=8)
+@functools.lru_cache(maxsize=64)
 def _system_digest(text: str) -> str:
     return digest(text)
 
@@ -211,7 +229,6 @@ def verdict_line(
     given, reply = settled.verdict, settled.reply
     verdict = given if isinstance(given, Verdict) else None
     missing = given if isinstance(given, Unscored) else None
-    used = reply if settled.origin in ("call", "none") else None  # a verdict that was there already used no tokens now
     return VerdictLine(
         wall=wall,
         seq=seq,
@@ -223,7 +240,7 @@ def verdict_line(
         origin=settled.origin,
         key=settled.key,
         endpoint=settled.endpoint,
-        model=reply.model if reply else "",
+        model=settled.model,
         request_id=reply.request_id if reply else "",
         score=verdict.score if verdict else None,
         value=verdict.value if verdict else None,
@@ -236,9 +253,9 @@ def verdict_line(
         sent=settled.sent,
         queued_s=settled.queued_s,
         latency_s=settled.latency_s,
-        tokens_in=used.tokens_in if used else 0,
-        tokens_out=used.tokens_out if used else 0,
-        tokens_cached=used.tokens_cached if used else 0,
+        tokens_in=settled.tokens_in,
+        tokens_out=settled.tokens_out,
+        tokens_cached=settled.tokens_cached,
         cost=settled.cost,
         saved=settled.saved if saved is None else saved,
         rule_score=sample.rule_score,
@@ -251,13 +268,22 @@ def verdict_line(
         reference=sample.reference if content else None,
         system=_system(request) if content and request else "",
         asked=request.messages[-1].content if content and request else "",
-        reply=reply.text if content and reply else "",
+        reply=reply.text if content and request and reply else "",
     )
 
 
 def judge_line(name: str, line: VerdictLine) -> JudgeLine:
     """The line of one of several judges, from what its verdict line would be."""
     return JudgeLine(judge=name, **{field: getattr(line, field) for field in _Judged.__struct_fields__})
+
+
+def ask_line(
+    name: str, settled: Settled, *, wall: float, batch: str, indexes: Sequence[int], request: Ask, content: bool
+) -> AskLine:
+    """The line of one question about these samples."""
+    line = verdict_line(_NO_SAMPLE, settled, wall=wall, batch=batch, index=indexes[0], request=request, content=content)
+    several = tuple(indexes) if len(indexes) > 1 else ()
+    return AskLine(judge=name, indexes=several, **{field: getattr(line, field) for field in _Judged.__struct_fields__})
 
 
 def reward_line(reward: Reward, *, wall: float = 0.0, batch: str = "", step: int | None = None) -> RewardLine:

@@ -9,11 +9,11 @@ import math
 from collections.abc import Iterable
 
 from referee.ledger.groups import Groups
-from referee.ledger.lines import BatchLine, LimitsLine, Line, RewardLine, RunLine, VerdictLine
-from referee.records import Reason
+from referee.ledger.lines import BatchLine, JudgeLine, LimitsLine, Line, RewardLine, RunLine, VerdictLine, judges_in
+from referee.records import Reason, Settled, Verdict
 
 OPEN_GROUPS = 8192
-"""Groups whose spread is still followed. Those idle longest keep the spread they had."""
+"""Groups whose spread is tracked. Beyond that the least recently used ones keep the spread they have."""
 
 
 class Histogram:
@@ -46,10 +46,43 @@ class Histogram:
         return 0.0
 
 
+class JudgeTally:
+    """What one of several judges said and cost."""
+
+    __slots__ = ("cost", "scored", "squares", "total", "unscored")
+
+    def __init__(self) -> None:
+        self.scored = self.unscored = 0
+        self.total = self.squares = self.cost = 0.0
+
+    def add(self, value: float | None, times: int = 1) -> None:
+        """Count one verdict, or its absence; `times` = -1 subtracts it."""
+        if value is None:
+            self.unscored += times
+            return
+        self.scored += times
+        self.total += times * value
+        self.squares += times * value * value
+
+    def metrics(self) -> dict[str, float]:
+        """Its numbers by name."""
+        mean = _share(self.total, self.scored)
+        return {
+            "scored": self.scored,
+            "unscored": self.unscored,
+            "unscored_share": _share(self.unscored, self.scored + self.unscored),
+            "score_mean": mean,
+            "score_std": math.sqrt(max(0.0, _share(self.squares, self.scored) - mean * mean)),
+            "cost_usd": self.cost,
+        }
+
+
 class Tally:
     """Counts lines as they come. Feed it every line once, in order."""
 
-    def __init__(self) -> None:
+    def __init__(self, judges: Iterable[str] = ()) -> None:
+        """`judges`: their names, where there are several; a run line names them too."""
+        self._judges = {name: JudgeTally() for name in judges}
         self._origins = dict.fromkeys(("call", "cache", "shared", "gate", "none"), 0)
         self._unscored = dict.fromkeys((reason.value for reason in Reason), 0)
         self._scored = self._at_low = self._at_high = 0
@@ -80,6 +113,8 @@ class Tally:
             self._waited += line.waited_s
         elif isinstance(line, LimitsLine):
             self._limits[line.endpoint] = line
+        elif isinstance(line, JudgeLine):
+            self._judge(line.judge, line.value, line.cost)
         elif isinstance(line, RunLine):
             self._new_run(line)
         if line.wall > self._latest:
@@ -91,6 +126,9 @@ class Tally:
         self._throttled, self._requests = self._sent()
         self._limits.clear()
         self._groups.start(line)
+        names = [str(judge.get("name", "")) for judge in judges_in(line.config)]
+        for name in names if len(names) > 1 else ():
+            self._judges.setdefault(name, JudgeTally())
         self._elapsed += self._latest - self._began
         self._began = self._latest = line.wall
 
@@ -113,8 +151,8 @@ class Tally:
             if origin == "call":
                 self._call_cost += line.cost
         elif origin == "cache" or origin == "shared":
-            self._saved += line.saved
             self._unpriced += not line.saved
+        self._saved += line.saved  # on calls too: another judge or question of the sample may be a hit
         if line.value is None:
             self._unscored[line.unscored] = self._unscored.get(line.unscored, 0) + 1
             return
@@ -126,8 +164,29 @@ class Tally:
         if line.group:
             self._spread(self._groups.number(line), line.value)
 
-    def take_back(self, value: float | None, unscored: str, reward: RewardLine | None) -> None:
-        """A sample that ended like this has been judged again since, so it counts no more; what it cost was spent."""
+    def judged(self, name: str, settled: Settled) -> None:
+        """Count what one of several judges said of a sample."""
+        verdict = settled.verdict
+        self._judge(name, verdict.value if isinstance(verdict, Verdict) else None, settled.cost)
+
+    def _judge(self, name: str, value: float | None, cost: float) -> None:
+        found = self._judges.get(name)
+        if found is None:
+            found = self._judges[name] = JudgeTally()
+        found.add(value)
+        found.cost += cost
+
+    def take_back(
+        self,
+        value: float | None,
+        unscored: str,
+        reward: RewardLine | None,
+        judges: Iterable[tuple[str, float | None]] = (),
+    ) -> None:
+        """Subtract the end of a sample that was judged again since; what it cost was spent. `judges`: what each of
+        several said, by name."""
+        for name, said in judges:
+            self._judges[name].add(said, -1)
         if reward is not None:
             self._reward(reward, -1)
         if value is None:
@@ -161,7 +220,7 @@ class Tally:
             self._reward_sum += times * line.value
 
     def metrics(self) -> dict[str, float]:
-        """All numbers by name. Always the same names; what has no data is 0."""
+        """All numbers by name. Always the same names for the same judges; what has no data is 0."""
         scored, unscored, free = self._scored, sum(self._unscored.values()), self._origins
         mean = _share(self._sum, scored)
         rows = self._rewards + self._no_reward
@@ -206,6 +265,8 @@ class Tally:
             "in_flight": sum(line.in_flight for line in self._limits.values()),
             "queued": max((line.queued for line in self._limits.values()), default=0),
         }
+        for name, judge in self._judges.items():
+            found |= {f"judge/{name}/{what}": number for what, number in judge.metrics().items()}
         return {name: float(number) for name, number in found.items()}
 
 

@@ -1,4 +1,4 @@
-"""Reads ledger files as a stream of lines, in time order. Forgiving: what cannot be read is skipped and counted."""
+"""Reads ledger files as a stream of lines, in time order. What cannot be read is skipped and counted."""
 
 from __future__ import annotations
 

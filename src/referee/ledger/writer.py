@@ -29,7 +29,7 @@ log = logging.getLogger("referee.ledger")
 WAITING = 1024
 """Lines that may wait for `flush` before they are written anyway."""
 TOGETHER = 32
-"""Lines encoded and written together: more bytes than that leave the processor's cache before the system has them."""
+"""Lines per write. Larger batches fall out of the CPU cache between encoding and writing."""
 
 _FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
 
@@ -92,7 +92,7 @@ class Ledger:
             self._put(data, lines)
 
     def flush(self) -> None:
-        """Hand what waits to the system."""
+        """Write what is buffered."""
         if os.getpid() != self._pid:
             self._after_fork()
         if self._waiting or self._torn:
@@ -131,7 +131,7 @@ class Ledger:
                 self.append(replace(self._run, pid=self._pid, wall=clock.wall()))
 
     def _after_fork(self) -> None:
-        # What was buffered is the parent's to write, and its lock may have been held at the fork.
+        # The parent writes what was buffered, and another of its threads may have held the lock at the fork.
         if self._fd >= 0:
             os.close(self._fd)
         self._reset()
@@ -148,7 +148,7 @@ class Ledger:
         raise FileExistsError(errno.EEXIST, "a thousand ledgers of this second exist")
 
     def _write(self) -> None:
-        """Hand over what waits, and what is missing of a torn line."""
+        """Write what is buffered, and the rest of a torn line."""
         lines, self._waiting = self._waiting, []
         for start in range(0, len(lines), TOGETHER):
             self._put(*self._encode(lines[start : start + TOGETHER]))
@@ -156,7 +156,7 @@ class Ledger:
             self._put(b"", 0)
 
     def _encode(self, lines: list[Line]) -> tuple[bytes, int]:
-        """All together, or one by one if a line among them is odd; and how many there are."""
+        """The bytes and how many lines they are: encoded together, or one by one if one of them cannot be."""
         try:
             data = self._encoder.encode_lines(lines)
         except (TypeError, ValueError, OverflowError, RecursionError):
@@ -182,7 +182,7 @@ class Ledger:
         return data + b"\n"
 
     def _put(self, data: bytes, lines: int) -> None:
-        """Whole lines to the file, after the rest of one that is torn."""
+        """Write whole lines, after the rest of a torn one."""
         begun = len(self._torn)
         data = self._torn + data if begun else data
         done = 0
@@ -214,7 +214,7 @@ class Ledger:
 
 
 class NullLedger:
-    """No ledger: takes lines and forgets them."""
+    """No ledger: discards every line."""
 
     enabled = False
     content = False
@@ -242,7 +242,7 @@ def open_ledger(config: LedgerConfig) -> Ledger | NullLedger:
 
 
 def _without_surrogates(data: Any) -> Any:
-    """The same data, with halves of characters (which no encoding has) replaced."""
+    """The same data with lone surrogates, which UTF-8 cannot encode, replaced."""
     if isinstance(data, str):
         return data.encode("utf-8", "replace").decode()
     if isinstance(data, dict):

@@ -9,7 +9,7 @@ from collections.abc import Hashable, Sequence
 from msgspec import Struct
 
 GROUP_MOST = 512
-"""Members of a group whose order is compared pair by pair; of larger groups, the first so many."""
+"""Members of a group that are compared pair by pair; of a larger group, the first ones."""
 
 
 def pearson(a: Sequence[float], b: Sequence[float]) -> float | None:

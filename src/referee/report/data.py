@@ -7,15 +7,16 @@ again counts once. Memory is bounded by the number of steps, not of samples.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from msgspec.structs import replace
 
 from referee.ledger.groups import OPEN_GROUPS, Groups, of_a_file
-from referee.ledger.lines import BatchLine, LimitsLine, Line, RewardLine, RunLine, VerdictLine
+from referee.ledger.lines import BatchLine, JudgeLine, LimitsLine, Line, RewardLine, RunLine, VerdictLine, judges_in
 from referee.ledger.metrics import Tally
 from referee.report.findings import findings
+from referee.report.judges import Judges, scale_of
 from referee.report.lengths import Scatter, Siblings, Within
 from referee.report.resumed_runs import Ended, Samples
 from referee.report.shape import Cost, Point, Report, RunInfo, Scale, StepRow, TimeRow
@@ -24,13 +25,11 @@ from referee.report.sums import covered
 from referee.report.times import Times
 
 OPEN = 65_536
-"""Samples that may wait for their reward line. Older ones are let go."""
+"""Samples that may wait for their reward line. Beyond that the oldest are dropped."""
 LARGEST = 2**53
 """Whole numbers up to here survive JSON in a browser. A step or a length beyond it is a mistake, and left out."""
 CLUSTER = "ray"
 """The runtime whose processes share engines."""
-MOST_LEVELS = 21
-"""A scale with more levels is drawn as if it were continuous."""
 
 
 class _Group(Siblings):
@@ -67,6 +66,7 @@ class Gathering:
         self._times = Times()
         self._waits = Waits()
         self._scatter, self._within = Scatter(), Within()
+        self._judges = Judges()
         self._numbers = Groups()
         self._groups: dict[int, _Group] = {}
         self._open: dict[tuple[str, str, int], Ended | None] = {}
@@ -91,19 +91,22 @@ class Gathering:
         self._tally.add(line)
         if isinstance(line, VerdictLine):
             self._verdict(line, source)
+        elif isinstance(line, JudgeLine):
+            self._judges.add(line, source)
         elif isinstance(line, BatchLine):
             self._waits.add(line, self._run(source))
         elif isinstance(line, LimitsLine):
             began = self._clusters.get(source)
             if began is None:
                 self._times.limits(line, self._run(source))
-            else:  # its clients all tell of the same engines
+            else:  # its clients all report the same engines
                 self._times.limits(line, CLUSTER, began)
 
     def _start(self, line: RunLine, source: str) -> None:
         self._starts[source] = self._starts.get(source, 0) + 1
         self._samples.start(line, source)
         self._numbers.start(line, source)
+        self._judges.start(line.config)
         self._runs.append(run_info(line))
         self._scales.append(scale_of(line.config))
         self._clusters.pop(source, None)
@@ -132,6 +135,8 @@ class Gathering:
             cost=cost_of(rows, metrics, any(run.priced for run in self._runs)),
             again=self._samples.repeated,
             trainer=self._given is None and (not self._runs or not all(run.file for run in self._runs)),
+            judges=self._judges.reports(),
+            agreement=self._judges.agreement(),
         )
         report.findings = findings(report)
         return report
@@ -152,6 +157,7 @@ class Gathering:
 
     def _verdict(self, line: VerdictLine, source: str) -> None:
         ended, before = self._samples.end(line, source)
+        said = self._judges.end(line, source)
         self._step(line.step).verdict(line)
         if line.wall:
             self._times.verdict(line)
@@ -159,9 +165,15 @@ class Gathering:
             self._take_back(before)
         if ended is None:
             # Given up by this start, ended by an earlier one: that counts already.
-            self._take_back(Ended(line, 0))
-        elif line.value is not None:
-            ended.group = self._grouped(line, source)
+            given_up = Ended(line, 0)
+            given_up.judges = said
+            self._take_back(given_up)
+        else:
+            if line.value is not None:
+                ended.group = self._grouped(line, source)
+            if said:
+                ended.judges, ended.number = said, self._numbers.number(line, source)
+                self._judges.compare(said, ended.row, ended.number)
         _limited(self._open, (source, line.batch, line.index), ended)
 
     def _reward(self, line: RewardLine, source: str) -> None:
@@ -185,8 +197,12 @@ class Gathering:
             self._within.add(ended.group, line.length, ended.value)
 
     def _take_back(self, ended: Ended) -> None:
-        """This end of a sample counts no more: a later start has judged it again."""
-        self._tally.take_back(ended.value, ended.unscored, ended.reward)
+        """Subtract this end of a sample: a later start has judged it again."""
+        said = [(line.judge, line.value) for line in ended.judges]
+        self._tally.take_back(ended.value, ended.unscored, ended.reward, said)
+        if said:
+            self._judges.take_back(ended.judges, ended.step)
+            self._judges.compare(ended.judges, ended.row, ended.number, -1)
         self._step(ended.step).take_back(ended.value, ended.unscored, ended.gated)
         if ended.value is None and ended.wall:
             self._times.take_back(ended.wall, ended.unscored)
@@ -255,7 +271,7 @@ def run_info(line: RunLine) -> RunInfo:
         began=line.wall,
         version=line.version,
         digest=line.digest,
-        kind=str(_part(config, "judge").get("kind", "")),
+        kind=_kinds(judges_in(config)),
         models=[str(item.get("model", "")) for item in endpoints],
         endpoints=[str(item.get("name") or item.get("url", "")) for item in endpoints],
         priced=any(item.get("price_in") is not None or item.get("price_out") is not None for item in endpoints),
@@ -264,14 +280,10 @@ def run_info(line: RunLine) -> RunInfo:
     )
 
 
-def scale_of(config: dict[str, Any]) -> Scale:
-    """How this configuration's scores are binned."""
-    judge = _part(config, "judge")
-    low, high = judge.get("low"), judge.get("high")
-    if judge.get("kind") in ("score", "integer") and isinstance(low, int) and isinstance(high, int):
-        levels = high - low + 1
-        return Scale(levels if 2 <= levels <= MOST_LEVELS else 0, float(low), float(high))
-    return Scale()
+def _kinds(judges: Sequence[Mapping[str, Any]]) -> str:
+    if len(judges) == 1:
+        return str(judges[0].get("kind", ""))
+    return ", ".join(f"{judge.get('name', '')} ({judge.get('kind', '')})" for judge in judges)
 
 
 def cost_of(steps: list[StepRow], metrics: dict[str, float], priced: bool) -> Cost:
@@ -301,7 +313,7 @@ def on_a_cluster(line: RunLine) -> bool:
 
 
 def _limited(held: dict[Any, Any], name: Any, value: Any, most: int = OPEN) -> None:
-    """Hold one more, and let go of the oldest when there are too many."""
+    """Add an entry, and evict the oldest when there are too many."""
     held[name] = value
     if len(held) > most:
         del held[next(iter(held))]

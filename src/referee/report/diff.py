@@ -8,50 +8,16 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from referee.ledger import Line, RunLine, VerdictLine
-from referee.ledger.groups import Groups
-from referee.ledger.lines import digest
 from referee.report.agreement import Order, kappa, order, pearson, spearman, weighted_kappa
-from referee.report.resumed_runs import Samples
+from referee.report.sides import Row, Side, of_judge
 
-KEPT_TEXT = 2000
-"""Characters of a text kept for an example."""
 CLASSES = 24
 """Different scores up to which they count as classes."""
 SAME = 1e-9
 DIGITS = re.compile(r"[0-9]{1,12}")
 BINS = 10
-
-
-class Row(Struct, frozen=True, kw_only=True, gc=False):
-    """One sample as one side judged it."""
-
-    id: str = ""
-    text: str = ""
-    """Digests of prompt and response; empty where the ledger has neither."""
-    group: str = ""
-    siblings: int = 0
-    """The number of its group on its side; 0: in none."""
-    step: int | None = None
-    score: float | None = None
-    value: float | None = None
-    unscored: str = ""
-    why: str = ""
-    prompt: str = ""
-    response: str = ""
-
-
-class Side(Struct, kw_only=True):
-    """One ledger, read."""
-
-    rows: list[Row] = []
-    config: Mapping[str, Any] = {}
-    models: dict[str, int] = {}
-    scale: Hashable = None
-    """What its scores mean: the ends of the judge's scale, or another judge's kind. None: nothing but their values."""
-    ordered: bool = False
-    """Its rows stand in the order of the rollouts."""
 
 
 class Example(Struct, frozen=True, kw_only=True):
@@ -83,6 +49,9 @@ class Level(Struct, frozen=True, kw_only=True):
 class Diff(Struct, frozen=True, kw_only=True):
     """Everything the comparison says. Differences are b - a, values in [0, 1]."""
 
+    judge_a: str
+    judge_b: str
+    """Whose verdicts were compared; empty: its only judge's. Several are compared by their weighted mean."""
     rows_a: int
     rows_b: int
     matched: int
@@ -121,47 +90,9 @@ class Diff(Struct, frozen=True, kw_only=True):
     models_b: dict[str, int]
     settings: dict[str, tuple[Any, Any]]
     """Settings that differ, by their dotted name."""
-
-
-def side(lines: Iterable[Line]) -> Side:
-    """Read one ledger. A sample that a later start judged again is one row, as it ended last."""
-    found, samples, groups = Side(rows=[], models={}), Samples(), Groups(most=None)
-    for line in lines:
-        if isinstance(line, RunLine):
-            found.config = line.config
-            samples.start(line)
-            groups.start(line)
-        elif isinstance(line, VerdictLine):
-            ended, before = samples.end(line)
-            if before is not None:
-                found.rows[before.row] = _row(line, groups.number(line))
-            elif ended is not None:
-                found.rows.append(_row(line, groups.number(line)))
-            if line.model:
-                found.models[line.model] = found.models.get(line.model, 0) + 1
-    judges = found.config.get("judge") or {}
-    judge = dict(judges if isinstance(judges, Mapping) else judges[0])  # ledgers of 0.1 hold one table
-    kind = judge.get("kind", "score")
-    found.scale = (judge.get("low", 1), judge.get("high", 10)) if kind in ("score", "integer") else kind
-    return found
-
-
-def _row(line: VerdictLine, siblings: int) -> Row:
-    prompt = line.prompt_digest or (digest(line.prompt) if line.prompt or line.response else "")
-    response = line.response_digest or (digest(line.response) if line.prompt or line.response else "")
-    return Row(
-        id=line.id,
-        text=f"{prompt}{response}",
-        group=line.group,
-        siblings=siblings,
-        step=line.step,
-        score=line.score,
-        value=line.value,
-        unscored=line.unscored,
-        why=line.why[:KEPT_TEXT],
-        prompt=line.prompt[:KEPT_TEXT],
-        response=line.response[:KEPT_TEXT],
-    )
+    judges: dict[str, Diff] = {}
+    """The same for each judge by itself, without examples and settings: of two runs of several, those that both have;
+    else each of the one run's against the other."""
 
 
 Pair = tuple[Row, Row]
@@ -240,6 +171,8 @@ def diff(a: Side, b: Side, examples: int = 5, same_text: bool = False) -> Diff:
     count = len(both)
     mean_a, mean_b = (sum(values) / count if count else None for values in (values_a, values_b))
     return Diff(
+        judge_a=a.judge,
+        judge_b=b.judge,
         rows_a=len(a.rows),
         rows_b=len(b.rows),
         matched=len(pairs),
@@ -270,7 +203,14 @@ def diff(a: Side, b: Side, examples: int = 5, same_text: bool = False) -> Diff:
         models_a=a.models,
         models_b=b.models,
         settings=_settings(a.config, b.config),
+        judges=_by_judge(a, b, same_text),
     )
+
+
+def _by_judge(a: Side, b: Side, same_text: bool) -> dict[str, Diff]:
+    both = bool(a.judges and b.judges)
+    names = [name for name in a.judges if name in b.judges] if both else [*a.judges, *b.judges]
+    return {name: replace(diff(of_judge(a, name), of_judge(b, name), 0, same_text), settings={}) for name in names}
 
 
 def _close(both: list[Pair], scale: str) -> tuple[float | None, float | None]:

@@ -7,18 +7,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from referee.errors import InputError
-from referee.ledger import MAX_LINE, Line, Reading, RewardLine, VerdictLine, read
+from referee.ledger import MAX_LINE, JudgeLine, Line, Reading, RewardLine, VerdictLine, read
 from referee.ledger.lines import digest
-from referee.report.data import MOST_LEVELS
-from referee.report.diff import Row, Side, side
+from referee.report.judges import MOST_LEVELS
 from referee.report.shape import Scale
+from referee.report.sides import Row, Side, of_judge, side
 
 LOOKED_AT = 100
 """Lines of a file that are looked at to see what it holds."""
@@ -27,6 +29,24 @@ LABELS = "labels (JSON lines with `score`, `label` or `value`)"
 LABEL_NEEDS = "A label is a number: `score` on the judge's scale, `label` (true, false) or `value` between 0 and 1."
 
 _Text = str | None | list[object]
+
+
+class JudgeSaid(Struct, kw_only=True):
+    """What a row of rewards says of one of several judges."""
+
+    score: float | None = None
+    value: float | None = None
+    judge: float | None = None
+    """What it adds to the reward."""
+    why: str = ""
+    unscored: str = ""
+    detail: str = ""
+    origin: str = ""
+    how: str = ""
+    cost: float = 0.0
+    key: str = ""
+    model: str = ""
+    endpoint: str = ""
 
 
 class Given(Struct, kw_only=True):
@@ -53,6 +73,9 @@ class Given(Struct, kw_only=True):
     how: str = ""
     cost: float = 0.0
     key: str = ""
+    model: str = ""
+    endpoint: str = ""
+    judges: Any = None
     prompt: _Text = None
     question: _Text = None
     response: _Text = None
@@ -66,6 +89,12 @@ class Given(Struct, kw_only=True):
     def is_label(self) -> bool:
         """Whether it holds a person's judgement of a sample."""
         return self.score is not None or self.label is not None or self.value is not None
+
+    def each(self) -> dict[str, JudgeSaid]:
+        """What each of several judges said, by name; empty where `judges` is a column of the user's own."""
+        with suppress(msgspec.ValidationError):
+            return msgspec.convert(self.judges or {}, dict[str, JudgeSaid])
+        return {}
 
     def texts(self) -> tuple[str, str]:
         """Prompt and response, where the line holds them as text."""
@@ -114,9 +143,10 @@ def lines_of(path: Path) -> Reading | Rewards:
     raise InputError(f"{path}: {NEITHER}. {_what(path)}")
 
 
-def sides(a: Path, b: Path) -> tuple[Side, Side]:
-    """Both sides of a comparison. At most one of them may be labels: they are read on the other's scale."""
-    first, second = _judged(a), _judged(b)
+def sides(a: Path, b: Path, judge: str = "") -> tuple[Side, Side]:
+    """Both sides of a comparison. At most one of them may be labels: they are read on the other's scale. `judge`: the
+    one to compare of a side that has several; empty: all of them as one."""
+    first, second = _judged(a, judge), _judged(b, judge)
     if first is None and second is None:
         raise InputError(f"{a}: {NEITHER}. Labels can be compared with one of these, not with each other.")
     if first is None:
@@ -125,18 +155,21 @@ def sides(a: Path, b: Path) -> tuple[Side, Side]:
     return first, second if second is not None else _labelled(b, first)
 
 
-def _judged(path: Path) -> Side | None:
+def _judged(path: Path, judge: str) -> Side | None:
     """The side of a ledger or of rewards; None if the file may hold labels."""
     if path.is_file() and not holds_a_ledger(path):
         if _holds(path, Given.is_reward):
             rewards = Rewards(path)
             found = side(rewards)
-            found.scale, found.ordered = (rewards.scale.low, rewards.scale.high), True
-            return found
+            found.ordered = True
+            if not found.judges:
+                found.scale = (rewards.scale.low, rewards.scale.high)
+            return of_judge(found, judge) if judge else found
         if _holds(path, Given.is_label):
             return None
         raise InputError(f"{path}: {NEITHER}, nor {LABELS}. {_what(path)}")
-    return side(read(path))
+    found = side(read(path))
+    return of_judge(found, judge) if judge else found
 
 
 def _labelled(path: Path, other: Side) -> Side:
@@ -186,24 +219,19 @@ def _lines(row: Given, index: int) -> Iterator[Line]:
     """What the ledger would say of this row."""
     prompt, response = row.texts()
     name, group = str(row.id), str(row.group)
+    judges = row.each()
+    for judge, said in judges.items():
+        yield JudgeLine(judge=judge, index=index, **_said(said))
     yield VerdictLine(
         index=index,
         id=name,
         group=group,
         step=row.step,
-        origin=row.origin or "none",
-        key=row.key,
-        score=row.score,
-        value=row.value,
-        why=row.why,
-        how=row.how,
-        unscored="" if row.value is not None else row.unscored or "unknown",
-        detail=row.detail,
-        cost=row.cost,
         rule_score=row.rule,
         length=row.length,
         prompt=prompt,
         response=response,
+        **_said(row),
     )
     yield RewardLine(
         index=index,
@@ -217,7 +245,25 @@ def _lines(row: Given, index: int) -> Iterator[Line]:
         length=row.length,
         median_length=row.median_length,
         filled=row.filled,
+        terms={judge: said.judge for judge, said in judges.items()},
     )
+
+
+def _said(given: Given | JudgeSaid) -> dict[str, Any]:
+    """The fields that say what a judge, or all of them as one, said."""
+    return {
+        "origin": given.origin or "none",
+        "key": given.key,
+        "endpoint": given.endpoint,
+        "model": given.model,
+        "score": given.score,
+        "value": given.value,
+        "why": given.why,
+        "how": given.how,
+        "unscored": "" if given.value is not None else given.unscored or "unknown",
+        "detail": given.detail,
+        "cost": given.cost,
+    }
 
 
 def _scale(rows: Iterable[Given]) -> Scale:
@@ -225,8 +271,8 @@ def _scale(rows: Iterable[Given]) -> Scale:
     least = most = (0.0, 0.0)
     whole, count = True, 0
     for row in rows:
-        if row.score is None or row.value is None:
-            continue
+        if row.score is None or row.value is None or row.how == "terms":
+            continue  # what several judges said as one is between 0 and 1
         pair = (row.value, row.score)
         least, most = (min(least, pair), max(most, pair)) if count else (pair, pair)
         whole = whole and row.score.is_integer()

@@ -7,10 +7,12 @@ judge's own verdicts: a gate's are no opinion.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 
+from referee.report.plain import plain
 from referee.report.resumed_runs import CANCELLED, unscored_share
-from referee.report.shape import Finding, Report
+from referee.report.shape import Finding, JudgeStep, Report, Scale, StepRow
 
 UNSCORED_WARN, UNSCORED_BAD = 0.02, 0.2
 EXTREME_WARN, EXTREME_BAD = 0.4, 0.7
@@ -34,7 +36,14 @@ def findings(report: Report) -> list[Finding]:
     metrics = report.metrics
     if not metrics.get("samples"):
         return [Finding("warn", "This ledger holds no verdict yet.")]
-    found = [*_unscored(report), *_scores(report), *_length(report), *_speed(report), *_money(report)]
+    found = [
+        *_unscored(report),
+        *_scores(report),
+        *_judges(report),
+        *_length(report),
+        *_speed(report),
+        *_money(report),
+    ]
     found.sort(key=lambda finding: finding.level != "bad")
     waits = ", the trainer hardly waits" if report.trainer else ""
     return found or [Finding("good", f"Nothing stands out: scores vary, little is unscored{waits}.")]
@@ -61,21 +70,45 @@ def _unscored(report: Report) -> Iterator[Finding]:
 
 
 def _scores(report: Report) -> Iterator[Finding]:
-    judged = sum(row.judged for row in report.steps)
-    high = sum(round((row.high_share or 0.0) * row.judged) for row in report.steps)
-    low = sum(round((row.low_share or 0.0) * row.judged) for row in report.steps)
-    binary = report.scale.levels in (0, 2) and low + high == judged
-    warn, bad = (ONE_SIDED_WARN, ONE_SIDED_BAD) if binary else (EXTREME_WARN, EXTREME_BAD)
-    for count, word in ((high, "highest"), (low, "lowest")):
-        if judged >= FEW and count > warn * judged:
-            text = f"{_percent(count / judged)} of the judge's {judged:,} verdicts are the {word} score there is."
-            yield Finding("bad" if count > bad * judged else "warn", text, "scores")
+    if not report.judges:
+        yield from _extremes(report.steps, report.scale, "the judge's", "scores")
     groups = sum(row.groups for row in report.steps)
     flat = sum(row.flat_groups for row in report.steps) / groups if groups else 0.0
     if groups >= FEW and flat > FLAT_WARN:
         level = "bad" if flat > FLAT_BAD else "warn"
         text = f"In {_percent(flat)} of the {groups:,} groups all verdicts are equal: they teach nothing."
         yield Finding(level, text, "extremes")
+
+
+def _judges(report: Report) -> Iterator[Finding]:
+    """Of several judges each by itself: one that is optional, or outweighed, does not show in the sums."""
+    for place, judge in enumerate(report.judges):
+        name, panel = plain(judge.name, 60), f"judge-{place}"
+        reasons = Counter[str]()
+        for row in judge.steps:
+            reasons.update(row.unscored)
+        del reasons[CANCELLED]
+        scored, failed = sum(row.scored for row in judge.steps), reasons.total()
+        ended = scored + failed
+        if failed > UNSCORED_WARN * ended:
+            level = "bad" if failed > UNSCORED_BAD * ended and (ended >= FEW or not scored) else "warn"
+            many = f"{_percent(failed / ended)} of the samples ({failed:,} of {ended:,})"
+            yield Finding(level, f"Judge {name} did not score {many}, mostly {reasons.most_common(1)[0][0]}.", panel)
+        yield from _extremes(judge.steps, judge.scale, f"judge {name}'s", panel)
+
+
+def _extremes(
+    steps: Sequence[StepRow] | Sequence[JudgeStep], scale: Scale, whose: str, panel: str
+) -> Iterator[Finding]:
+    judged = sum(row.judged for row in steps)
+    high = sum(round((row.high_share or 0.0) * row.judged) for row in steps)
+    low = sum(round((row.low_share or 0.0) * row.judged) for row in steps)
+    binary = scale.levels in (0, 2) and low + high == judged
+    warn, bad = (ONE_SIDED_WARN, ONE_SIDED_BAD) if binary else (EXTREME_WARN, EXTREME_BAD)
+    for count, word in ((high, "highest"), (low, "lowest")):
+        if judged >= FEW and count > warn * judged:
+            text = f"{_percent(count / judged)} of {whose} {judged:,} verdicts are the {word} score there is."
+            yield Finding("bad" if count > bad * judged else "warn", text, panel)
 
 
 def _length(report: Report) -> Iterator[Finding]:

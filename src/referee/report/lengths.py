@@ -1,6 +1,6 @@
 """Score against length: a line through all samples, order among siblings, and a sample of points to draw.
 
-How strong the relation is, is said by ranks: a single answer of odd length and score moves a least-squares fit at will.
+Strength is measured by ranks: a single outlier can move a least-squares fit arbitrarily far.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Scatter:
         self._places[point.row] = place
 
     def remove(self, point: Point) -> None:
-        """A sample counts no more."""
+        """Remove a sample."""
         self.fit.remove(point.length, point.value)
         place = self._places.pop(point.row, None)
         if place is not None:
@@ -99,7 +99,7 @@ class Within:
             group.members.append((length, value))
 
     def remove(self, group: Siblings, length: float, value: float) -> None:
-        """A member that was added counts no more."""
+        """Remove a member."""
         self._fit(group.fit, -1)
         group.fit.remove(length, value)
         self._fit(group.fit, 1)

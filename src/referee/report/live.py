@@ -29,7 +29,8 @@ HEADERS = {
 FRESH = 0.5
 """Seconds a state is given out again, so that many open pages cost little more than one."""
 REST = 4.0
-"""And so many times as long as it took to make: looking at a very long run must not take a core from training."""
+"""A state is given out for at least this many times as long as it took to make, so that a very long run does not take a
+core from training."""
 NO_CHARTS = (
     '<p class="finding warn">No charts: they come from plotly, which is not installed where this page is served. '
     "pip install plotly</p>"

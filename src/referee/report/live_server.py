@@ -23,7 +23,7 @@ log = logging.getLogger("referee.watch")
 
 HOST = "127.0.0.1"
 NAMES = frozenset({"127.0.0.1", "localhost", "[::1]"})
-"""What a browser may call us, on any port: the port may be forwarded. A foreign name is a page's trick to reach us."""
+"""Hosts that are answered, on any port (it may be forwarded). Any other Host header points to DNS rebinding."""
 PATIENCE = 30.0
 """Seconds a connection may be silent."""
 

@@ -1,4 +1,4 @@
-"""Text of strangers for a terminal: nothing in it can move the cursor, change colours or hide. Pure."""
+"""Untrusted text for a terminal: nothing in it can move the cursor, change colours or hide. Pure."""
 
 from __future__ import annotations
 

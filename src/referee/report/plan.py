@@ -73,7 +73,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     judging_p95_s: float
     """One step in twenty takes longer."""
     wait_s: float
-    """Of a usual step, how long the trainer stands still. Its own work is 0 where that is not known."""
+    """Of a usual step, how long the trainer is blocked. Its own work is 0 where that is not known."""
     epoch_s: float
     """Judging of one epoch, if nothing overlapped."""
     cost_step: float | None

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from referee.ledger.lines import RewardLine, RunLine, VerdictLine
+from referee.ledger.lines import AskLine, JudgeLine, RewardLine, RunLine, VerdictLine
 
 KNOWN = 131_072
 """Different samples that are recognised when they come again, the latest. An interrupted run leaves fewer open."""
@@ -19,7 +19,20 @@ CANCELLED = "cancelled"
 class Ended:
     """How a sample ended, as far as it has to be taken back when a later start judges it again."""
 
-    __slots__ = ("asked", "gated", "group", "point", "reward", "row", "step", "unscored", "value", "wall")
+    __slots__ = (
+        "asked",
+        "gated",
+        "group",
+        "judges",
+        "number",
+        "point",
+        "reward",
+        "row",
+        "step",
+        "unscored",
+        "value",
+        "wall",
+    )
 
     def __init__(self, line: VerdictLine, row: int) -> None:
         self.row = row
@@ -31,9 +44,13 @@ class Ended:
         self.asked = asked(line)
         self.gated = line.origin == "gate"
         self.reward: RewardLine | None = None
+        self.judges: tuple[JudgeLine, ...] = ()
+        """Of several judges: what each said."""
+        self.number = 0
+        """Of its group, where several judges are compared."""
         self.group: Any = None
         self.point: Any = None
-        """For whoever counts: where else it was counted."""
+        """Set by the caller: where else it was counted."""
 
 
 class Samples:
@@ -52,7 +69,7 @@ class Samples:
         self._began[source] = line.wall
 
     def end(self, line: VerdictLine, source: str = "") -> tuple[Ended | None, Ended | None]:
-        """The sample of this line, and its end in an earlier start, which counts no more.
+        """The sample of this line, and its end in an earlier start, which is to be subtracted.
 
         Nothing where this start gave up a sample that an earlier one has ended: then that end stands.
         """
@@ -85,7 +102,7 @@ def unscored_share(metrics: Mapping[str, float]) -> float:
     return failed / (metrics["scored"] + failed) if failed else 0.0
 
 
-def asked(line: VerdictLine) -> bool:
+def asked(line: VerdictLine | JudgeLine | AskLine) -> bool:
     """Whether a judge was asked for this line."""
     return line.origin in ("call", "none") and line.attempts > 0
 

@@ -1,7 +1,7 @@
 """The rows of the sample browser: numbers in columns, texts in compressed blocks. Fed line by line, no files.
 
 Texts are compressed as they come, in sixteen streams by group, so that memory holds only what the page will. When
-they pass the limit, whole streams are let go: what remains are whole groups, chosen by chance and not by score.
+they pass the limit, whole streams are dropped: what remains are whole groups, chosen by chance and not by score.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ import math
 import sys
 import zlib
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
 from referee.ledger.groups import Groups
-from referee.ledger.lines import Line, RewardLine, RunLine, TextLine, VerdictLine
+from referee.ledger.lines import AskLine, JudgeLine, Line, RewardLine, RunLine, TextLine, VerdictLine
 from referee.report.data import sane
 from referee.report.resumed_runs import Samples
 
@@ -70,7 +70,11 @@ TEXTS = (
     "prompt_digest",
     "response_digest",
 )
-"""What a text block holds of each row, in this order."""
+"""What a text block holds of each row, in this order; with several judges or questions, then a list of their lines."""
+OF_JUDGE = ("value", "score", "adds")
+"""Columns of each of several judges, named value-0, value-1…: its verdict, and what it adds to the reward."""
+ELSEWHERE = frozenset({"wall", "batch", "index", "indexes"})
+"""Fields of a judge's or question's line that its row has, or the page does not need."""
 
 
 class Packed(Struct, frozen=True):
@@ -89,7 +93,9 @@ class Meta(Struct):
     columns: dict[str, str]
     """Kind by name: f4, f8 or u4."""
     words: dict[str, list[str]]
-    texts: tuple[str, ...] = TEXTS
+    judges: list[str]
+    """Names of several judges, in the order of their columns; empty where there is one."""
+    texts: tuple[str, ...] = (*TEXTS, "said")
 
 
 class Rows:
@@ -102,6 +108,9 @@ class Rows:
         self._words: dict[str, dict[str, int]] = {name: {} for name in WORDS}
         self._codes: dict[str, array[int]] = {name: array("I") for name in (*WORDS, "siblings", "block", "slot")}
         self._groups = Groups(most=None)
+        self._judges: dict[str, int] = {}
+        self._said: dict[tuple[str, str, int], list[JudgeLine | AskLine]] = {}
+        """Lines of judges and questions whose sample's verdict line is to come."""
         self._open: dict[tuple[str, str, int], int] = {}
         self._kept_in = array("b")
         """The stream that holds a row's texts; -1 where none does."""
@@ -122,6 +131,8 @@ class Rows:
             self._verdict(line, source)
         elif isinstance(line, RewardLine):
             self._reward(line, source)
+        elif isinstance(line, JudgeLine | AskLine):
+            self._said.setdefault((source, line.batch, line.index), []).append(line)
         elif isinstance(line, TextLine):
             self._systems[line.digest] = line.text
         elif isinstance(line, RunLine):
@@ -130,12 +141,13 @@ class Rows:
 
     def meta(self) -> Meta:
         """How to read the parts."""
-        columns = {name: "f8" if kind == "d" else "f4" for name, kind in NUMBERS.items()}
+        columns = {name: "f8" if numbers.typecode == "d" else "f4" for name, numbers in self._numbers.items()}
         return Meta(
             rows=self.count,
             with_texts=sum(stream.rows for stream in self._streams.values()),
             columns=columns | dict.fromkeys(self._codes, "u4"),
             words={name: list(words) for name, words in self._words.items()},
+            judges=list(self._judges),
         )
 
     def parts(self) -> Iterator[Packed]:
@@ -152,6 +164,7 @@ class Rows:
 
     def _verdict(self, line: VerdictLine, source: str) -> None:
         ended, before = self._samples.end(line, source)
+        said = self._said.pop((source, line.batch, line.index), ())
         if ended is None:
             self._open.pop((source, line.batch, line.index), None)
             return
@@ -161,7 +174,7 @@ class Rows:
         numbers = self._numbers
         for name, value in (
             ("value", line.value),
-            ("score", line.score),
+            ("score", line.value if line.how == "terms" else line.score),
             ("reward", None),
             ("rule", line.rule_score),
             ("judge", None),
@@ -181,6 +194,14 @@ class Rows:
             ("index", line.index),
         ):
             numbers[name][row] = _number(value)
+        for number in self._judges.values():
+            for name in OF_JUDGE:
+                numbers[f"{name}-{number}"][row] = NOTHING
+        for one in said:
+            if isinstance(one, JudgeLine):
+                number = self._judge(one.judge)
+                numbers[f"value-{number}"][row] = _number(one.value)
+                numbers[f"score-{number}"][row] = _number(one.score)
         for name, word in (
             ("group", line.group),
             ("origin", line.origin),
@@ -193,7 +214,16 @@ class Rows:
             self._codes[name][row] = self._code(name, word)
         self._codes["siblings"][row] = self._groups.number(line, source)
         self._heads[row] = (line.id, " ".join(line.response[: 4 * HEAD].split())[:HEAD] or line.response_digest)
-        self._keep(line, row)
+        self._keep(line, said, row)
+
+    def _judge(self, name: str) -> int:
+        """The number of one of several judges. Its columns begin with the first row it is in."""
+        number = self._judges.get(name)
+        if number is None:
+            number = self._judges[name] = len(self._judges)
+            for column in OF_JUDGE:
+                self._numbers[f"{column}-{number}"] = array("f", [NOTHING]) * len(self._heads)
+        return number
 
     def _room_for_one(self) -> None:
         """One more row, with nothing in it yet."""
@@ -217,13 +247,15 @@ class Rows:
             ("median", line.median_length or None),
         ):
             self._numbers[name][row] = _number(value)
+        for judge, adds in line.terms.items():
+            self._numbers[f"adds-{self._judge(judge)}"][row] = _number(adds)
         self._codes["filled"][row] = self._code("filled", line.filled)
 
     def _code(self, name: str, word: str) -> int:
         words = self._words[name]
         return words.setdefault(word, len(words))
 
-    def _keep(self, line: VerdictLine, row: int) -> None:
+    def _keep(self, line: VerdictLine, said: Sequence[JudgeLine | AskLine], row: int) -> None:
         """Put the texts into their stream, and let streams go while they are too much together."""
         earlier = self._streams.get(self._kept_in[row])
         if earlier is not None:
@@ -236,7 +268,10 @@ class Rows:
             return
         if stream.number < 0:
             stream.number, self._blocks = self._blocks, self._blocks + 1
-        self._place(row, stream.number, stream.add([getattr(line, name) for name in TEXTS]))
+        texts = [getattr(line, name) for name in TEXTS]
+        if said:
+            texts.append([_shown(one) for one in said])
+        self._place(row, stream.number, stream.add(texts))
         while len(self._streams) > 1 and sum(held.weight for held in self._streams.values()) > self._room:
             del self._streams[max(self._streams)]
 
@@ -278,6 +313,12 @@ class _Stream:
         self.blocks.append((self.number, packed))
         self.weight += len(packed) * 4 // 3 - sum(len(data) // 3 for data in self._open)
         self._open, self._size, self.number = [], 0, -1
+
+
+def _shown(line: JudgeLine | AskLine) -> dict[str, Any]:
+    """What the page shows of a judge's or a question's line. Fields at their default are left out."""
+    fields: dict[str, Any] = msgspec.to_builtins(line)
+    return {name: value for name, value in fields.items() if name not in ELSEWHERE}
 
 
 def encode(value: Any) -> bytes:

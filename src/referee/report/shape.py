@@ -18,7 +18,7 @@ class RunInfo(Struct):
     digest: str = ""
     """Short name of its configuration."""
     kind: str = ""
-    """What the judge was asked for: score, yes_no, reference…"""
+    """What the judge was asked for: score, yes_no, reference…; of several judges, each with its name."""
     models: list[str] = field(default_factory=list)
     endpoints: list[str] = field(default_factory=list)
     priced: bool = False
@@ -66,6 +66,8 @@ class StepRow(Struct):
     reward_mean: float | None = None
     rule_mean: float | None = None
     judge_mean: float | None = None
+    terms: dict[str, float] = field(default_factory=dict)
+    """Of several judges, the part of `judge_mean` that is each one's."""
     penalty_mean: float | None = None
     filled: int = 0
     """Rewards supplied by the missing policy."""
@@ -84,7 +86,7 @@ class StepRow(Struct):
     tokens: int = 0
     """In and out."""
     waited_s: float = 0.0
-    """Seconds the trainer stood still for rewards."""
+    """Seconds the trainer was blocked waiting for rewards."""
     took_s: float | None = None
     """Seconds from this step's first submission to the next step's; None for the last, which has no end yet."""
     wait_fraction: float | None = None
@@ -122,10 +124,52 @@ class TimeRow(Struct):
     endpoints: dict[str, EndpointPoint] = field(default_factory=dict)
 
 
+class JudgeStep(Struct):
+    """What one of several judges said and cost in a step; the fields are StepRow's."""
+
+    first: int | None = None
+    last: int | None = None
+    scored: int = 0
+    unscored: dict[str, int] = field(default_factory=dict)
+    bins: list[int] = field(default_factory=list)
+    """By score, as this judge's Scale says."""
+    score_mean: float | None = None
+    judged: int = 0
+    low_share: float | None = None
+    high_share: float | None = None
+    cost: float = 0.0
+
+
+class JudgeReport(Struct):
+    """One of several judges. Its totals are in the report's metrics, under judge/<name>/."""
+
+    name: str
+    kind: str = ""
+    weight: float | None = None
+    """None: not known, as in a file of rewards."""
+    scale: Scale = field(default_factory=Scale)
+    models: list[str] = field(default_factory=list)
+    """Those that answered."""
+    steps: list[JudgeStep] = field(default_factory=list)
+
+
+class Agreement(Struct):
+    """Two judges on the same samples, as far as neither was spared by a gate."""
+
+    a: str
+    b: str
+    samples: int = 0
+    correlation: float | None = None
+    """Spearman's, over all samples."""
+    within_correlation: float | None = None
+    """Kendall's tau-b among siblings: whether both would teach the policy the same."""
+    within_groups: int = 0
+
+
 class Point(Struct, array_like=True):
     """One sample in the scatter of score against length."""
 
-    length: int
+    length: float
     value: float
     step: int | None
     row: int
@@ -142,7 +186,7 @@ class Lengths(Struct):
     """Score per 100 tokens over all samples, by least squares."""
     intercept: float | None = None
     correlation: float | None = None
-    """Spearman's rank correlation of the points: one odd answer hardly moves it."""
+    """Spearman's rank correlation of the points: one outlier hardly moves it."""
     within_slope: float | None = None
     """The same among siblings, each compared with its group's mean: what the policy is taught."""
     within_correlation: float | None = None
@@ -196,4 +240,7 @@ class Report(Struct):
     """Lines about samples that an earlier start had ended. Such a sample counts once, as it ended last."""
     trainer: bool = True
     """False: only files were judged, so waiting says nothing."""
+    judges: list[JudgeReport] = field(default_factory=list)
+    """Each of several judges; empty where there is one."""
+    agreement: list[Agreement] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)

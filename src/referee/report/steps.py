@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
-from referee.ledger.lines import BatchLine, RewardLine, VerdictLine
+from referee.ledger.lines import BatchLine, JudgeLine, RewardLine, VerdictLine
 from referee.report.shape import Scale, StepRow
 from referee.report.sums import Fit, mean
 
@@ -33,6 +33,7 @@ class StepSums:
         self.groups = self.flat = 0
         self.rewards = self.filled = self.missing = 0
         self.reward = self.rule = self.judge = self.penalty = 0.0
+        self.terms: dict[str, float] = {}
         self.lengths, self.length_total = 0, 0.0
         self.fit = Fit()
         self.cost = 0.0
@@ -44,15 +45,15 @@ class StepSums:
         self.timed_wait = 0.0
         """Of `waited`, the part in steps whose duration is known."""
 
-    def verdict(self, line: VerdictLine) -> None:
-        """Count one sample's end."""
+    def verdict(self, line: VerdictLine | JudgeLine) -> None:
+        """Count one sample's end, by all judges or by one of them."""
         self.origins[line.origin] = self.origins.get(line.origin, 0) + 1
         self.cost += line.cost
-        if line.origin in self.saved:
-            self.saved[line.origin] += line.saved
+        self.tokens += line.tokens_in + line.tokens_out
+        # Of several questions or judges, one may have been called and another answered by the cache.
+        self.saved["shared" if line.origin == "shared" else "cache"] += line.saved
+        if line.origin in self.unpriced:
             self.unpriced[line.origin] += not line.saved
-        else:
-            self.tokens += line.tokens_in + line.tokens_out
         if line.value is None:
             self.unscored[line.unscored] = self.unscored.get(line.unscored, 0) + 1
             return
@@ -70,7 +71,7 @@ class StepSums:
             self.high += times * (value >= 1.0)
 
     def take_back(self, value: float | None, unscored: str, gated: bool) -> None:
-        """A sample that ended like this counts no more; what it cost was spent."""
+        """Subtract a sample that ended like this; what it cost was spent."""
         if value is None:
             self.unscored[unscored] -= 1
             if not self.unscored[unscored]:
@@ -83,7 +84,7 @@ class StepSums:
         self.scores[round(min(1.0, max(0.0, value)) * FINE)] -= 1
 
     def reward_of(self, line: RewardLine, times: int = 1) -> None:
-        """Count one reward; with `times` = -1 it counts no more."""
+        """Count one reward; `times` = -1 subtracts it."""
         self.lengths += times
         self.length_total += times * line.length
         if line.value is None:
@@ -95,6 +96,8 @@ class StepSums:
             self.reward += times * line.value
             self.rule += times * line.rule
             self.judge += times * (line.judge or 0.0)
+            for name, value in line.terms.items():
+                self.terms[name] = self.terms.get(name, 0.0) + times * (value or 0.0)
             self.penalty += times * line.penalty
 
     def merge(self, other: StepSums) -> None:
@@ -134,6 +137,7 @@ class StepSums:
             reward_mean=mean(self.reward, rewards),
             rule_mean=mean(self.rule, rewards),
             judge_mean=mean(self.judge, rewards),
+            terms={name: total / rewards for name, total in self.terms.items()} if rewards else {},
             penalty_mean=mean(self.penalty, rewards),
             filled=self.filled,
             missing=self.missing,
@@ -165,7 +169,7 @@ def binned(scores: dict[int, int], scale: Scale) -> list[int]:
 
 
 class Waits:
-    """When steps began and how long the trainer stood still in each, told apart by run."""
+    """When steps began and how long the trainer was blocked in each, by run."""
 
     def __init__(self) -> None:
         self._spans: dict[str, dict[Step, list[float]]] = {}

@@ -25,7 +25,7 @@ class Fit:
         self.xy += x * y
 
     def remove(self, x: float, y: float) -> None:
-        """A point that was added counts no more."""
+        """Remove a point."""
         self.n -= 1
         self.x -= x
         self.y -= y

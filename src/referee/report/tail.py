@@ -1,4 +1,4 @@
-"""How long a batch of judge calls takes: lognormal answer times, so many places, so many starts per second. Pure."""
+"""How long a batch of judge calls takes: lognormal answer times, bounds on calls in flight and on starts. Pure."""
 
 from __future__ import annotations
 
@@ -65,12 +65,12 @@ class Latency(Struct, frozen=True):
 
 
 def longest(calls: float, latency: Latency, share: float = 0.5) -> float:
-    """Seconds the slowest of so many calls takes; in `share` of the batches it takes no longer."""
+    """Seconds the slowest of `calls` takes; in `share` of the batches it takes no longer."""
     return latency.quantile(share ** (1.0 / max(1.0, calls))) if calls > 0 else 0.0
 
 
 def with_places(calls: float, places: float, latency: Latency, share: float = 0.5) -> float:
-    """Seconds for a batch when so many calls may be in flight at once.
+    """Seconds for a batch when `places` calls may be in flight at once.
 
     By Little's law `places` calls give places / mean answers per second. When the last call starts all places are
     busy with calls partly done; what is left of the slowest of them is the tail.
@@ -87,7 +87,7 @@ def with_places(calls: float, places: float, latency: Latency, share: float = 0.
 
 
 def with_pace(calls: float, per_second: float, latency: Latency, share: float = 0.5) -> float:
-    """Seconds for a batch when so many calls may start per second; the first second's worth goes at once.
+    """Seconds for a batch when `per_second` calls may start per second; the first second's worth goes at once.
 
     No call waits for another, so the batch is done by a time with the product of the chances of all its calls.
     """

@@ -25,7 +25,7 @@ RECENT = 60.0
 
 
 class Newest(Struct, frozen=True, kw_only=True):
-    """One of the latest samples. Texts are cut; they are a stranger's and only ever shown as text."""
+    """One of the latest samples. Texts are cut; they are untrusted and only ever shown as text."""
 
     seq: int
     """Counts the samples of this view: the same sample keeps its number."""
@@ -35,6 +35,7 @@ class Newest(Struct, frozen=True, kw_only=True):
     step: int | None
     origin: str
     score: float | None
+    """On the judge's scale; of several judges, what they said as one in [0, 1]."""
     value: float | None
     unscored: str
     prompt: str
@@ -151,7 +152,7 @@ class Watch:
             self._began = max(self._began, line.wall)
             (self._clusters.add if on_a_cluster(line) else self._clusters.discard)(source)
         elif isinstance(line, LimitsLine):
-            # Clients of a cluster all tell of the same engines.
+            # Clients of a cluster all report the same engines.
             self._gauges["" if source in self._clusters else source, line.endpoint] = line
         elif isinstance(line, VerdictLine):
             self._newest.append(_newest(line, self._lines, self._texts))
@@ -159,7 +160,7 @@ class Watch:
                 self._step = line.step if self._step is None else max(self._step, line.step)
 
     def _fresh(self, wall: float) -> dict[str, float]:
-        """How hard the endpoints are pressed, by the processes that were writing within the last minute.
+        """The load of the endpoints, by the processes that were writing within the last minute.
 
         One that has said nothing since another began is over: that one resumed its work.
         """
@@ -202,7 +203,7 @@ def _newest(line: VerdictLine, seq: int, texts: bool) -> Newest:
         group=line.group[:HEAD],
         step=line.step,
         origin=line.origin,
-        score=line.score,
+        score=line.value if line.how == "terms" else line.score,
         value=line.value,
         unscored=line.unscored,
         prompt=line.prompt[:head],

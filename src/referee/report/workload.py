@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from statistics import median
 from typing import Any
 
-from referee.ledger import BatchLine, LimitsLine, Line, RunLine, VerdictLine
+from referee.ledger import AskLine, BatchLine, JudgeLine, LimitsLine, Line, RunLine, VerdictLine
 from referee.ledger.groups import of_a_file
 from referee.report.plan import Workload
 from referee.report.resumed_runs import CANCELLED, Samples, asked
@@ -24,6 +24,8 @@ class Observed:
         self._cost = 0.0
         self._logs = self._log_squares = 0.0
         self._timed = 0
+        self._parts: dict[tuple[str, int], set[str]] = {}
+        """Samples whose questions were counted one by one, and by which judges they were asked."""
         self._steps: dict[int, int] = {}
         self._batches: list[tuple[int | None, int, float, float, float]] = []
         self._pressed: dict[str, list[float]] = {}
@@ -32,6 +34,8 @@ class Observed:
         """One more line."""
         if isinstance(line, VerdictLine):
             self._verdict(line)
+        elif isinstance(line, JudgeLine | AskLine):
+            self._part(line)
         elif isinstance(line, BatchLine):
             self._batches.append((line.step, line.samples, line.submitted, line.wall, line.waited_s))
         elif isinstance(line, LimitsLine):
@@ -41,7 +45,26 @@ class Observed:
             self.config = line.config
             self._known.start(line)
 
+    def _part(self, line: JudgeLine | AskLine) -> None:
+        """A question, or a judge that asked one: they come before the verdict line of their sample."""
+        judges = self._parts.setdefault((line.batch, line.index), set())
+        if line.judge not in judges or isinstance(line, AskLine):
+            self._call(line)
+        judges.add(line.judge)
+
+    def _call(self, line: VerdictLine | JudgeLine | AskLine) -> None:
+        """What one question took."""
+        if not asked(line):
+            return
+        self._answered += line.tokens_in > 0 or line.tokens_out > 0
+        if line.latency_s > 0:
+            log = math.log(line.latency_s)
+            self._timed += 1
+            self._logs += log
+            self._log_squares += log * log
+
     def _verdict(self, line: VerdictLine) -> None:
+        parts = self._parts.pop((line.batch, line.index), None)
         ended, before = self._known.end(line)
         if ended is None:
             return
@@ -55,20 +78,13 @@ class Observed:
             self._samples += 1
             if line.step is not None:
                 self._steps[line.step] = self._steps.get(line.step, 0) + 1
-        if not asked(line):
-            return
-        self._asked += 1
+        self._asked += asked(line)
         self._attempts += line.attempts
-        self._cost += line.cost
-        if line.tokens_in or line.tokens_out:
-            self._answered += 1
-            self._tokens_in += line.tokens_in
-            self._tokens_out += line.tokens_out
-        if line.latency_s > 0:
-            log = math.log(line.latency_s)
-            self._timed += 1
-            self._logs += log
-            self._log_squares += log * log
+        self._cost += line.cost  # also of a sample that others of its group were asked with
+        self._tokens_in += line.tokens_in
+        self._tokens_out += line.tokens_out
+        if parts is None:
+            self._call(line)
 
     @property
     def samples(self) -> int:

@@ -15,9 +15,9 @@ from msgspec.structs import replace
 
 from referee import clock
 from referee.config import Config
-from referee.judging import seen_by
+from referee.judging import needs_groups, seen_by
 from referee.records import Reason, Unscored
-from referee.runtime.routing import Routed, Router, WorkerQueue, route_key
+from referee.runtime.routing import Routed, Router, Unit, WorkerQueue, route_key
 from referee.scoring.messages import Cancel, Gauge, Update, Work
 from referee.scoring.recorder import Recorder
 from referee.scoring.tracker import BatchTracker, OpenBatch, time_left
@@ -46,6 +46,7 @@ class RemoteTracker(BatchTracker):
         self._send = send
         self._gather = gather
         self._workers = [WorkerQueue() for _ in range(workers)]
+        self._whole_groups = needs_groups(config.judge)
         self._routed: dict[int, Routed] = {}
         self._timers: dict[int, asyncio.TimerHandle] = {}
         self._router = Router(
@@ -85,10 +86,11 @@ class RemoteTracker(BatchTracker):
         self._send_out()
 
     def lost(self, worker: int) -> None:
-        """A worker is gone. Its samples wait for the next one, in their old place in the line."""
+        """A worker is gone. Its samples wait for the next one, in their old place in the line. Of a group with a sample
+        that has no result all are judged again; results that were there before stay as they are."""
         place = self._workers[worker]
         place.up = False
-        again: list[tuple[Routed, int]] = []
+        again: list[tuple[Routed, Unit]] = []
         for ticket, indexes in list(place.out.items()):
             opened, routed = self.find(ticket), self._routed.get(ticket)
             if opened is None or routed is None:
@@ -96,15 +98,15 @@ class RemoteTracker(BatchTracker):
             if opened.stopping is not None:
                 self.land_unscored(opened, list(indexes), opened.stopping)
                 continue
-            doomed = []
-            for index in sorted(indexes):
-                if opened.batch.landed(index):
+            doomed: list[int] = []
+            for unit in routed.units_of(indexes):
+                if routed.over(unit):
                     continue
-                routed.losses[index] = routed.losses.get(index, 0) + 1
-                if routed.losses[index] < MAX_LOSSES:
-                    again.append((routed, index))
+                losses = routed.losses[unit[0]] = routed.losses.get(unit[0], 0) + 1
+                if losses < MAX_LOSSES:
+                    again.append((routed, unit))
                 else:
-                    doomed.append(index)
+                    doomed += unit
             why = f"its judging process died {MAX_LOSSES} times; see the log and the system's memory limits"
             self.land_unscored(opened, doomed, Unscored(reason=Reason.CONFIG, detail=why))
         gone = replace(place.last, gauges=tuple(replace(g, limit=0, in_flight=0) for g in place.last.gauges), queued=0)
@@ -120,15 +122,11 @@ class RemoteTracker(BatchTracker):
     def state(self) -> Update:
         """How hard endpoints are pressed, by all workers together."""
         found = _sum([self._past, *(worker.last for worker in self._workers)])
-        waiting = sum(
-            len(routed.open.batch.samples) - routed.routed
-            for routed in list(self._routed.values())
-            if not routed.open.over
-        )
-        return replace(found, queued=found.queued + waiting + sum(len(worker.queue) for worker in self._workers))
+        waiting = sum(routed.waiting for routed in list(self._routed.values()) if not routed.open.over)
+        return replace(found, queued=found.queued + waiting + sum(worker.queued for worker in self._workers))
 
     def _begin(self, opened: OpenBatch) -> None:
-        routed = self._routed[opened.ticket] = Routed(opened)
+        routed = self._routed[opened.ticket] = Routed(opened, self._whole_groups)
         if math.isfinite(opened.deadline):
             self._at(opened, opened.deadline - _margin(opened), lambda: self._end_unsent(opened))
         self._router.add(routed)

@@ -3,6 +3,7 @@
 Batches wait whole and are routed a few samples at a time: callers take turns, and a worker gets its first samples
 before the last ones are looked at. Samples that make equal requests go to the same worker, so that each is asked once.
 Workers that serve no other client balance their load: what one of them has no room for goes to another that has.
+Where a judge is given whole groups, a group is routed, sent and sent again as one; otherwise each sample is.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from referee.limits import FairQueue
 from referee.records import Sample, Text
 from referee.rollouts import plain
+from referee.scoring.batch import group_name, groups_of
 from referee.scoring.messages import Update
 from referee.scoring.tracker import OpenBatch
 
@@ -26,20 +28,52 @@ ROUTE_STEP = 256
 BACKLOG = 256
 """Samples that may wait for a worker of our own beyond its room, before others take them."""
 MESSAGE_SAMPLES, MESSAGE_TEXT = 1024, 4_000_000
-"""Samples, and characters, in one message."""
+"""Samples, and characters, in one message. A group that is larger is a message of its own."""
+
+Unit = Sequence[int]
+"""Samples that travel together, by index: one, or all of a group."""
 
 
 class Routed:
     """One batch on its way to workers."""
 
-    __slots__ = ("losses", "open", "routed")
+    __slots__ = ("_groups", "_order", "losses", "open", "routed")
 
-    def __init__(self, open: OpenBatch) -> None:
+    def __init__(self, open: OpenBatch, whole_groups: bool = False) -> None:
+        """`whole_groups`: the samples of a group travel together."""
         self.open = open
+        samples = open.batch.samples
+        self._groups = groups_of(samples) if whole_groups else None
+        self._order: Sequence[int] = range(len(samples))
+        if self._groups is not None:
+            self._order = [index for group in self._groups.values() for index in group]
         self.losses: dict[int, int] = {}
-        """How many workers died with a sample, by index."""
+        """How many workers died with a unit, by its first index."""
         self.routed = 0
-        """Its samples up to here have a worker."""
+        """How many of its samples have a worker."""
+
+    @property
+    def waiting(self) -> int:
+        """How many of its samples have none."""
+        return len(self._order) - self.routed
+
+    def next_unit(self) -> Unit:
+        """What is to be routed next."""
+        return self.unit_of(self._order[self.routed])
+
+    def unit_of(self, index: int) -> Unit:
+        """All that travels with a sample."""
+        if self._groups is None:
+            return (index,)
+        return self._groups[group_name(index, self.open.batch.samples[index])]
+
+    def units_of(self, indexes: Iterable[int]) -> list[Unit]:
+        """The units that these samples belong to, each once, in the caller's order."""
+        return list({unit[0]: unit for unit in map(self.unit_of, sorted(indexes))}.values())
+
+    def over(self, unit: Unit) -> bool:
+        """True if no sample of it is to be judged any more. Siblings of one that is are judged again with it."""
+        return self.open.over or all(map(self.open.batch.landed, unit))
 
     def __lt__(self, other: Routed) -> bool:
         return (self.open.deadline, self.open.ticket) < (other.open.deadline, other.open.ticket)
@@ -48,12 +82,14 @@ class Routed:
 class WorkerQueue:
     """One worker, as the client sees it."""
 
-    __slots__ = ("count", "keys", "last", "out", "queue", "up")
+    __slots__ = ("count", "keys", "last", "out", "queue", "queued", "up")
 
     def __init__(self) -> None:
         self.up = False
-        self.queue: deque[tuple[Routed, int, int]] = deque()
-        """Samples routed to it and not sent yet: batch, index, route key."""
+        self.queue: deque[tuple[Routed, Unit, int]] = deque()
+        """What was routed to it and not sent yet: batch, samples, route key."""
+        self.queued = 0
+        """How many samples those are."""
         self.out: dict[int, dict[int, int]] = {}
         """Route keys of those that were sent, by ticket and index."""
         self.count = 0
@@ -96,21 +132,24 @@ class Router:
     def fill(self, worker: WorkerQueue) -> None:
         """See to it that what is to be sent there next is in its queue."""
         room = self.room(worker)
-        while self._line and len(worker.queue) < room:
-            self._route(self._line.pop(), min(ROUTE_STEP, room - len(worker.queue)))
+        while self._line and worker.queued < room:
+            self._route(self._line.pop(), min(ROUTE_STEP, room - worker.queued))
 
     def take(self, worker: WorkerQueue, most: int) -> tuple[Routed, list[int]]:
-        """The next samples of one batch for it: they count as sent. What wants no judging any more is dropped."""
+        """The next samples of one batch for it, about `most`: they count as sent. What wants no judging any more is
+        dropped."""
         first, taken, text = worker.queue[0][0], dict[int, int](), 0
         most = min(most, MESSAGE_SAMPLES)
         while worker.queue and worker.queue[0][0] is first and len(taken) < most and text < MESSAGE_TEXT:
-            _, index, key = worker.queue.popleft()
-            if first.open.over or first.open.batch.landed(index):
-                self._release(worker, key)
+            _, unit, key = worker.queue.popleft()
+            worker.queued -= len(unit)
+            if first.over(unit):
+                self._release(worker, key, len(unit))
                 continue
-            taken[index] = key
-            sample = first.open.batch.samples[index]
-            text += len(plain(sample.response)) + len(plain(sample.prompt)) + len(sample.reference or "")
+            for index in unit:
+                taken[index] = key
+                sample = first.open.batch.samples[index]
+                text += len(plain(sample.response)) + len(plain(sample.prompt)) + len(sample.reference or "")
         if taken:
             worker.out.setdefault(first.open.ticket, {}).update(taken)
             worker.count += len(taken)
@@ -129,14 +168,20 @@ class Router:
         if not sent:
             del worker.out[ticket]
 
-    def lost(self, worker: WorkerQueue, again: Iterable[tuple[Routed, int]]) -> None:
+    def lost(self, worker: WorkerQueue, again: Iterable[tuple[Routed, Unit]]) -> None:
         """It is gone. What is to be sent again waits for the next one in its place, before all others."""
         sent, worker.out, worker.count, worker.last = worker.out, {}, 0, Update()
-        back = [(out, index, sent[out.open.ticket].pop(index)) for out, index in again]
+        back: list[tuple[Routed, Unit, int]] = []
+        for out, unit in again:
+            keys = sent[out.open.ticket]
+            key = next(keys[index] for index in unit if index in keys)  # siblings may have ended before
+            back.append((out, unit, key))
+            self._hold(worker, key, len(unit))
         for keys in sent.values():
             for key in keys.values():
                 self._release(worker, key)
         worker.queue.extendleft(reversed(back))
+        worker.queued += sum(len(unit) for _, unit, _ in back)
 
     def _route(self, out: Routed, step: int) -> None:
         """The next samples of a batch, `step` for each worker. No more than there is room for: what another caller
@@ -144,32 +189,44 @@ class Router:
         if out.open.over:
             return
         batch, workers = out.open.batch, self._workers
-        samples, caller = batch.samples, batch.caller
         rooms = [self.room(worker) for worker in workers]
-        start, end = out.routed, min(out.routed + step * len(workers), len(samples))
+        start, end = out.routed, out.routed + min(step * len(workers), out.waiting)
         while out.routed < end:
-            key = self._key_of(samples[out.routed]) if len(workers) > 1 else 0
+            unit = out.next_unit()
+            key = self._key([batch.samples[index] for index in unit]) if len(workers) > 1 else 0
             worker = workers[key % len(workers)]
             if self._balanced:
                 if key in self._moved:
                     worker = self._moved[key]
-                elif len(worker.queue) >= rooms[key % len(workers)] + BACKLOG and key not in worker.keys:
-                    room, at = max((room - len(workers[at].queue), at) for at, room in enumerate(rooms))
+                elif worker.queued >= rooms[key % len(workers)] + BACKLOG and key not in worker.keys:
+                    room, at = max((room - workers[at].queued, at) for at, room in enumerate(rooms))
                     if room <= 0:
                         break
                     worker = self._moved[key] = workers[at]
-                worker.keys[key] = worker.keys.get(key, 0) + 1
-            worker.queue.append((out, out.routed, key))
-            out.routed += 1
-        self._line.had(caller, out.routed - start)
-        if out.routed < len(samples):
-            self._line.push(caller, out)
+            self._hold(worker, key, len(unit))
+            worker.queue.append((out, unit, key))
+            worker.queued += len(unit)
+            out.routed += len(unit)
+        self._line.had(batch.caller, out.routed - start)
+        if out.waiting:
+            self._line.push(batch.caller, out)
 
-    def _release(self, worker: WorkerQueue, key: int) -> None:
-        """One sample less of this key there."""
+    def _key(self, samples: Sequence[Sample]) -> int:
+        """Equal for samples, or whole groups, that make equal requests."""
+        if len(samples) == 1:
+            return self._key_of(samples[0])
+        return zlib.crc32(b"".join(self._key_of(sample).to_bytes(4, "big") for sample in samples))
+
+    def _hold(self, worker: WorkerQueue, key: int, count: int) -> None:
+        """More samples of this key there."""
+        if self._balanced:
+            worker.keys[key] = worker.keys.get(key, 0) + count
+
+    def _release(self, worker: WorkerQueue, key: int, count: int = 1) -> None:
+        """Fewer samples of this key there."""
         if not self._balanced:
             return
-        left = worker.keys[key] = worker.keys[key] - 1
+        left = worker.keys[key] = worker.keys[key] - count
         if not left:
             del worker.keys[key]
             if self._moved.get(key) is worker:

@@ -14,8 +14,9 @@ from msgspec.structs import replace
 
 from referee import clock
 from referee.config import Config
-from referee.engine.quota_client import ALONE, PERIOD, Exchange, QuotaClient
+from referee.engine.quota_client import BROKER_TIMEOUT_S, EXCHANGE_S, Exchange, QuotaClient
 from referee.records import Reason, Unscored
+from referee.scoring.batch import group_name
 from referee.scoring.build import build_worker
 from referee.scoring.job import Job
 from referee.scoring.lines import LineMaker, Wanted
@@ -107,8 +108,8 @@ class WorkerEngine:
         members: int = 1,
         rank: int = 0,
         heartbeat: bool = False,
-        patience: float = ALONE,
-        quiet: float = PERIOD,
+        patience: float = BROKER_TIMEOUT_S,
+        quiet: float = EXCHANGE_S,
         build: BuildWorker = build_worker,
     ) -> None:
         """`wanted(client)`: its ledger lines. `exchange`: who answers for limits shared with other workers; None: they
@@ -150,12 +151,7 @@ class WorkerEngine:
         running[:] = [job for job in running if not job.done]
         known = {job.work.indexes[place] for job in running for place in job.missing}
         if known:
-            kept = [place for place, index in enumerate(work.indexes) if index not in known]
-            work = replace(
-                work,
-                indexes=tuple(work.indexes[place] for place in kept),
-                samples=tuple(work.samples[place] for place in kept),
-            )
+            work = self._without(work, known)
         if not work.samples or self._closing:
             return
         self._outbox.pending[client] = self._outbox.pending.get(client, 0) + len(work.samples)
@@ -196,6 +192,18 @@ class WorkerEngine:
     def state(self) -> Update:
         """How hard each endpoint is pressed from here."""
         return self.worker.state() if self._member is None else self.worker.state(self._member.whole)
+
+    def _without(self, work: Work, known: set[int]) -> Work:
+        """The same without the samples of these indexes. A group stays whole as long as one of its samples does."""
+        whole = self.worker.whole_groups
+        names = [group_name(place, sample) if whole else place for place, sample in enumerate(work.samples)]
+        wanted = {name for name, index in zip(names, work.indexes, strict=True) if index not in known}
+        kept = [place for place, name in enumerate(names) if name in wanted]
+        return replace(
+            work,
+            indexes=tuple(work.indexes[place] for place in kept),
+            samples=tuple(work.samples[place] for place in kept),
+        )
 
     def _emit(self, job: Job, results: list[Result], fault: Fault | None) -> None:
         self._outbox.put(job, results, fault)

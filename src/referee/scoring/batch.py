@@ -11,6 +11,7 @@ from numbers import Integral, Real
 
 from referee.config import Config
 from referee.errors import InputError, RefereeError, UnscoredError
+from referee.judging import needs_groups
 from referee.records import Reward, Sample, Settled, Tool, Unscored
 from referee.rollouts import MessageError, media_in, not_text, read_text, read_tools
 from referee.shaping import check_lengths, needs_group, shape_group
@@ -51,7 +52,7 @@ class Batch:
         self._deliver = deliver
         self._settled: list[tuple[Settled, ...] | None] = [None] * len(self.samples)
         self._left = len(self.samples)
-        self._groups = _groups(self.samples) if needs_group(config) else {}
+        self._groups = groups_of(self.samples) if needs_group(config) else {}
         self._waiting = {name: len(members) for name, members in self._groups.items()}
 
     @property
@@ -114,7 +115,7 @@ class Batch:
             settled = self._settled[index]
             assert settled is not None
             return shape_group([(index, sample, settled)], self._config)
-        name = _group_name(index, sample)
+        name = group_name(index, sample)
         self._waiting[name] -= 1
         if self._waiting[name]:
             return []
@@ -230,12 +231,19 @@ def _wrong(index: int, field: str, wanted: str, got: object) -> InputError:
     return InputError(f"sample {index}: {field} must be {wanted}, not {shown}. Nothing was spent.", field=field)
 
 
-def _group_name(index: int, sample: Sample) -> str | int:
+def depends_on_siblings(config: Config) -> bool:
+    """True if a group must be submitted in one batch: a judge is given all of it, or a reward depends on the others."""
+    return needs_group(config) or needs_groups(config.judge)
+
+
+def group_name(index: int, sample: Sample) -> str | int:
+    """What its group is known by in `groups_of`."""
     return sample.group or index
 
 
-def _groups(samples: Sequence[Sample]) -> dict[str | int, list[int]]:
+def groups_of(samples: Sequence[Sample]) -> dict[str | int, list[int]]:
+    """Which samples share a group, by their positions. One without a group is a group of its own."""
     groups: dict[str | int, list[int]] = {}
     for index, sample in enumerate(samples):
-        groups.setdefault(_group_name(index, sample), []).append(index)
+        groups.setdefault(group_name(index, sample), []).append(index)
     return groups

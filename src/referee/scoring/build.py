@@ -12,9 +12,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from referee.cache import RedisLink, open_cache
-from referee.config import Config, EndpointConfig, JudgeConfig
+from referee.config import Config, JudgeConfig
 from referee.engine import Endpoint, Engine, Transport, find_key
 from referee.engine.redis_lease import share_limits
+from referee.engine.transport import HttpTransport
 from referee.errors import ConfigError
 from referee.judging import Judge, make_judge
 from referee.scoring.lines import LineMaker
@@ -105,16 +106,6 @@ def read_template(judge: JudgeConfig) -> str | None:
 
 
 def _transports(config: Config) -> Sequence[Transport]:
-    # Imported where they are used: aiohttp alone is most of our import time, and most endpoints do not need it.
-    from referee.engine.fast import FastTransport, takes
-
-    shared: dict[str, Transport] = {}
-
-    def find(endpoint: EndpointConfig) -> Transport:
-        if takes(endpoint.url, endpoint.proxy):
-            return shared.setdefault("", FastTransport())
-        from referee.engine.aio import AioTransport
-
-        return shared.setdefault(f"proxy {endpoint.proxy}", AioTransport(endpoint.proxy))
-
-    return [find(endpoint) for endpoint in config.endpoint]
+    """One for each proxy setting; endpoints of the same setting share it."""
+    by_proxy = {proxy: HttpTransport(proxy) for proxy in {endpoint.proxy for endpoint in config.endpoint}}
+    return [by_proxy[endpoint.proxy] for endpoint in config.endpoint]

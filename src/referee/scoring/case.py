@@ -21,6 +21,7 @@ MAX_ASKS = 20_000
 """Rounds and questions of one case. A judge from outside that asks for ever is ended there."""
 LAST_ROUNDS = 4
 """Rounds that a case may ask after its end: each is answered at once."""
+SEQUENCES = (list, tuple)
 NOTHING = Settled(verdict=Unscored(reason=Reason.CANCELLED))
 """What a question has cost that was never asked."""
 
@@ -28,17 +29,19 @@ NOTHING = Settled(verdict=Unscored(reason=Reason.CANCELLED))
 class Case:
     """What one judge has been asked and told about its samples, and its verdicts once it has them."""
 
-    __slots__ = ("_deliberation", "_rounds", "asked", "judge", "missing", "places", "slots", "verdicts")
+    __slots__ = ("_deliberation", "_rounds", "_shared", "asked", "judge", "missing", "places", "slots", "verdicts")
 
-    def __init__(self, judge: int, places: tuple[int, ...]) -> None:
+    def __init__(self, judge: int, places: Sequence[int]) -> None:
         """`judge`: its number in the configuration. `places`: which samples, by their place in the job."""
         self.judge = judge
         self.places = places
         self._deliberation: Deliberation
         self._rounds = 0
-        self.slots: list[Any] = []
-        """Of each question of the round under way: its answer or, until that is there, what the worker put here."""
-        self.missing = 0
+        self._shared: Settled | None = None
+        self.slots: list[Any]
+        """Of each question of the round under way: its answer or, until that is there, what the worker put here. None:
+        it was not asked yet."""
+        self.missing: int
         """How many answers are still to come."""
         self.asked: list[tuple[Ask, Settled]] = []
         """Every question that has its answer, and how that came about."""
@@ -66,13 +69,12 @@ class Case:
         return self._resume(self.slots)
 
     def end(self, why: Unscored) -> None:
-        """No more can be asked. After a complete round (what was open is answered Unscored) the judge may still decide;
-        further questions are answered with `why`. One that only asks more is closed."""
+        """No more can be asked: what has no answer is answered with `why`, and the judge may still decide. One that
+        only asks more is closed."""
         for _ in range(LAST_ROUNDS):
-            self._resume(self.slots)
+            self._resume([why if answer is None else answer for answer in self.slots])
             if self.verdicts is not None:
                 return
-            self.slots = [why] * len(self.slots)
         self._close()
         self.verdicts = [why] * len(self.places)
 
@@ -86,35 +88,28 @@ class Case:
         if not self.asked:
             gate = isinstance(verdict, Verdict) and verdict.how == "gate"
             return Settled(verdict=verdict, origin="gate" if gate else "none")
-        ends = [settled for _, settled in self.asked]
-        share = 1.0 / len(self.places)
-        last = ends[-1]
-        return Settled(
+        if self._shared is None:
+            self._shared = _sum([settled for _, settled in self.asked], len(self.places))
+        whole, count = self._shared, len(self.places)
+        return replace(
+            whole,
             verdict=verdict,
-            origin=_origin(ends),
-            key=last.key,
-            reply=last.reply,
-            endpoint=last.endpoint,
-            attempts=sum(end.attempts for end in ends) if which == 0 else 0,
-            sent=min((end.sent for end in ends if end.sent), default=0.0),
-            queued_s=max(end.queued_s for end in ends),
-            latency_s=max(end.latency_s for end in ends),
-            cost=share * sum(end.cost for end in ends),
-            saved=share * sum(end.saved for end in ends),
+            attempts=whole.attempts if which == 0 else 0,
+            tokens_in=_part(whole.tokens_in, which, count),
+            tokens_out=_part(whole.tokens_out, which, count),
+            tokens_cached=_part(whole.tokens_cached, which, count),
         )
 
     def _resume(self, answers: Sequence[Any] | None) -> Sequence[Ask]:
         self._rounds += 1
         try:
-            while True:
-                asks = self._deliberation.send(answers)  # type: ignore[arg-type]
-                if asks:
-                    count = len(asks)
-                    break
-                answers = ()
+            asks = self._deliberation.send(answers)  # type: ignore[arg-type]
+            while not asks:
                 self._rounds += 1
                 if self._rounds > MAX_ROUNDS:
                     raise RuntimeError(f"more than {MAX_ROUNDS} rounds of questions")
+                asks = self._deliberation.send(())
+            count = len(asks)
         except StopIteration as stop:
             self._finish(stop.value)
             return ()
@@ -130,17 +125,15 @@ class Case:
         return asks
 
     def _finish(self, verdicts: Sequence[Verdict | Unscored]) -> None:
-        places = self.places
-        if not isinstance(verdicts, list | tuple) or len(verdicts) != len(places):
-            self._fail(f"the judge did not return one verdict for each of its {len(places)} samples")
-            return
-        if len(places) == 1 and self.asked and verdicts[0] is self.asked[-1][1].verdict:
-            self.verdicts = verdicts  # what the engine has read is sound
-            return
-        self.verdicts = [_sound(verdict) for verdict in verdicts]
+        if not isinstance(verdicts, SEQUENCES) or len(verdicts) != len(self.places):
+            self._fail(f"the judge did not return one verdict for each of its {len(self.places)} samples")
+        elif self.asked and verdicts is self.slots:
+            self.verdicts = verdicts  # the answers themselves: what the engine has read is sound
+        else:
+            self.verdicts = [_sound(verdict) for verdict in verdicts]
 
     def _raised(self, error: Exception) -> None:
-        """One case's trouble must not become its batch's."""
+        """One case's failure must not end its batch."""
         log.error("a judge failed; its samples are unscored (config)", exc_info=error)
         self._fail(f"the judge raised {type(error).__name__}; see the log")
 
@@ -162,6 +155,33 @@ def _sound(verdict: object) -> Verdict | Unscored:
     return Unscored(reason=Reason.CONFIG, detail="the judge returned no verdict, or one that is not a finite number")
 
 
+def _part(total: int, which: int, count: int) -> int:
+    """One of `count` whole parts that add up to the total."""
+    return total // count + (which < total % count)
+
+
+def _sum(ends: Sequence[Settled], samples: int) -> Settled:
+    """What all questions of a case took together; money as the share of one of its samples."""
+    last = ends[-1]
+    return Settled(
+        verdict=last.verdict,
+        origin=_origin(ends),
+        key=last.key,
+        reply=last.reply,
+        endpoint=", ".join(dict.fromkeys(end.endpoint for end in ends if end.endpoint)),
+        model=", ".join(dict.fromkeys(end.model for end in ends if end.model)),
+        attempts=sum(end.attempts for end in ends),
+        sent=min((end.sent for end in ends if end.sent), default=0.0),
+        queued_s=max(end.queued_s for end in ends),
+        latency_s=max(end.latency_s for end in ends),
+        tokens_in=sum(end.tokens_in for end in ends),
+        tokens_out=sum(end.tokens_out for end in ends),
+        tokens_cached=sum(end.tokens_cached for end in ends),
+        cost=sum(end.cost for end in ends) / samples,
+        saved=sum(end.saved for end in ends) / samples,
+    )
+
+
 def _origin(ends: Sequence[Settled]) -> Origin:
     origins = {end.origin for end in ends}
     return next((name for name in ("call", "shared", "cache") if name in origins), "none")
@@ -171,4 +191,11 @@ def with_costs(settled: Settled, before: Settled) -> Settled:
     """An answer that took two forms of asking took the attempts and the money of both."""
     if before is NOTHING:
         return settled
-    return replace(settled, attempts=settled.attempts + before.attempts, cost=settled.cost + before.cost)
+    return replace(
+        settled,
+        attempts=settled.attempts + before.attempts,
+        tokens_in=settled.tokens_in + before.tokens_in,
+        tokens_out=settled.tokens_out + before.tokens_out,
+        tokens_cached=settled.tokens_cached + before.tokens_cached,
+        cost=settled.cost + before.cost,
+    )

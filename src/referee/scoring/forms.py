@@ -6,7 +6,7 @@ import logging
 
 from referee.config import JudgeConfig
 from referee.judging import Form
-from referee.records import Reason, Settled, Verdict
+from referee.records import Origin, Reason, Unscored
 
 log = logging.getLogger("referee")
 
@@ -35,13 +35,13 @@ class LearnedForm:
                 self._form = "text"
         return self._form
 
-    def wants_text(self, settled: Settled, takes_schema: bool) -> bool:
+    def read(self) -> None:
+        """A reply in schema form was readable."""
+        self._read += 1
+
+    def wants_text(self, why: Unscored, origin: Origin, takes_schema: bool) -> bool:
         """Whether a question in schema form ended in a way that asking in text may fix. Told of every such end once."""
-        verdict = settled.verdict
-        if isinstance(verdict, Verdict):
-            self._read += 1
-            return False
-        unread = verdict.reason in UNREADABLE and settled.origin in ("call", "shared")
-        self._unread += unread and settled.origin == "call"
-        refused = verdict.reason is Reason.CONFIG and not takes_schema
+        unread = why.reason in UNREADABLE and origin in ("call", "shared")
+        self._unread += unread and origin == "call"
+        refused = why.reason is Reason.CONFIG and not takes_schema
         return unread or refused

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from referee.engine import Flight
-from referee.records import Ask, Settled
+from referee.judging import Judge
+from referee.records import Ask, Sample, Settled
+from referee.scoring.batch import groups_of
 from referee.scoring.case import Case
 from referee.scoring.messages import Result, Work
 
@@ -18,21 +20,36 @@ Judged = tuple[Settled, tuple[Any, ...]]
 class Job:
     """Samples of one batch that this worker has taken: what is open, and when it is due."""
 
-    __slots__ = ("cases", "client", "due", "held", "missing", "number", "room", "settled", "task", "timer", "work")
+    __slots__ = (
+        "client",
+        "due",
+        "held",
+        "judged",
+        "missing",
+        "number",
+        "open",
+        "room",
+        "task",
+        "timer",
+        "unplanned",
+        "work",
+    )
 
     def __init__(self, client: str, work: Work, number: int, due: float) -> None:
         self.client = client
         self.work = work
         self.number = number
         self.due = due
+        self.unplanned = len(work.samples)
+        """How many samples were not given to all judges yet."""
         self.missing = set(range(len(work.samples)))
         """Places of samples without a result."""
-        self.cases: dict[Case, None] = {}
-        """Open cases. Questions that wait for an answer stand in their slots."""
+        self.open: dict[Case, None] = {}
+        """Cases with a round that is not answered. Questions that wait for an answer are in their slots."""
         self.held: list[Result] | None = None
         """Results that are handed over together, in the next turn of the loop or after a step of planning."""
-        self.settled: dict[int, list[Judged | None]] = {}
-        """With several judges: what is there of samples that still miss something."""
+        self.judged: dict[int, list[Judged | None]] = {}
+        """With several judges: what is there of samples that still miss something, by place."""
         self.timer: asyncio.TimerHandle | None = None
         self.room = asyncio.Event()
         self.task: asyncio.Task[None] | None = None
@@ -45,8 +62,25 @@ class Job:
         """True when every sample has its result."""
         return not self.missing
 
+    def cases(self, judges: Sequence[Judge]) -> Iterator[tuple[Case, Judge, Sequence[Sample]]]:
+        """Every case there is to begin, with its judge and its samples: group by group if a judge is given groups,
+        otherwise sample by sample."""
+        samples, numbered = self.work.samples, list(enumerate(judges))
+        units: Iterable[Sequence[int]] = zip(range(len(samples)), strict=True)
+        if any(judge.unit == "group" for judge in judges):
+            units = groups_of(samples).values()
+        for places in units:
+            for number, judge in numbered:
+                if len(places) == 1:
+                    yield Case(number, places), judge, (samples[places[0]],)
+                elif judge.unit == "group":
+                    yield Case(number, places), judge, [samples[place] for place in places]
+                else:
+                    for place in places:
+                        yield Case(number, (place,)), judge, (samples[place],)
 
-class Open:
+
+class OpenAsk:
     """One question that waits for its answer. Called once, with how that came about. `before`: what it has cost in
     another form."""
 
@@ -54,7 +88,7 @@ class Open:
 
     def __init__(
         self,
-        answered: Callable[[Open, Settled], None],
+        answered: Callable[[OpenAsk, Settled], None],
         job: Job,
         case: Case,
         slot: int,
@@ -71,10 +105,3 @@ class Open:
 
     def __call__(self, settled: Settled) -> None:
         self._answered(self, settled)
-
-
-def result_of(job: Job, place: int, judged: Sequence[Judged | None]) -> Result:
-    """One sample's result, of what every judge said of it."""
-    found = [one for one in judged if one is not None]
-    lines = tuple([line for _, lines in found for line in lines])
-    return Result(job.work.indexes[place], tuple([settled for settled, _ in found]), lines)

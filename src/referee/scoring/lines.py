@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import msgspec
 
 from referee import clock
 from referee.config import JudgeConfig
-from referee.ledger import JudgeLine, VerdictLine, judge_line, verdict_line
+from referee.ledger import AskLine, JudgeLine, VerdictLine, ask_line, judge_line, verdict_line
 from referee.ledger.writer import _without_surrogates
-from referee.records import Ask, Sample, Settled
+from referee.records import Ask, Settled
+from referee.scoring.case import Case
+from referee.scoring.messages import Work
 
 _encode = msgspec.json.Encoder().encode
 
@@ -31,6 +33,14 @@ class Wanted:
         self.texts: list[str] = []
         """Those it is yet to be given."""
 
+    def refer_to(self, request: Ask) -> None:
+        """A line refers to this request's system message."""
+        if self.content and len(request.messages) > 1:
+            text = request.messages[0].content
+            if text not in self.known:
+                self.known.add(text)
+                self.texts.append(text)
+
     def take_texts(self) -> list[str]:
         """The texts to send with the next lines."""
         texts, self.texts = self.texts, []
@@ -47,40 +57,49 @@ class LineMaker:
         self._wanted = wanted
 
     def of(
-        self,
-        client: str,
-        batch: str,
-        index: int,
-        sample: Sample,
-        judge: int,
-        settled: Settled,
-        request: Ask | None,
+        self, client: str, work: Work, place: int, judge: int, settled: Settled, case: Case | None
     ) -> tuple[Any, ...]:
-        """The lines of what one judge, by its number, said of a sample; none if the client wants none."""
+        """The lines of what one judge, by its number, said of a sample; none if the client wants none. Last its verdict
+        or judge line; before it, of the first sample of a case, those of the case's questions."""
         wanted = self._wanted(client)
         if wanted is None:
             return ()
-        if wanted.content and request is not None and len(request.messages) > 1:
-            text = request.messages[0].content
-            if text not in wanted.known:
-                wanted.known.add(text)
-                wanted.texts.append(text)
+        request = case.asked[0][0] if case is not None and len(case.asked) == len(case.places) == 1 else None
+        if request is not None:
+            wanted.refer_to(request)
         whole = verdict_line(
-            sample,
+            work.samples[place],
             settled,
             seq=wanted.number() if wanted.number is not None and self._lone else 0,
             wall=clock.wall(),
-            batch=batch,
-            index=index,
+            batch=work.batch,
+            index=work.indexes[place],
             request=request,
             content=wanted.content,
         )
-        line: VerdictLine | JudgeLine = whole
-        if not self._lone:
-            line = judge_line(self._judges[judge].name, whole)
-        if wanted.number is not None:
-            return (line,)
-        try:
-            return (_encode(line),)
-        except UnicodeEncodeError:
-            return (_encode(_without_surrogates(msgspec.to_builtins(line))),)
+        line = whole if self._lone else judge_line(self._judges[judge].name, whole)
+        lines: tuple[Any, ...] = (line,)
+        if request is None and case is not None and place == case.places[0]:
+            lines = (*self._asks(wanted, work, judge, case), line)
+        return lines if wanted.number is not None else tuple([_encoded(line) for line in lines])
+
+    def _asks(self, wanted: Wanted, work: Work, judge: int, case: Case) -> Iterator[AskLine]:
+        name, indexes, wall = self._judges[judge].name, [work.indexes[place] for place in case.places], clock.wall()
+        for request, settled in case.asked:
+            wanted.refer_to(request)
+            yield ask_line(
+                name,
+                settled,
+                wall=wall,
+                batch=work.batch,
+                indexes=indexes,
+                request=request,
+                content=wanted.content,
+            )
+
+
+def _encoded(line: VerdictLine | JudgeLine | AskLine) -> bytes:
+    try:
+        return _encode(line)
+    except UnicodeEncodeError:
+        return _encode(_without_surrogates(msgspec.to_builtins(line)))

@@ -7,7 +7,6 @@ import os
 from collections.abc import Sequence
 
 import msgspec
-from msgspec.structs import replace
 
 from referee import clock
 from referee.config import Config
@@ -18,12 +17,13 @@ from referee.ledger import (
     Tally,
     TextLine,
     VerdictLine,
+    judge_line,
     open_ledger,
     reward_line,
     verdict_line,
 )
 from referee.ledger.lines import MAX_LINE, digest
-from referee.records import Reply, Reward, Settled, Verdict
+from referee.records import Reward, Settled, Verdict
 from referee.rollouts import plain
 from referee.scoring.batch import Batch
 from referee.scoring.messages import Gauge, Result
@@ -38,10 +38,11 @@ class Recorder:
     def __init__(self, config: Config, encoded: bool = False) -> None:
         """`encoded`: lines of verdicts come as bytes; those made here are encoded at once, in their order."""
         self._encoded = encoded
-        self.tally = Tally()
+        self._names = [judge.name for judge in config.judge]
+        self._lone = len(self._names) == 1
+        self.tally = Tally(() if self._lone else self._names)
         self._ledger = open_ledger(config.ledger)
         self._content = config.ledger.content
-        self._lone = len(config.judge) == 1
         self._seq = 0
         self._texts: set[str] = set()
         self._flush_due = False
@@ -72,42 +73,51 @@ class Recorder:
     def settled(self, batch: Batch, result: Result, ended: Settled) -> None:
         """One sample has its result. `ended`: what its judges said as one."""
         if self._lone and not self._encoded and result.lines:
-            self.tally.add(result.lines[0])
-            self._waiting.append(result.lines[0])
+            self.tally.add(result.lines[-1])
+            self._waiting += result.lines
             if not self._flush_due:
                 self._flush_soon()
             return
-        replies = [end.reply for end in result.settled if end.reply and end.origin in ("call", "none")]
-        counted = _counted(batch, result.index, ended, replies)
-        self.tally.add(counted)
+        self.tally.add(_counted(batch, result.index, ended))
+        if not self._lone:
+            for name, end in zip(self._names, result.settled, strict=True):
+                self.tally.judged(name, end)
         if not self.kept:
             return
-        lines = [line for line in result.lines if not self._encoded or len(line) < MAX_LINE]
-        if self._lone and lines:
-            self._ready += (_HEAD, b',"seq":%d' % self.next_seq(), lines[0][len(_HEAD) :], b"\n")
-            self._lines += 1
-            self._flush_soon()
+        if not self._encoded:
+            self._waiting += result.lines
+        elif self._add_encoded(result.lines):
             return
-        for line in lines:  # of several judges, before the line that says what they make together
-            if self._encoded:
-                self._ready += (line, b"\n")
-                self._lines += 1
-            else:
-                self._append(line)
-        line = verdict_line(
-            batch.samples[result.index],
-            ended,
-            seq=self.next_seq(),
-            wall=clock.wall(),
-            batch=batch.id,
-            index=result.index,
-            content=self._content,
-        )
-        if not self._lone:
-            line = replace(
-                line, tokens_in=counted.tokens_in, tokens_out=counted.tokens_out, tokens_cached=counted.tokens_cached
+        sample, wall = batch.samples[result.index], clock.wall()
+        if not self._lone and not result.lines:  # no worker was asked
+            for name, end in zip(self._names, result.settled, strict=True):
+                self._append(judge_line(name, verdict_line(sample, end, wall=wall, batch=batch.id, index=result.index)))
+        self._append(
+            verdict_line(
+                sample,
+                ended,
+                seq=self.next_seq(),
+                wall=wall,
+                batch=batch.id,
+                index=result.index,
+                content=self._content,
             )
-        self._append(line)
+        )
+
+    def _add_encoded(self, lines: Sequence[bytes]) -> bool:
+        """Lines of one sample. True: its verdict line was among them, as it is of a lone judge."""
+        found = False
+        for line in lines:
+            if len(line) >= MAX_LINE:
+                continue
+            if line.startswith(_HEAD):
+                found = True
+                self._ready += (_HEAD, b',"seq":%d' % self.next_seq(), line[len(_HEAD) :], b"\n")
+            else:
+                self._ready += (line, b"\n")
+            self._lines += 1
+        self._flush_soon()
+        return found
 
     def rewarded(self, batch: Batch, rewards: list[Reward]) -> None:
         """These rewards are final."""
@@ -193,9 +203,8 @@ class Recorder:
         self._ledger.flush()
 
 
-def _counted(batch: Batch, index: int, settled: Settled, replies: Sequence[Reply]) -> VerdictLine:
-    """As much of a line as a tally counts: the rest would cost the trainer's process more than the counting.
-    `replies`: those that were paid for now."""
+def _counted(batch: Batch, index: int, settled: Settled) -> VerdictLine:
+    """As much of a line as a tally counts: the rest would cost the trainer's process more than the counting."""
     verdict = settled.verdict
     value, unscored = (verdict.value, "") if isinstance(verdict, Verdict) else (None, verdict.reason.value)
     sample = batch.samples[index]
@@ -211,7 +220,7 @@ def _counted(batch: Batch, index: int, settled: Settled, replies: Sequence[Reply
         latency_s=settled.latency_s,
         cost=settled.cost,
         saved=settled.saved,
-        tokens_in=sum([reply.tokens_in for reply in replies]),
-        tokens_out=sum([reply.tokens_out for reply in replies]),
-        tokens_cached=sum([reply.tokens_cached for reply in replies]),
+        tokens_in=settled.tokens_in,
+        tokens_out=settled.tokens_out,
+        tokens_cached=settled.tokens_cached,
     )

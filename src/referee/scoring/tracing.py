@@ -27,7 +27,7 @@ def open_tracer(config: Config) -> Tracer | None:
 
 
 class Tracer:
-    """One span per sample that was asked about; its attempts are counted in it. Cached verdicts make none."""
+    """One span per question that was asked; its attempts are counted in it. Cached verdicts make none."""
 
     def __init__(self, config: Config) -> None:
         try:
@@ -42,11 +42,11 @@ class Tracer:
         self._client = trace.SpanKind.CLIENT
         self._error = trace.StatusCode.ERROR
         self._content = config.otel.content
-        self._kind = config.judge[0].kind
+        self._judges = [(judge.name, judge.kind) for judge in config.judge]
         self._endpoints = {endpoint.label: _address(endpoint) for endpoint in reversed(config.endpoint)}
 
-    def settled(self, sample: Sample, request: Ask | None, settled: Settled, wall: float) -> None:
-        """One sample's judging has ended now, at `wall`."""
+    def settled(self, judge: int, sample: Sample, request: Ask | None, settled: Settled, wall: float) -> None:
+        """A question of this judge, by its number, has been answered or given up now, at `wall`."""
         if not settled.attempts or settled.origin not in ("call", "none"):
             return
         known = self._endpoints.get(settled.endpoint, {})
@@ -57,6 +57,7 @@ class Tracer:
             **known,
             **_request(request),
             **_reply(settled),
+            "referee.judge": _clean(self._judges[judge][0]),
             **_sample(sample, settled),
         }
         if self._content:
@@ -70,12 +71,12 @@ class Tracer:
             span.set_attribute("error.type", verdict.reason.value)
             span.set_status(self._error, verdict.detail if self._content else verdict.reason.value)
         else:
-            span.add_event("gen_ai.evaluation.result", self._evaluation(verdict), timestamp=int(wall * 1e9))
+            span.add_event("gen_ai.evaluation.result", self._evaluation(judge, verdict), timestamp=int(wall * 1e9))
         span.end(max(begun, int(wall * 1e9)))
 
-    def _evaluation(self, verdict: Verdict) -> dict[str, str | float]:
+    def _evaluation(self, judge: int, verdict: Verdict) -> dict[str, str | float]:
         found: dict[str, str | float] = {
-            "gen_ai.evaluation.name": self._kind,
+            "gen_ai.evaluation.name": self._judges[judge][1],
             "gen_ai.evaluation.score.value": verdict.value,
         }
         if self._content and verdict.reason:
@@ -105,11 +106,11 @@ def _reply(settled: Settled) -> Attributes:
     if reply is None:
         return {}
     found: Attributes = {
-        "gen_ai.usage.input_tokens": reply.tokens_in,
-        "gen_ai.usage.output_tokens": reply.tokens_out,
+        "gen_ai.usage.input_tokens": settled.tokens_in,
+        "gen_ai.usage.output_tokens": settled.tokens_out,
     }
-    if reply.tokens_cached:
-        found["gen_ai.usage.cache_read.input_tokens"] = reply.tokens_cached
+    if settled.tokens_cached:
+        found["gen_ai.usage.cache_read.input_tokens"] = settled.tokens_cached
     for name, value in (("gen_ai.response.model", reply.model), ("gen_ai.response.id", reply.request_id)):
         if value:
             found[name] = _clean(value)

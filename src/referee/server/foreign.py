@@ -17,10 +17,12 @@ from fastapi import FastAPI
 from starlette.requests import Request
 from starlette.responses import Response
 
+from referee.errors import ConfigError
+from referee.judging import refuse_groups
 from referee.records import Reason, Reward, Sample, Unscored, Verdict
 from referee.server.describe import OF_BODIES, gives, ref, takes
 from referee.server.gate import Bodies, caller_of
-from referee.server.refusals import LATER, Refusal
+from referee.server.refusals import LATER, Refusal, refusal_of
 from referee.server.routes import json
 from referee.server.service import Service
 from referee.server.shapes import (
@@ -71,6 +73,10 @@ def add_foreign_routes(app: FastAPI, service: Service, bodies: Bodies) -> None:
     )
     async def slime(request: Request) -> Response:
         """One sample, one bare number."""
+        try:
+            refuse_groups(service.referee.config.judge, "slime's remote_rm")
+        except ConfigError as error:
+            raise refusal_of(error) from None
         wanted = decode(_slime, await bodies.read(request))
         sample = Sample(
             prompt=text_of(wanted.prompt, "prompt"), response=wanted.response, reference=label_of(wanted.label)

@@ -59,7 +59,19 @@ GAUGES = {
 }
 """Metrics of this moment: our name, the exported one without prefix, what it says."""
 
+JUDGES = {
+    "scored": "judge_scored: samples with a verdict of this judge",
+    "unscored": "judge_unscored: samples without one",
+    "cost_usd": "judge_cost_usd: US dollars spent for this judge",
+    "unscored_share": "judge_unscored_share: samples without a verdict of this judge over all samples",
+    "score_mean": "judge_score_mean: mean verdict of this judge in [0, 1]",
+    "score_std": "judge_score_std: standard deviation of this judge's verdicts",
+}
+"""Of several judges, under `judge/<name>/`: a family each, with the judge as its label."""
+JUDGE_COUNTERS = ("scored", "unscored", "cost_usd")
+
 REASONS = "unscored/"
+OF_JUDGE = "judge/"
 
 
 class Exposition:
@@ -81,9 +93,10 @@ class Exposition:
 
     def collect(self) -> Iterator[Metric]:
         """One family after another."""
-        service = self._service
-        nothing_yet = dict.fromkeys((*COUNTERS, *GAUGES), 0.0)
-        found = {**nothing_yet, **Tally().metrics(), **service.referee.metrics()}
+        referee = self._service.referee
+        names = [judge.name for judge in referee.config.judge]
+        nothing_yet = Tally(names if len(names) > 1 else ()).metrics()
+        found = {**dict.fromkeys((*COUNTERS, *GAUGES), 0.0), **nothing_yet, **referee.metrics()}
         yield from referee_families(found)
         yield from self._own()
 
@@ -107,9 +120,16 @@ class Exposition:
 def referee_families(found: dict[str, float]) -> Iterator[Metric]:
     """The Referee's own numbers. A name without a place in the tables is a gauge under its own name."""
     unscored = CounterMetricFamily("referee_unscored", "Samples without a verdict, by reason.", labels=["reason"])
+    judges: dict[str, Any] = {}
     for name, number in found.items():
+        judge, _, what = name.rpartition("/")
         if name.startswith(REASONS):
             unscored.add_metric([name.removeprefix(REASONS)], number)
+        elif judge.startswith(OF_JUDGE) and what in JUDGES:
+            if what not in judges:
+                kind = CounterMetricFamily if what in JUDGE_COUNTERS else GaugeMetricFamily
+                judges[what] = _family(kind, JUDGES[what], None, labels=["judge"])
+            judges[what].add_metric([judge.removeprefix(OF_JUDGE)], number)
         elif name in COUNTERS:
             yield _family(CounterMetricFamily, COUNTERS[name], number)
         elif name in GAUGES:
@@ -118,9 +138,10 @@ def referee_families(found: dict[str, float]) -> Iterator[Metric]:
             plain = "".join(char if char.isascii() and char.isalnum() else "_" for char in name)
             yield _family(GaugeMetricFamily, f"{plain}: {name}", number)
     yield unscored
+    yield from judges.values()
 
 
-def _family(kind: Any, text: str, number: float) -> Metric:
+def _family(kind: Any, text: str, number: float | None, **labels: list[str]) -> Metric:
     name, _, says = text.partition(": ")
-    family: Metric = kind(f"referee_{name}", f"{says[0].upper()}{says[1:]}.", value=number)
+    family: Metric = kind(f"referee_{name}", f"{says[0].upper()}{says[1:]}.", value=number, **labels)
     return family

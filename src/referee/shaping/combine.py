@@ -5,6 +5,7 @@ policy.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import repeat
 
 from referee.config import Config, JudgeConfig, ShapingConfig
 from referee.records import Origin, Part, Reason, Reward, Sample, Settled, Term, Unscored, Verdict
@@ -34,15 +35,20 @@ def shape_group(members: Sequence[tuple[int, Sample, tuple[Settled, ...]]], conf
     rewards = []
     for (index, sample, settled), length in zip(members, lengths, strict=True):
         penalty = limits.penalty_scale * length_penalty(length, middle, limits) if limits.enable else 0.0
-        terms = tuple([_term(end, judges[place], shaping) for place, end in enumerate(settled)])
-        judge = terms[0].value if len(terms) == 1 else _sum(terms, judges)
+        terms: tuple[Term, ...]
+        if len(settled) == 1:
+            ended, terms = settled[0], (_term(settled[0], judges[0], shaping),)
+            judge = terms[0].value
+        else:
+            ended, terms = whole(settled, judges), tuple(map(_term, settled, judges, repeat(shaping)))
+            judge = _sum(terms, judges)
         rewards.append(
             Reward(
                 index=index,
                 id=sample.id,
                 group=sample.group,
                 value=None if judge is None else _number(sample.rule_score + judge - penalty),
-                settled=whole(settled, judges),
+                settled=ended,
                 terms=terms,
                 rule=sample.rule_score,
                 judge=judge,
@@ -102,10 +108,14 @@ def whole(settled: Sequence[Settled], judges: Sequence[JudgeConfig]) -> Settled:
         verdict=missing or Verdict(score=score, value=value / weight, how="terms", parts=tuple(parts)),
         origin=next((name for name in names if name in origins), "none"),
         endpoint=", ".join(dict.fromkeys(end.endpoint for end in settled if end.endpoint)),
+        model=", ".join(dict.fromkeys(end.model for end in settled if end.model)),
         attempts=sum(end.attempts for end in settled),
         sent=min((end.sent for end in settled if end.sent), default=0.0),
         queued_s=max(end.queued_s for end in settled),
         latency_s=max(end.latency_s for end in settled),
+        tokens_in=sum(end.tokens_in for end in settled),
+        tokens_out=sum(end.tokens_out for end in settled),
+        tokens_cached=sum(end.tokens_cached for end in settled),
         cost=sum(end.cost for end in settled),
         saved=sum(end.saved for end in settled),
     )

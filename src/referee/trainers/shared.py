@@ -38,6 +38,7 @@ from referee.scoring.build import read_template
 from referee.shaping import shape_group
 from referee.shaping.missing import WINDOW
 from referee.ticket import Ticket
+from referee.trainers.siblings import refuse_siblings
 
 REFERENCE = re.compile(r"{{\s*reference\s*}}")
 
@@ -126,18 +127,8 @@ class Judged:
                 f"would count as the judge's. Set policy to {others}.",
                 setting="missing.policy",
             )
-        if policy == "group_mean" and not groups:
-            raise ConfigError(
-                f'{hook} shows one answer at a time: there is no group for [missing] policy = "group_mean". Set '
-                "another policy, or use the hook that sees whole groups.",
-                setting="missing.policy",
-            )
-        if self.config.shaping.length.enable and not groups:
-            raise ConfigError(
-                f"{hook} shows one answer at a time: the length penalty would have no group to take a median of, and "
-                "always be 0. Set [shaping.length] enable = false, or use the hook that sees whole groups.",
-                setting="shaping.length.enable",
-            )
+        if not groups:
+            refuse_siblings(self.config, hook)
         return self
 
     def expects_reference(self, found: bool, where: str) -> None:

@@ -23,8 +23,8 @@ import msgspec
 
 from referee.config import load
 from referee.errors import ConfigError
-from referee.records import Reward, Sample, Unscored, Verdict
-from referee.shaping import needs_group
+from referee.records import Reward, Sample, Settled, Unscored, Verdict
+from referee.scoring.batch import depends_on_siblings
 from referee.trainers.rows import REFERENCES, has_reference
 from referee.trainers.shared import Judged, Pending, Source, values
 from referee.trainers.trl_attach import Attached, attach
@@ -142,12 +142,13 @@ class TrlReward:
     def _check_groups(self, rows: int, trainer: Any) -> None:
         """Refuse what depends on siblings where a part of them is on another rank."""
         size, ranks = group_size(trainer), getattr(getattr(trainer, "accelerator", None), "num_processes", 1)
-        if not size or rows % size == 0 or ranks == 1 or not needs_group(self.judged.config):
+        if not size or rows % size == 0 or ranks == 1 or not depends_on_siblings(self.judged.config):
             return
         problem = (
             f"{rows} rows of a rank are not a multiple of the {size} answers to a prompt, so groups are spread over "
-            'ranks and this one sees a part of them: [shaping.length] and policy = "group_mean" would be measured '
-            "against that part. Make per_device_{}_batch_size{} a multiple of num_generations{}, or turn both off."
+            'ranks and this one sees a part of them: [shaping.length], policy = "group_mean" and judges that compare '
+            "a group's answers would be measured against that part. Make per_device_{}_batch_size{} a multiple of "
+            "num_generations{}, or do without them."
         )
         if is_training(trainer):
             raise ConfigError(problem.format("train", " * steps_per_generation", ""), setting="shaping.length.enable")
@@ -227,11 +228,24 @@ def _report(name: str, rewards: list[Reward], waited: float, columns: Mapping[st
         log_metric(f"{name}/penalty_mean", sum(reward.penalty for reward in rewards) / count)
         log_metric(f"{name}/cost_usd", sum(reward.settled.cost for reward in rewards))
         log_metric(f"{name}/wait_s", waited)
+        for judge, ends in _by_judge(rewards).items():
+            found = [end.verdict.value for end in ends if isinstance(end.verdict, Verdict)]
+            log_metric(f"{name}/{judge}/score_mean", sum(found) / len(found) if found else float("nan"))
+            log_metric(f"{name}/{judge}/unscored_share", 1 - len(found) / count)
+            log_metric(f"{name}/{judge}/cost_usd", sum(end.cost for end in ends))
     if callable(log_extra):
         judge = "judge" if name == NAME else f"{name}_judge"
         scores = [r.verdict.score if isinstance(r.verdict, Verdict) else None for r in rewards]
         log_extra(judge, [None if score is None else round(score, 4) for score in scores])
         log_extra(f"{judge}_said", [_said(reward.verdict) for reward in rewards])
+
+
+def _by_judge(rewards: list[Reward]) -> dict[str, list[Settled]]:
+    """What each of several judges said of them; nothing of a lone one."""
+    names = [term.judge for term in rewards[0].terms]
+    if len(names) < 2:
+        return {}
+    return {name: [reward.terms[place].settled for reward in rewards] for place, name in enumerate(names)}
 
 
 def _said(verdict: Verdict | Unscored) -> str:

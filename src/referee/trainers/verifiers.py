@@ -63,11 +63,10 @@ def __getattr__(name: str) -> Any:
 
 def _record(trace: Any, name: str, reward: Reward, response: Any, usage: Any) -> None:
     """What was said and paid, on the trace, where verifiers keeps it for its own judges."""
-    reply, verdict = reward.settled.reply, reward.verdict
-    tokens = (0, 0) if reply is None or reward.settled.origin != "call" else (reply.tokens_in, reply.tokens_out)
+    verdict, settled = reward.verdict, reward.settled
     said = response(
         text=verdict.reason if isinstance(verdict, Verdict) else "",
         parsed=reward.value,
-        usage=usage(prompt_tokens=tokens[0], completion_tokens=tokens[1], cost=reward.settled.cost),
+        usage=usage(prompt_tokens=settled.tokens_in, completion_tokens=settled.tokens_out, cost=settled.cost),
     )
-    trace.record_judge_call(name=name, request={"judge": "referee", "origin": reward.settled.origin}, response=said)
+    trace.record_judge_call(name=name, request={"judge": "referee", "origin": settled.origin}, response=said)

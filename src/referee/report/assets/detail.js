@@ -62,6 +62,7 @@ async function sampleView(row) {
     make("header", "dialog-top", make("h2", "", short(name, 200) || `Sample ${row}`), bar),
     factsOf(store, row, texts),
     termsOf(store, row),
+    judgesOf(store, row, texts?.said || []),
   ];
   if (texts === null) {
     parts.push(make("p", "muted", "The texts of this sample are not in the page: it would have become too large. They are in the ledger; `referee report --texts-mb` allows more."));
@@ -80,7 +81,33 @@ async function sampleView(row) {
   if (texts.system) parts.push(block("System message", visible(own(store.systems, texts.system) ?? `(text ${texts.system} is not in the ledger)`), "system", false));
   if (texts.asked) parts.push(block("Judge prompt, with its fences", fenced(texts.asked), "asked", true));
   if (texts.reply) parts.push(block("Raw reply", visible(texts.reply), "reply", true));
+  for (const said of texts.said || []) parts.push(...saidBy(store, said));
   return parts;
+}
+
+// Several judges: what each said, and what it adds to the reward.
+function judgesOf(store, row, said) {
+  const { judges } = store.meta;
+  if (!judges.length) return null;
+  const cells = (tag, texts) => make("tr", "", ...texts.map((text) => make(tag, "", text)));
+  const lines = judges.map((name, at) => {
+    const line = said.find((one) => one.type === "judge" && one.judge === name) ?? {};
+    const score = store.number(`score-${at}`, row);
+    const weight = shown.weights.get(name) ?? null;
+    return cells("td", [short(name), score === null ? "none" : number(score, 2), number(store.number(`value-${at}`, row)), number(weight), number(store.number(`adds-${at}`, row)),
+      short([line.model, line.endpoint].filter(Boolean).join(" at ")), line.cost ? money(line.cost) : "", short(line.why || [line.unscored, line.detail].filter(Boolean).join(": "), 400)]);
+  });
+  return make("table", "judges", make("thead", "", cells("th", ["Judge", "Score", "of 1", "Weight", "Adds", "Model", "Cost", "Why"])), make("tbody", "", ...lines));
+}
+
+// What one judge, or one question of it, was shown and answered.
+function saidBy(store, line) {
+  const title = line.type === "ask" ? `${short(line.judge)} asked: ${line.value === undefined ? short(line.unscored ?? "") : number(line.score, 2)}` : `What ${short(line.judge)} saw and said`;
+  const parts = [];
+  if (line.system) parts.push(block("System message", visible(own(store.systems, line.system) ?? `(text ${line.system} is not in the ledger)`), "system", false));
+  if (line.asked) parts.push(block("Judge prompt, with its fences", fenced(line.asked), "asked", line.type === "judge"));
+  if (line.reply) parts.push(block("Raw reply", visible(line.reply), "reply", true));
+  return parts.length ? [make("h3", "", title), ...parts] : [];
 }
 
 function block(title, nodes, name, open) {
@@ -103,7 +130,7 @@ function factsOf(store, row, texts) {
   const step = at("step");
   const value = at("value");
   return facts([
-    ["Score", value === null ? "none" : `${number(at("score"), 2)} (${number(value)} of 1)`],
+    ["Score", value === null ? "none" : store.meta.judges.length ? `${number(value)} of 1` : `${number(at("score"), 2)} (${number(value)} of 1)`],
     ["Not scored", store.word("reason", row)],
     ["Read from", store.word("how", row)],
     ["Uncertainty", at("uncertainty") === null ? "" : `${number(at("uncertainty"))} nats`],
@@ -139,7 +166,7 @@ function termsOf(store, row) {
   } else {
     box.append(
       term("", "rule", number(at("rule"))),
-      term("+", "judge", number(at("judge"))),
+      ...(store.meta.judges.length ? store.meta.judges.map((name, place) => term("+", short(name), number(at(`adds-${place}`)))) : [term("+", "judge", number(at("judge")))]),
       term("−", "length penalty", number(at("penalty") ?? 0), length),
       term("=", "reward", number(at("reward"))),
     );

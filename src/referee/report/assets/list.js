@@ -1,8 +1,8 @@
 // The list of samples: controls in, rows in view out. What is shown always follows from the controls as they stand:
 // every event reads all of them, and a search that was overtaken is dropped.
 
-const view = { store: null, rows: new Uint32Array(0), revision: 0, asked: "" };
-const CONTROLS = ["query", "reason", "origin", "score-from", "score-to", "step-from", "step-to", "group", "sort", "direction"];
+const view = { store: null, rows: new Uint32Array(0), revision: 0, asked: "", judge: "" };
+const CONTROLS = ["query", "judge", "reason", "origin", "score-from", "score-to", "step-from", "step-to", "group", "sort", "direction"];
 const HEADINGS = [["value", "Score"], ["reward", "Reward"], ["step", "Step"], ["group", "Group"], ["", "Sample"], ["length", "Length"], ["", "From"], ["", "Response"]];
 
 function byId(name) {
@@ -16,6 +16,7 @@ function readControls() {
   };
   return {
     query: byId("query").value.trim(),
+    judge: byId("judge").value,
     reason: byId("reason").value,
     origin: byId("origin").value,
     scoreFrom: amount("score-from"),
@@ -60,22 +61,22 @@ async function settle(revision, state) {
     });
     if (rows === null || !current()) return;
   }
-  view.rows = store.ordered(rows, state.sort, state.down);
-  byId("count").textContent = countText(store, view.rows);
+  view.rows = store.ordered(rows, state.sort === "value" ? store.of(state, "value") : state.sort, state.down);
+  byId("count").textContent = countText(store, view.rows, state);
   byId("list").scrollTop = 0;
-  drawList();
+  drawList(state.judge !== view.judge);
   document.body.dataset.shown = revision;
   delete document.body.dataset.busy;
 }
 
-function countText(store, rows) {
+function countText(store, rows, state) {
+  const [values, scores] = [store.columns[store.of(state, "value")], store.columns[store.of(state, "score")]];
   const all = store.meta.rows;
   let total = 0;
   let scored = 0;
   for (const row of rows) {
-    const value = store.columns.value[row];
-    if (!Number.isNaN(value)) {
-      total += store.columns.score[row];
+    if (!Number.isNaN(values[row])) {
+      total += scores[row];
       scored += 1;
     }
   }
@@ -91,6 +92,7 @@ function rowHeight() {
 
 // Only rows in view, and a few around them, exist as elements. One that is right already stays: it may be under the mouse.
 function drawList(afresh = false) {
+  view.judge = byId("judge").value;
   const list = byId("list");
   const spacer = byId("spacer");
   const height = rowHeight();
@@ -121,14 +123,14 @@ function drawList(afresh = false) {
 }
 
 function rowElement(store, row) {
-  const value = store.number("value", row);
+  const value = store.number(store.of(view, "value"), row);
   const reason = store.word("reason", row);
   const head = store.heads === null ? ["", ""] : store.heads[row];
   const meter = make("span", "meter");
   const fill = make("span", "fill");
   fill.style.width = `${Math.max(0, Math.min(1, value ?? 0)) * 100}%`;
   meter.append(fill);
-  const score = make("span", "score", make("b", "", value === null ? "–" : number(store.number("score", row), 2)), meter);
+  const score = make("span", "score", make("b", "", value === null ? "–" : number(store.number(store.of(view, "score"), row), 2)), meter);
   const end = value === null ? make("span", "tag bad", short(reason || "unscored")) : make("span", "tag", short(store.word("origin", row)));
   const step = store.number("step", row);
   const element = make(
@@ -154,6 +156,8 @@ function setUpControls(store) {
     option.value = value;
     return option;
   }));
+  choices("judge", [["", "all together"], ...store.meta.judges.map((name, at) => [`${at}`, short(name)])]);
+  byId("judge").parentElement.hidden = store.meta.judges.length === 0;
   const reasons = store.words.reason.filter((word) => word).sort();
   choices("reason", [["", "all"], ["scored", "scored"], ["unscored", "not scored"], ...reasons.map((word) => [`=${word}`, `not scored: ${short(word)}`])]);
   choices("origin", [["", "anywhere"], ...store.words.origin.slice().sort().map((word) => [word, short(word)])]);

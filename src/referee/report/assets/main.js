@@ -1,6 +1,6 @@
 // Puts the page together: overview, list, charts, in the order a reader needs them.
 
-const shown = { report: null, panels: [], drawing: 0 };
+const shown = { report: null, panels: [], drawing: 0, weights: new Map() };
 
 function showTrouble(error) {
   const box = byId("trouble");
@@ -42,13 +42,13 @@ function stepsText(report) {
   return steps ? plural(steps, "step") : "no steps";
 }
 
-function runsText({ runs, again }) {
+function runsText({ runs, again, judges }) {
   if (!runs.length) return "";
   const last = runs[runs.length - 1];
   const models = [...new Set(runs.flatMap((run) => run.models))].slice(0, 4).map((name) => short(name)).join(", ");
   const many = runs.length > 1 ? `${runs.length} starts, the first ` : "";
   const twice = again ? ` ${plural(again, "sample")} came again in a later start: each counts once, as it ended last; what was spent counts in full.` : "";
-  return `Judge: ${short(last.kind)} by ${models}. ${many}${moment(runs[0].began)}. Configuration ${short(last.digest)}, referee ${short(last.version)}.${twice}`;
+  return `Judge${judges.length ? "s" : ""}: ${short(last.kind, 200)} by ${models}. ${many}${moment(runs[0].began)}. Configuration ${short(last.digest)}, referee ${short(last.version)}.${twice}`;
 }
 
 function makePanels(panels) {
@@ -107,6 +107,7 @@ async function start() {
   listenToList();
   const report = await unpackJson("report");
   shown.report = report;
+  shown.weights = new Map(report.judges.map((judge) => [judge.name, judge.weight]));
   makePanels(panelsOf(report, themeNow()));
   drawOverview(report);
   const store = await Store.open();

@@ -1,5 +1,6 @@
 // Report data to panels: a question, what the numbers say in a sentence, and a chart to draw. Pure: no elements.
 
+const JUDGE_COLOURS = ["blue", "purple", "red", "grey"];
 const REASON_COLOURS = ["red", "orange", "purple", "teal", "blue", "green", "grey"];
 
 // A panel whose chart would be a single mark has its sentence alone, after the others; one about what the data does not
@@ -12,6 +13,8 @@ function panelsOf(report, theme) {
   const reasons = Object.keys(metrics).filter((name) => name.startsWith("unscored/") && metrics[name]).length;
   const panels = [
     scoresPanel(report, theme),
+    ...report.judges.map((judge, at) => judgePanel(report, judge, at, theme)),
+    report.agreement.length && agreementPanel(report, theme),
     drawn(extremesPanel(report, theme), named),
     (metrics.reward_mean || metrics.reward_missing || rewardsIn(report)) && drawn(rewardPanel(report, theme), named),
     (lengths.samples > 1 || report.trainer) && drawn(lengthPanel(report, theme), lengths.samples > 1),
@@ -84,7 +87,7 @@ function scoresPanel(report, theme) {
   const metrics = report.metrics;
   const native = (value) => (value === null ? null : low + value * (high - low));
   const note = metrics.scored
-    ? `Mean ${number(native(metrics.score_mean), 2)}, standard deviation ${number(metrics.score_std * (high - low), 2)}, on the judge's scale from ${low} to ${high}.`
+    ? `Mean ${number(native(metrics.score_mean), 2)}, standard deviation ${number(metrics.score_std * (high - low), 2)}, ${report.judges?.length ? "the judges' weighted mean" : "on the judge's scale"} from ${low} to ${high}.`
     : "There are no scores.";
   if (report.steps.length <= 1) {
     const bins = report.steps.length ? report.steps[0].bins : [];
@@ -115,6 +118,38 @@ function scoresPanel(report, theme) {
   };
 }
 
+// One of several judges: the panel of the scores, with its own steps, scale and totals.
+function judgePanel(report, judge, at, theme) {
+  const of = (name) => own(report.metrics, `judge/${judge.name}/${name}`, 0);
+  const metrics = { scored: of("scored"), score_mean: of("score_mean"), score_std: of("score_std") };
+  const panel = scoresPanel({ steps: judge.steps, scale: judge.scale, metrics }, theme);
+  const missing = judge.steps.map((row) => Object.values(row.unscored).reduce((sum, many) => sum + many, 0));
+  if (judge.steps.length > 1 && missing.some((many) => many)) {
+    const share = missing.map((many, place) => (many + judge.steps[place].scored ? many / (many + judge.steps[place].scored) : null));
+    panel.chart.data[0].showscale = false;
+    panel.chart.data.push(line(panel.chart.data[1].x, share, "not scored", theme.red, { yaxis: "y2", line: { color: theme.red, width: 2, dash: "dot" }, hovertemplate: "not scored %{y:.0%}<extra></extra>" }));
+    panel.chart.layout.yaxis2 = { title: "not scored", ...SHARE, range: [0, 1] };
+  }
+  const about = [judge.kind, judge.models.join(", "), judge.weight === null ? "" : `weight ${number(judge.weight)}`].filter(Boolean).map((word) => short(word)).join(", ");
+  const cost = report.cost.priced ? `, ${money(of("cost_usd"))} spent` : "";
+  return { ...panel, id: `judge-${at}`, title: `What does ${short(judge.name)} say?`, note: `${about ? `${about}. ` : ""}${panel.note} ${percent(of("unscored_share"))} not scored${cost}.` };
+}
+
+function agreementPanel({ agreement }, theme) {
+  const names = agreement.map(({ a, b }) => `${short(a, 24)}, ${short(b, 24)}`);
+  const words = agreement.slice(0, 6).map((pair, at) => `${names[at]}: ${number(pair.correlation, 2)} over ${plural(pair.samples, "sample")}${pair.within_correlation === null ? "" : `, ${number(pair.within_correlation, 2)} among siblings (${plural(pair.within_groups, "group")})`}`);
+  const bar = (field, name, colour) => bars(names.map((text) => label(text)), agreement.map((pair) => pair[field]), name, colour, { hovertemplate: "%{y:.2f}" });
+  return {
+    id: "agreement",
+    title: "Do the judges agree?",
+    note: `Rank correlation of two judges; 1 is the same order, 0 none. ${words.join("; ")}.`,
+    chart: {
+      data: [bar("correlation", "all samples", theme.blue), bar("within_correlation", "siblings", theme.teal)],
+      layout: { xaxis: { type: "category" }, yaxis: { title: "rank correlation", range: [-1.05, 1.05] }, bargap: 0.4 },
+    },
+  };
+}
+
 function extremesPanel(report, theme) {
   const { x, axis } = stepAxis(report);
   const groups = report.steps.reduce((sum, row) => sum + row.groups, 0);
@@ -122,7 +157,7 @@ function extremesPanel(report, theme) {
   const judged = report.steps.reduce((sum, row) => sum + row.judged, 0);
   const share = (name) => percent(judged ? report.steps.reduce((sum, row) => sum + row[name] * row.judged, 0) / judged : null);
   const note =
-    `${share("low_share")} of the judge's ${plural(judged, "verdict")} are the lowest score, ${share("high_share")} the highest. ` +
+    `${share("low_share")} of the ${report.judges.length ? "judges'" : "judge's"} ${plural(judged, "verdict")} are the lowest score, ${share("high_share")} the highest. ` +
     (groups ? `In ${number(flat, 0)} of ${plural(groups, "group")} all verdicts are equal.` : "No group has two verdicts.");
   const hover = { hovertemplate: "%{y:.1%}" };
   return {
@@ -151,14 +186,17 @@ function rewardPanel(report, theme) {
     const rewards = report.steps.reduce((sum, row) => sum + row.rewards, 0);
     return number(rewards ? report.steps.reduce((sum, row) => sum + (row[name] ?? 0) * row.rewards, 0) / rewards : null);
   };
+  const judges = report.judges.length
+    ? report.judges.map(({ name }, at) => bars(x, report.steps.map((row) => own(row.terms, name)), label(name), theme[JUDGE_COLOURS[at % 4]], hover))
+    : [bars(x, of("judge_mean"), "judge", theme.blue, hover)];
   return {
     id: "reward",
     title: "What made up the reward?",
-    note: `Mean reward ${number(metrics.reward_mean)}: rule ${terms("rule_mean")} + judge ${terms("judge_mean")} − length penalty ${terms("penalty_mean")}.${missing}${filled}`,
+    note: `Mean reward ${number(metrics.reward_mean)}: rule ${terms("rule_mean")} + judge${judges.length > 1 ? "s" : ""} ${terms("judge_mean")} − length penalty ${terms("penalty_mean")}.${missing}${filled}`,
     chart: {
       data: [
         bars(x, of("rule_mean"), "rule", theme.teal, hover),
-        bars(x, of("judge_mean"), "judge", theme.blue, hover),
+        ...judges,
         bars(x, of("penalty_mean", -1), "length penalty", theme.orange, hover),
         line(x, of("reward_mean"), "reward", theme.ink, { ...hover, mode: "lines+markers" }),
       ],
@@ -307,6 +345,9 @@ function costPanel(report, theme) {
     };
   }
   const hover = { hovertemplate: "$%{y:.5f}" };
+  const spent = report.judges.length
+    ? report.judges.map((judge, at) => bars(stepAxis(judge).x, judge.steps.map((row) => row.cost), `spent, ${label(judge.name)}`, theme[JUDGE_COLOURS[at % 4]], hover))
+    : [bars(x, report.steps.map((row) => row.cost), "spent", theme.blue, hover)];
   const projected = cost.per_1000_steps === null ? `${money(cost.per_1000_samples)} per 1,000 samples` : `${money(cost.per_1000_steps)} per 1,000 steps`;
   return {
     id: "cost",
@@ -314,7 +355,7 @@ function costPanel(report, theme) {
     note: `${money(cost.spent)} spent. Going on like this: ${projected}. Not spent: ${money(cost.saved_cache)} by the cache, ${money(cost.saved_shared)} by asking twins once.`,
     chart: {
       data: [
-        bars(x, report.steps.map((row) => row.cost), "spent", theme.blue, hover),
+        ...spent,
         bars(x, report.steps.map((row) => row.saved_cache), "saved by the cache", theme.green, hover),
         bars(x, report.steps.map((row) => row.saved_shared), "saved by asking twins once", theme.teal, hover),
       ],

@@ -35,9 +35,15 @@ class Store {
     return Number.isNaN(value) ? null : value;
   }
 
+  // The column of all judges together, or of the one that is chosen.
+  of(state, name) {
+    return state.judge === "" ? name : `${name}-${state.judge}`;
+  }
+
   // Rows that pass all filters but the search for words, in order of settling.
   matches(state) {
-    const { value, score, step, reason, origin, group } = this.columns;
+    const { step, reason, origin, group } = this.columns;
+    const [value, score] = [this.columns[this.of(state, "value")], this.columns[this.of(state, "score")]];
     const code = (column, word) => this.words[column].indexOf(word);
     const scored = code("reason", "");
     const wanted = state.reason.startsWith("=") ? code("reason", state.reason.slice(1)) : null;
@@ -149,6 +155,8 @@ class Store {
             break;
           }
         }
+        const said = texts[this.meta.texts.indexOf("said")] ?? [];
+        if (said.some((one) => [one.why, one.detail, one.reply, one.key].some((text) => text?.toLowerCase().includes(words)))) hit[row] = 1;
       }
       done += 1;
       if (done % 8 === 0) progress(done / byBlock.size);

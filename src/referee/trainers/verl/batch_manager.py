@@ -111,7 +111,7 @@ class LengthPenaltyRewardManager:
         if not return_dict:
             return tensor
         rows = [columns_of(reward, value) for reward, value in zip(rewards, values, strict=True)]
-        info: dict[str, list[Any]] = {key: [row[key] for row in rows] for key in KEYS}
+        info: dict[str, list[Any]] = {key: [row[key] for row in rows] for key in (rows[0] if rows else KEYS)}
         info["median_length"] = _medians(rewards)
         return {"reward_tensor": tensor, "reward_extra_info": {**info, **submitted.columns}}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from referee.records import Reason, Reward, Unscored
+from referee.records import Reason, Reward, Unscored, Verdict
 
 KEYS = (
     "openai_quality_reward",
@@ -34,10 +34,10 @@ ERRORS: dict[Reason, int] = {reason: number for number, reason in enumerate(Reas
 
 
 def columns_of(reward: Reward, value: float) -> dict[str, float]:
-    """One row's numbers. `value` is the reward verl is given."""
+    """One row's numbers. `value` is the reward verl is given. Of several judges each has two columns more."""
     settled, verdict = reward.settled, reward.verdict
     missing = isinstance(verdict, Unscored)
-    return {
+    found = {
         "openai_quality_reward": reward.judge if reward.judge is not None else value - reward.rule + reward.penalty,
         "length_penalty": reward.penalty,
         "original_score": reward.rule,
@@ -51,6 +51,11 @@ def columns_of(reward: Reward, value: float) -> dict[str, float]:
         "judge_cost_usd": settled.cost,
         "judge_error": float(ERRORS[verdict.reason]) if isinstance(verdict, Unscored) else 0.0,
     }
+    for term in reward.terms if len(reward.terms) > 1 else ():
+        said = term.settled.verdict
+        found[f"judge_{term.judge}"] = said.value if isinstance(said, Verdict) else float("nan")
+        found[f"judge_{term.judge}_scored"] = float(isinstance(said, Verdict))
+    return found
 
 
 def numeric(extra: dict[str, object], names: Iterable[str]) -> dict[str, float]:

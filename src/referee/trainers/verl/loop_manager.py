@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from referee.config import LengthConfig, MissingConfig
 from referee.errors import UnscoredError
+from referee.judging import refuse_groups
 from referee.records import Reason, Reward, Sample, Settled, Unscored, Verdict
 from referee.runtime.ray_group_client import GroupClient, open_groups
 from referee.shaping import shape_group
@@ -60,6 +61,7 @@ class RefereeRewardManager:
         self.tokenizer = tokenizer
         self.compute_score = compute_score
         self.settings = settings = loop_settings(config)
+        refuse_groups(settings.config.judge, "verl's reward loop")
         # Judging is the engine's; what depends on siblings in other processes is computed here.
         alone = replace(
             settings.config,

@@ -1,4 +1,4 @@
-"""What our own HTTP connection promises beyond the faults both transports name."""
+"""What the transport promises beyond naming faults: whole requests, one answer each, deadlines, TLS, closing."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import pytest
 import trustme
 import uvloop
 
-from referee.engine.fast import FastTransport, takes
 from referee.engine.port import Response, TransportFault
+from referee.engine.transport import HttpTransport
 
 BODY = b'{"a": 1}'
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n"
 Talk = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
-Use = Callable[[FastTransport, str], Awaitable[Any]]
+Use = Callable[[HttpTransport, str], Awaitable[Any]]
 
 
 def on_server(talk: Talk, use: Use, tls: ssl.SSLContext | None = None, trust: ssl.SSLContext | None = None) -> Any:
@@ -34,7 +34,7 @@ def on_server(talk: Talk, use: Use, tls: ssl.SSLContext | None = None, trust: ss
 
         server = await asyncio.start_server(guarded, "127.0.0.1", 0, ssl=tls)
         port = server.sockets[0].getsockname()[1]
-        transport = FastTransport(trust)
+        transport = HttpTransport(tls=trust)
         try:
             return await use(transport, f"{'https' if tls else 'http'}://127.0.0.1:{port}/v1?version=1")
         finally:
@@ -50,7 +50,7 @@ async def request(reader: asyncio.StreamReader) -> bytes:
 
 
 def times(count: int) -> Use:
-    async def use(transport: FastTransport, url: str) -> list[Response]:
+    async def use(transport: HttpTransport, url: str) -> list[Response]:
         return [await transport.post(url, {"x": "y"}, BODY, 20.0) for _ in range(count)]
 
     return use
@@ -113,7 +113,7 @@ def test_a_late_answer_is_never_the_next_ones() -> None:
         writer.write(OK + b"{}")
         await writer.drain()
 
-    async def use(transport: FastTransport, url: str) -> Response:
+    async def use(transport: HttpTransport, url: str) -> Response:
         with pytest.raises(TransportFault) as caught:
             await transport.post(url, {}, BODY, 0.2)
         assert caught.value.kind == "timeout"
@@ -134,7 +134,7 @@ def test_bytes_nobody_asked_for_close_an_idle_connection() -> None:
         await writer.drain()
         await reader.read()
 
-    async def use(transport: FastTransport, url: str) -> list[int]:
+    async def use(transport: HttpTransport, url: str) -> list[int]:
         first = await transport.post(url, {}, BODY, 20.0)
         for _ in range(200):  # let the parting words arrive
             await asyncio.sleep(0.005)
@@ -199,7 +199,7 @@ def test_cancelling_closes_the_connection() -> None:
 
     asked = asyncio.Event()
 
-    async def use(transport: FastTransport, url: str) -> bool:
+    async def use(transport: HttpTransport, url: str) -> bool:
         task = asyncio.ensure_future(transport.post(url, {}, BODY, 60.0))
         await asked.wait()
         task.cancel()
@@ -235,7 +235,7 @@ def test_tls_for_another_name_is_refused() -> None:
 def test_a_header_with_a_line_break_is_not_sent() -> None:
     """A key with a line break in it would be a second header."""
 
-    async def use(transport: FastTransport, url: str) -> Response:
+    async def use(transport: HttpTransport, url: str) -> Response:
         return await transport.post(url, {"authorization": "Bearer k\r\nx-evil: 1"}, BODY, 20.0)
 
     with pytest.raises(TransportFault) as caught:
@@ -245,18 +245,51 @@ def test_a_header_with_a_line_break_is_not_sent() -> None:
 
 
 @pytest.mark.parametrize(
-    ("url", "proxy", "taken"),
+    ("path", "sent"),
     [
-        ("https://api.openai.com/v1/chat/completions", "", True),
-        ("http://127.0.0.1:8000/v1/chat/completions", "", True),
-        ("https://api.openai.com/v1/chat/completions", "http://proxy:3128", False),
-        ("https://user:word@host/v1", "", False),
-        ("https://bücher.example/v1", "", False),
+        ("/v1/ein weg", b"/v1/ein%20weg"),
+        ("/v1/größe?q=ü", b"/v1/gr%C3%B6%C3%9Fe?q=%C3%BC"),
+        ("/v1/a%20b", b"/v1/a%20b"),
+        ("/v1/{x}|[y]", b"/v1/{x}|[y]"),
+        ("", b"/"),
     ],
 )
-def test_what_is_left_to_aiohttp(url: str, proxy: str, taken: bool) -> None:
-    """Proxies, credentials in the address and names that need encoding."""
-    assert takes(url, proxy) is taken
+def test_a_path_is_sent_in_ascii(path: str, sent: bytes) -> None:
+    """Spaces and characters beyond ASCII are percent-encoded; everything else goes as it was written."""
+    seen: list[bytes] = []
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        seen.append(await request(reader))
+        writer.write(OK + b"{}")
+        await writer.drain()
+
+    async def use(transport: HttpTransport, url: str) -> Response:
+        return await transport.post(url.replace("/v1?version=1", path), {}, BODY, 20.0)
+
+    on_server(talk, use)
+    assert seen[0].split(b" ")[1] == sent
+
+
+def test_nobody_listening_is_a_connect_fault() -> None:
+    """Connection refused, at once."""
+
+    async def main() -> None:
+        server = await asyncio.start_server(lambda r, w: None, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        server.close()
+        await server.wait_closed()
+        await HttpTransport().post(f"http://127.0.0.1:{port}/v1", {}, BODY, 5.0)
+
+    with pytest.raises(TransportFault) as caught:
+        asyncio.run(main())
+    assert caught.value.kind == "connect"
+
+
+def test_an_unknown_host_is_a_dns_fault() -> None:
+    """Names under .invalid never resolve."""
+    with pytest.raises(TransportFault) as caught:
+        asyncio.run(HttpTransport().post("http://judge.invalid/v1", {}, BODY, 10.0))
+    assert caught.value.kind == "dns"
 
 
 def test_every_request_has_its_own_time_limit() -> None:
@@ -267,7 +300,7 @@ def test_every_request_has_its_own_time_limit() -> None:
         await request(reader)
         await reader.read()
 
-    async def use(transport: FastTransport, url: str) -> list[str]:
+    async def use(transport: HttpTransport, url: str) -> list[str]:
         ended: list[str] = []
 
         async def one(seconds: float) -> None:
@@ -295,7 +328,7 @@ def test_a_time_limit_that_is_over_with_its_answer_ends_nobody_elses() -> None:
         await asyncio.sleep(0.4)
         writer.write(OK + b"no")
 
-    async def use(transport: FastTransport, url: str) -> list[bytes]:
+    async def use(transport: HttpTransport, url: str) -> list[bytes]:
         first = await transport.post(url, {}, BODY, 0.2)
         second = await transport.post(url, {}, BODY, 20.0)
         return [first.body, second.body]
@@ -310,7 +343,7 @@ def test_closing_ends_what_nobody_cancelled() -> None:
         await request(reader)
         await reader.read()
 
-    async def use(transport: FastTransport, url: str) -> str:
+    async def use(transport: HttpTransport, url: str) -> str:
         task = asyncio.create_task(transport.post(url, {}, BODY, 20.0))
         await asyncio.sleep(0.1)
         await transport.close()

@@ -1,38 +1,44 @@
-"""Both transports on real sockets: every way a server can misbehave becomes a named fault, in bounded time."""
+"""The transport on real sockets: every way a server can misbehave becomes a named fault, in bounded time, on both kinds
+of loop, directly and through a proxy."""
 
 from __future__ import annotations
 
 import asyncio
 import gzip
 import ssl
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 import trustme
 import uvloop
+from tests.engine.proxies import Talk, listening, reached
 
-from referee.engine.aio import AioTransport
 from referee.engine.body import MAX_BODY
-from referee.engine.fast import FastTransport
-from referee.engine.port import STALE, Response, Transport, TransportFault
+from referee.engine.port import STALE_S, Response, TransportFault
 from referee.sim import Provider, ProviderSpec, serve_http
 
 BODY = b'{"model":"m","messages":[{"role":"user","content":"hello"}]}'
-Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
-TRANSPORTS: dict[str, Callable[[], Transport]] = {"aiohttp": AioTransport, "fast": FastTransport}
 LOOPS = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
 _now: dict[str, str] = {}
 
 
-@pytest.fixture(autouse=True, params=["aiohttp-asyncio", "fast-asyncio", "fast-uvloop"])
+@pytest.fixture(
+    autouse=True,
+    params=[
+        "direct-asyncio",
+        "direct-uvloop",
+        "forwarded-uvloop",
+        "tunnel-asyncio",
+        "tunnel-uvloop",
+        "nested-asyncio",
+        "nested-uvloop",
+    ],
+)
 def each(request: pytest.FixtureRequest) -> None:
-    """Every test runs on each transport, ours on both kinds of loop."""
-    _now["transport"], _now["loop"] = request.param.split("-")
-
-
-def transport_now() -> Transport:
-    return TRANSPORTS[_now["transport"]]()
+    """Every test runs on each route and loop."""
+    _now["route"], _now["loop"] = request.param.split("-")
 
 
 def run(main: Coroutine[Any, Any, Any]) -> Any:
@@ -40,49 +46,34 @@ def run(main: Coroutine[Any, Any, Any]) -> Any:
         return runner.run(main)
 
 
-def post(spec: ProviderSpec, timeout: float = 20.0, count: int = 1) -> list[Response]:
+def post(spec: ProviderSpec, timeout: float = 20.0) -> Response:
     """Send to the simulated provider over loopback."""
 
-    async def main() -> list[Response]:
+    async def main() -> Response:
         server = await serve_http(Provider(spec, 1))
-        transport = transport_now()
+        parts = urlsplit(server.url)
         try:
-            return [await transport.post(server.url, {}, BODY, timeout) for _ in range(count)]
+            async with reached(parts.port or 0, _now["route"]) as (transport, base):
+                return await transport.post(base + parts.path, {}, BODY, timeout)
         finally:
-            await transport.close()
             await server.close()
 
-    return run(main())
+    found: Response = run(main())
+    return found
 
 
-def post_to(
-    handler: Handler, timeout: float = 20.0, count: int = 1, tls: ssl.SSLContext | None = None
-) -> list[Response]:
+def post_to(talk: Talk, count: int = 1, tls: ssl.SSLContext | None = None) -> list[Response]:
     """Send to a server of a few lines that does one thing wrong."""
 
     async def main() -> list[Response]:
-        async def guarded(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            try:
-                await handler(reader, writer)
-            except (ConnectionError, asyncio.IncompleteReadError):
-                pass
-            finally:
-                writer.close()
+        async with (
+            listening(talk, tls) as port,
+            reached(port, _now["route"], secure=tls is not None) as (transport, base),
+        ):
+            return [await transport.post(f"{base}/v1", {"x-api-key": "k"}, BODY, 20.0) for _ in range(count)]
 
-        server = await asyncio.start_server(guarded, "127.0.0.1", 0, ssl=tls)
-        port = server.sockets[0].getsockname()[1]
-        transport = transport_now()
-        scheme = "https" if tls else "http"
-        try:
-            return [
-                await transport.post(f"{scheme}://127.0.0.1:{port}/v1", {"x-api-key": "k"}, BODY, 20.0)
-                for _ in range(count)
-            ]
-        finally:
-            await transport.close()
-            server.close()
-
-    return run(main())
+    found: list[Response] = run(main())
+    return found
 
 
 async def read_request(reader: asyncio.StreamReader) -> None:
@@ -98,7 +89,7 @@ def fault_of(call: Callable[[], object]) -> TransportFault:
 
 def test_an_answer_comes_whole_with_lower_case_headers() -> None:
     """Status, headers and body as the server sent them."""
-    (answer,) = post(ProviderSpec())
+    answer = post(ProviderSpec())
     assert answer.status == 200
     assert answer.headers["content-type"].startswith("application/json")
     assert b"choices" in answer.body
@@ -106,7 +97,7 @@ def test_an_answer_comes_whole_with_lower_case_headers() -> None:
 
 def test_error_statuses_are_answers_not_faults() -> None:
     """A 503 is for the classifier to judge."""
-    assert post(ProviderSpec(faults={"http_503": 1.0}))[0].status == 503
+    assert post(ProviderSpec(faults={"http_503": 1.0})).status == 503
 
 
 @pytest.mark.parametrize(
@@ -128,38 +119,8 @@ def test_wire_faults_have_names(fault: str, kind: str) -> None:
 
 def test_a_redirect_is_not_followed() -> None:
     """The key must not travel to wherever the server points."""
-    (answer,) = post(ProviderSpec(faults={"redirect": 1.0}))
+    answer = post(ProviderSpec(faults={"redirect": 1.0}))
     assert 300 <= answer.status < 400
-
-
-def test_nobody_listening_is_a_connect_fault() -> None:
-    """Connection refused, at once."""
-
-    async def main() -> None:
-        server = await asyncio.start_server(lambda r, w: None, "127.0.0.1", 0)
-        port = server.sockets[0].getsockname()[1]
-        server.close()
-        await server.wait_closed()
-        transport = transport_now()
-        try:
-            await transport.post(f"http://127.0.0.1:{port}/v1", {}, BODY, 5.0)
-        finally:
-            await transport.close()
-
-    assert fault_of(lambda: run(main())).kind == "connect"
-
-
-def test_an_unknown_host_is_a_dns_fault() -> None:
-    """Names under .invalid never resolve."""
-
-    async def main() -> None:
-        transport = transport_now()
-        try:
-            await transport.post("http://judge.invalid/v1", {}, BODY, 10.0)
-        finally:
-            await transport.close()
-
-    assert fault_of(lambda: run(main())).kind == "dns"
 
 
 def test_a_certificate_nobody_vouches_for_is_a_tls_fault() -> None:
@@ -261,7 +222,7 @@ def test_a_kept_connection_that_dies_late_is_not_stale() -> None:
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
         await writer.drain()
         await read_request(reader)
-        await asyncio.sleep(STALE + 0.2)
+        await asyncio.sleep(STALE_S + 0.2)
 
     fault = fault_of(lambda: post_to(slow, count=2))
     assert (fault.kind, fault.stale) == ("reset", False)

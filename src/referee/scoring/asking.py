@@ -1,0 +1,112 @@
+"""A round of questions, from a case to the engine and back.
+
+In which form a question is asked, JSON by schema or text, is decided here: neither judge nor engine knows of the other.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+
+from msgspec.structs import replace
+
+from referee.config import Config, pool_of
+from referee.engine import Engine
+from referee.judging import Form
+from referee.records import Ask, Reason, Settled, Unscored, Verdict
+from referee.scoring.case import NOTHING, Case, with_costs
+from referee.scoring.forms import LearnedForm
+from referee.scoring.job import Job, OpenAsk
+
+log = logging.getLogger("referee")
+
+
+class Asker:
+    """Asks the engine what cases want to know, and tells them the answers."""
+
+    def __init__(
+        self, config: Config, engine: Engine, used: Callable[[Job], None], complete: Callable[[Job, Case], None]
+    ) -> None:
+        """`used(job)` is called for each question that the engine is asked, `complete(job, case)` when a round has all
+        its answers."""
+        self._engine = engine
+        self._used = used
+        self._complete = complete
+        self._forms = [LearnedForm(judge) for judge in config.judge]
+        self._pools = [pool_of(judge) for judge in config.judge]
+        self._in_text = [False] * len(config.judge)
+        """Judges that are asked in text by now, also with questions that were planned before."""
+
+    def forms(self) -> list[Form]:
+        """In which form each judge is asked from now on."""
+        takes = self._engine.takes_schema
+        forms = [form.now(takes(pool)) for form, pool in zip(self._forms, self._pools, strict=True)]
+        self._in_text = [form == "text" for form in forms]
+        return forms
+
+    def ask(self, job: Job, case: Case, asks: Sequence[Ask], keys: Iterator[str]) -> None:
+        """Ask a round of questions, known to the engine by the next `keys`. Known answers may complete it at once."""
+        job.open[case] = None
+        for slot, request in enumerate(asks):
+            self._ask(job, case, slot, request, next(keys), NOTHING)
+
+    def give_up(self, case: Case, why: Unscored) -> None:
+        """Answer a case's open questions with `why`. What each has cost so far is kept."""
+        for slot, opened in enumerate(case.slots):
+            if not isinstance(opened, OpenAsk):
+                continue
+            end, detail = NOTHING, why.detail
+            if opened.flight is not None:
+                detail = f"{why.detail}: {opened.flight.trouble()}"
+                end = self._engine.leave(opened.flight, opened) or NOTHING
+            end = replace(end, verdict=Unscored(reason=why.reason, detail=detail))
+            case.answered(slot, opened.request, with_costs(end, opened.before))
+
+    def _ask(self, job: Job, case: Case, slot: int, request: Ask, key: str, before: Settled) -> None:
+        if request.in_text is not None and self._in_text[case.judge]:
+            self._ask_in_text(job, case, slot, request, before)
+            return
+        known = self._engine.known(request, key)
+        if known is not None:
+            self._take(job, case, slot, request, known, before)
+            return
+        opened = case.slots[slot] = OpenAsk(self._answered, job, case, slot, request, before)
+        opened.flight = self._engine.ask(request, key, job.due, opened)
+        self._used(job)
+
+    def _ask_in_text(self, job: Job, case: Case, slot: int, request: Ask, before: Settled) -> None:
+        assert request.in_text is not None
+        try:
+            other = request.in_text()
+        except Exception as error:
+            log.exception("a question could not be asked in text")
+            other = Unscored(reason=Reason.CONFIG, detail=f"internal error: {type(error).__name__}")
+        if isinstance(other, Ask):
+            self._ask(job, case, slot, other, self._engine.key(other), before)
+        else:
+            self._take(job, case, slot, request, replace(before, verdict=other), NOTHING)
+
+    def _answered(self, opened: OpenAsk, settled: Settled) -> None:
+        """The engine has an end for a question."""
+        job, case = opened.job, opened.case
+        if case not in job.open or case.slots[opened.slot] is not opened:
+            return
+        request, before = opened.request, opened.before
+        if request.sampling.schema is not None or request.in_text is not None:
+            form, verdict = self._forms[case.judge], settled.verdict
+            if isinstance(verdict, Verdict):
+                form.read()
+            elif (
+                form.wants_text(verdict, settled.origin, self._engine.takes_schema(request.pool))
+                and request.in_text is not None
+            ):
+                self.forms()
+                self._ask_in_text(job, case, opened.slot, request, with_costs(settled, before))
+                return
+        self._take(job, case, opened.slot, request, settled, before)
+
+    def _take(self, job: Job, case: Case, slot: int, request: Ask, settled: Settled, before: Settled) -> None:
+        if before is not NOTHING:
+            settled = with_costs(settled, before)
+        if case.answered(slot, request, settled):
+            self._complete(job, case)

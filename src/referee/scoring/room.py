@@ -1,0 +1,96 @@
+"""What a worker begins next, and when. Counted in questions, because one case may ask hundreds.
+
+A further round of a case goes before first rounds of new cases, otherwise half-done cases would pile up. Jobs of
+several callers take turns; of one caller's, the job that is due first goes first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from referee.limits import FairQueue
+from referee.records import Ask
+from referee.scoring.case import Case
+from referee.scoring.job import Job
+
+PLAN_AHEAD = 64
+"""Questions begun beyond the limit. Bounds memory however many samples are submitted at once."""
+WORTH_WAKING = 32
+"""Questions there must be room for before a job that waits is woken: waking it costs as much as planning."""
+
+
+class Room:
+    """How many more questions may be begun, and what waits for that."""
+
+    def __init__(
+        self, room_of: Callable[[str], int], pools: Sequence[str], begin: Callable[[Job, Case, Sequence[Ask]], None]
+    ) -> None:
+        """`room_of(pool)`: what its endpoints could take now. `pools`: those that must have room. `begin`: asks a round
+        that had to wait."""
+        self._room_of = room_of
+        self._pools = pools
+        self._begin = begin
+        self._loop = asyncio.get_running_loop()
+        self._jobs: FairQueue[Job] = FairQueue()
+        """Jobs with more samples than there is room for now."""
+        self._rounds: deque[tuple[Job, Case, Sequence[Ask]]] = deque()
+        """Further rounds of cases, beyond the room there was."""
+        self._beginning = False
+
+    def spare(self) -> int:
+        """How many more questions new cases may ask."""
+        return 0 if self._rounds else self._left()
+
+    @property
+    def contested(self) -> bool:
+        """True if a job must wait: there is no room, or others were there before it."""
+        return bool(self._jobs) or self.spare() <= 0
+
+    def used(self, job: Job) -> None:
+        """A question of this job was sent to the engine."""
+        self._jobs.had(job.work.caller)
+
+    def next_round(self, job: Job, case: Case, asks: Sequence[Ask]) -> None:
+        """Begin a further round of a case: now, or before anything new when there is room."""
+        if self.spare() > 0:
+            self._begin(job, case, asks)
+        else:
+            self._rounds.append((job, case, asks))
+
+    async def wait(self, job: Job) -> None:
+        """Wait until another question may be begun, or the job is done. Also when there is room and others wait for it:
+        otherwise the last to come would pass all of them, one freed place after another."""
+        while not job.done:
+            job.room.clear()
+            self._jobs.push(job.work.caller, job)
+            self.changed()
+            await job.room.wait()
+            if self.spare() > 0:
+                return
+
+    def changed(self) -> None:
+        """There may be more room. Wakes one job only, as thousands may wait; after its turn it wakes the next."""
+        if self._rounds:
+            if not self._beginning:  # in a turn of its own: the engine is in the middle of ending a request
+                self._beginning = True
+                self._loop.call_soon(self._begin_rounds)
+            return
+        while self._jobs and self._left() >= WORTH_WAKING:
+            job = self._jobs.pop()
+            if not job.done:
+                job.room.set()
+                return
+
+    def _begin_rounds(self) -> None:
+        self._beginning = False
+        while self._rounds and self._left() > 0:
+            job, case, asks = self._rounds.popleft()
+            if case.verdicts is None:
+                self._begin(job, case, asks)
+        if not self._rounds:
+            self.changed()
+
+    def _left(self) -> int:
+        return PLAN_AHEAD + min([self._room_of(pool) for pool in self._pools])
