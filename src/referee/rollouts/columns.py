@@ -72,10 +72,11 @@ def unread_columns(rows: Rows, shown: Collection[str], rubric: bool = False) -> 
     for row in rows:
         used, left = unread_rubric(_sources(row)) if rubric else (set[str](), [])
         found.update((name, None) for name in left if name.partition(".")[0] not in shown)
+        used |= {name.partition(".")[0] for name in left}
         split = any(name in row for field in NEEDED for name in _names(field))
         for column, raw in row.items():
             value = msgspec.json.decode(raw)
-            if value in (None, "", [], {}) or column in shown or column in used or column in left:
+            if value in (None, "", [], {}) or column in shown or column in used:
                 continue
             if column not in KNOWN or (split and column in CONVERSATIONS):
                 found[column] = None
