@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -296,6 +298,17 @@ def test_a_short_criterion_beside_a_description_is_its_name() -> None:
     assert read_rubric([{"criterion": "Tone", "description": "Is kind", "weight": 2}]) == (
         Criterion("Is kind", 2.0, "Tone"),
     )
+
+
+def test_the_example_of_the_page_is_read() -> None:
+    """docs/rubrics.md: points of both signs, and a rule."""
+    page = (Path(__file__).parents[2] / "docs" / "rubrics.md").read_text(encoding="utf-8")
+    example = next(block for block in re.findall(r"```json\n(.*?)```", page, re.DOTALL) if "hollow" in block)
+    assert [(c.weight, c.true_is, c.check) for c in rubric_of(json.loads(example))] == [
+        (5.0, "good", ""),
+        (3.0, "bad", ""),
+        (1.0, "good", "max_words"),
+    ]
 
 
 def test_nothing_is_an_empty_rubric() -> None:
