@@ -12,8 +12,10 @@ from referee import records
 from referee.records import (
     Action,
     Ask,
+    Criterion,
     Failure,
     How,
+    Media,
     Message,
     Origin,
     Part,
@@ -26,6 +28,8 @@ from referee.records import (
     Settled,
     Term,
     TokenChoice,
+    Tool,
+    ToolCall,
     Unscored,
     Verdict,
 )
@@ -36,7 +40,11 @@ REPLY = Reply(text="7", model="m", tokens_in=3, choices=(TokenChoice(token="7", 
 SETTLED = Settled(verdict=VERDICT, origin="call", key="k", reply=REPLY, endpoint="e", attempts=1, cost=0.01)
 
 EXAMPLES: list[Any] = [
-    Message("user", "hi"),
+    Message("user", "hi", tool_calls=(ToolCall("search", "{}"),), media=(Media("image_url", "u", 2),)),
+    ToolCall("search", "{}"),
+    Media("image_url", "u", 2),
+    Tool("search", "Looks up."),
+    Criterion("Is kind", 2.0, "kind", "bad", ("no", "partly", "yes"), (0.0, 0.5, 1.0), True, "max_words", '{"max":3}'),
     Sample(
         prompt="p", response="r", id="1", group="g", reference="x", rule_score=1.0, length=3, truncated=True, step=2
     ),
@@ -99,7 +107,7 @@ def test_the_reasons_are_a_closed_set() -> None:
 def test_words_of_records_are_fixed() -> None:
     """Origins and ways of reading, as the ledger writes them."""
     assert set(get_args(Origin)) == {"call", "cache", "shared", "gate", "none"}
-    assert set(get_args(How)) == {"schema", "tag", "logprob", "integer", "gate", "terms"}
+    assert set(get_args(How)) == {"schema", "tag", "logprob", "integer", "gate", "check", "terms"}
 
 
 def test_a_reward_knows_whether_it_was_scored() -> None:
