@@ -12,6 +12,7 @@ from referee import records
 from referee.records import (
     Action,
     Ask,
+    Criterion,
     Failure,
     How,
     Media,
@@ -43,6 +44,7 @@ EXAMPLES: list[Any] = [
     ToolCall("f", "{}"),
     Media("image", "u", 1),
     Tool("f", "d", "{}"),
+    Criterion("Is kind", 2.0, "kind", "bad", ("no", "partly", "yes"), (0.0, 0.5, 1.0), True, "max_words", '{"max":3}'),
     Sample(prompt=(Message("user", "hi"),), response="r", tools=(Tool("f"),), columns={"a": "b"}),
     Sample(
         prompt="p", response="r", id="1", group="g", reference="x", rule_score=1.0, length=3, truncated=True, step=2
@@ -106,7 +108,7 @@ def test_the_reasons_are_a_closed_set() -> None:
 def test_words_of_records_are_fixed() -> None:
     """Origins and ways of reading, as the ledger writes them."""
     assert set(get_args(Origin)) == {"call", "cache", "shared", "gate", "none"}
-    assert set(get_args(How)) == {"schema", "tag", "logprob", "integer", "gate", "terms"}
+    assert set(get_args(How)) == {"schema", "tag", "logprob", "integer", "gate", "check", "terms"}
 
 
 def test_a_reward_knows_whether_it_was_scored() -> None:

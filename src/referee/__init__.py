@@ -15,7 +15,19 @@ from referee.errors import (
     UnscoredError,
     WrongContext,
 )
-from referee.records import Media, Message, Reason, Reward, Sample, Settled, Tool, ToolCall, Unscored, Verdict
+from referee.records import (
+    Criterion,
+    Media,
+    Message,
+    Reason,
+    Reward,
+    Sample,
+    Settled,
+    Tool,
+    ToolCall,
+    Unscored,
+    Verdict,
+)
 from referee.rollouts import read_text
 from referee.version import VERSION as __version__
 
@@ -26,6 +38,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Config",
     "ConfigError",
+    "Criterion",
     "EndpointClosed",
     "InputError",
     "Media",

@@ -228,7 +228,7 @@ class RateHints(Struct, frozen=True, gc=False):
     reset_tokens: float | None = None
 
 
-How = Literal["schema", "tag", "logprob", "integer", "gate", "terms", "rubric", "rule"]
+How = Literal["schema", "tag", "logprob", "integer", "gate", "check", "terms", "rubric"]
 
 
 class Verdict(Struct, frozen=True, kw_only=True, gc=False, tag="verdict"):

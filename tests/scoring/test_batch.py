@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from fractions import Fraction
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 from referee.config import Config, load
 from referee.errors import InputError, RefereeError, UnscoredError
 from referee.records import Reason, Reward, Sample, Settled, Unscored, Verdict
-from referee.scoring.batch import Batch
+from referee.scoring.batch import Batch, checked
 
 SCORED = Settled(verdict=Verdict(score=10.0, value=1.0), origin="call")
 MISSING = Settled(verdict=Unscored(reason=Reason.TIMEOUT, detail="slow"), origin="call")
@@ -164,3 +165,20 @@ def test_a_group_with_some_lengths_missing_is_refused() -> None:
     config = load({"shaping": {"length": {"enable": True}}})
     with pytest.raises(InputError, match="length"):
         make([sample(group="a", length=10), sample(group="a")], config)
+
+
+def test_rubrics_of_every_shape_become_criteria() -> None:
+    """As in files; those that are read already stay as they are, and a wrong one is refused by its place."""
+    given = [{"criterion": "Is kind", "points": 3}, {"description": "Pitfall Criteria: Avoids haste", "weight": -1}]
+    batch, _ = make([sample(rubric=given), sample(rubric=json.dumps(given)), sample()])
+    first, text, none = [each.rubric for each in batch.samples]
+    assert first == text
+    assert [(c.name, c.text, c.true_is) for c in first] == [
+        ("criterion 1", "Is kind", "good"),
+        ("criterion 2", "Avoids haste", "good"),
+    ]
+    assert none == ()
+    assert checked(batch.samples) == batch.samples
+    assert checked([sample(rubric=given)], polarity="by_sign")[0].rubric[1].true_is == "bad"
+    with pytest.raises(InputError, match=r"sample 1: rubric\[0\]\.points: must be a number"):
+        make([sample(), sample(rubric=[{"criterion": "c", "points": "x"}])])

@@ -87,6 +87,12 @@ def test_not_scored_is_null_with_a_reason() -> None:
         (b'{"samples": []}', 422, "samples"),
         (b'{"samples": [{"prompt": "p"}]}', 422, "response"),
         (b'{"samples": [{"prompt": [], "response": "r"}]}', 422, "prompt"),
+        (b'{"samples": [{"prompt": "p", "response": "r", "rubric": 5}]}', 422, "rubric"),
+        (
+            b'{"samples": [{"prompt": "p", "response": "r", "rubric": [{"criterion": "c", "points": "x"}]}]}',
+            422,
+            "samples[0].rubric[0].points",
+        ),
         (b'{"samples": [{"prompt": "p", "response": "r"}], "model": "mine"}', 422, "`model`"),
         (b'{"samples": [{"prompt": "p", "response": "r", "endpoint": "mine"}]}', 422, "`endpoint`"),
         (b'{"samples": [{"prompt": "p", "response": "r"}], "deadline": 0}', 422, "deadline"),

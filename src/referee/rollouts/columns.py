@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import functools
 import re
@@ -11,8 +12,12 @@ from collections.abc import Collection, Mapping, Sequence
 import msgspec
 from msgspec import Struct
 
+from referee.records import Criterion
+from referee.rollouts.criteria import Polarity, RubricError
 from referee.rollouts.messages import unread_fields
+from referee.rollouts.phrasing import PolarityReport, polarity_report
 from referee.rollouts.row import ALIASES, CONVERSATIONS, KNOWN, NEEDED, columns_of
+from referee.rollouts.rubric import SOURCES, rubric_of, unread_rubric
 
 NEAR = 0.8
 """How like a known name another one must be to be taken for it (difflib's ratio): lenght and gruop are, stop is not."""
@@ -60,21 +65,38 @@ def doubtful_columns(rows: Rows) -> list[Doubt]:
     return [Doubt(column, meant, count, seen) for (column, meant), count in found.items()]
 
 
-def unread_columns(rows: Rows, shown: Collection[str]) -> list[str]:
+def unread_columns(rows: Rows, shown: Collection[str], rubric: bool = False) -> list[str]:
     """Columns, and fields of messages, that hold something no judge sees, in order of appearance. `shown`: columns that
-    templates show."""
+    templates show. `rubric`: whether rubrics are read; then also rubrics that are not the one that counts."""
     found: dict[str, None] = {}
     for row in rows:
+        used, left = unread_rubric(_sources(row)) if rubric else (set[str](), [])
+        found.update((name, None) for name in left if name.partition(".")[0] not in shown)
+        used |= {name.partition(".")[0] for name in left}
         split = any(name in row for field in NEEDED for name in _names(field))
         for column, raw in row.items():
             value = msgspec.json.decode(raw)
-            if value in (None, "", [], {}) or column in shown:
+            if value in (None, "", [], {}) or column in shown or column in used:
                 continue
             if column not in KNOWN or (split and column in CONVERSATIONS):
                 found[column] = None
             elif column in TALKS:
                 found.update((f"{column}[].{name}", None) for name in sorted(unread_fields(value)))
     return list(found)
+
+
+def polarity_of_rows(rows: Rows, polarity: Polarity = "by_phrase") -> PolarityReport:
+    """Which pitfalls of these rows were decided by their phrasing, and how. Rubrics that cannot be read are left out:
+    they are errors elsewhere."""
+    phrased: list[Criterion] = []
+    for row in rows:
+        with contextlib.suppress(RubricError):
+            rubric_of(_sources(row), polarity, phrased=phrased)
+    return polarity_report(phrased)
+
+
+def _sources(row: Mapping[str, msgspec.Raw]) -> dict[str, object]:
+    return {column: msgspec.json.decode(raw) for column, raw in row.items() if column in SOURCES}
 
 
 def meant_instead(data: bytes, field: str) -> str:

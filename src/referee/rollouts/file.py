@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from referee.errors import InputError
 from referee.records import Sample
 from referee.rollouts.columns import meant_instead
+from referee.rollouts.criteria import Polarity
 from referee.rollouts.row import BadLine, Missing, columns_of, problem_with, read_row
 from referee.rollouts.turns import media_in
 
@@ -32,18 +33,22 @@ BOM = b"\xef\xbb\xbf"
 
 
 def read_rollouts(
-    source: BinaryIO | str | Path, columns: Collection[str] = (), text_only: bool = False
+    source: BinaryIO | str | Path,
+    columns: Collection[str] = (),
+    text_only: bool = False,
+    rubric: Polarity | None = None,
 ) -> Iterator[tuple[int, Sample | BadLine]]:
     """Every line with its number (from 1), as a Sample or a BadLine. Blank lines are passed over.
 
-    `columns`: more columns to keep. `text_only`: a line with images or the like is a BadLine.
+    `columns`: more columns to keep. `text_only`: a line with images or the like is a BadLine. `rubric`: read each row's
+    rubric, and decide so what its pitfalls mean.
     """
     if not isinstance(source, str | Path):
-        yield from _read(source, columns, text_only)
+        yield from _read(source, columns, text_only, rubric)
         return
     try:
         with open_rollouts(source) as stream:
-            yield from _read(stream, columns, text_only)
+            yield from _read(stream, columns, text_only, rubric)
     except (OSError, EOFError, zlib.error) as error:
         raise unreadable(source, error) from None
 
@@ -82,7 +87,7 @@ def first_rows(path: str | Path, most: int = FIRST) -> list[dict[str, msgspec.Ra
 
 
 def _read(
-    stream: BinaryIO | io.BufferedIOBase, columns: Collection[str], text_only: bool
+    stream: BinaryIO | io.BufferedIOBase, columns: Collection[str], text_only: bool, rubric: Polarity | None
 ) -> Iterator[tuple[int, Sample | BadLine]]:
     number = found = 0
     while data := stream.readline(LONGEST_LINE + 1):
@@ -97,17 +102,23 @@ def _read(
         elif not data or data.isspace():
             continue
         else:
-            item = read_line(data, number, columns, text_only)
+            item = read_line(data, number, columns, text_only, rubric)
         found += 1
         yield number, item
     if not found:
         yield max(number, 1), BadLine(max(number, 1), "", "there are no rollouts in this file.")
 
 
-def read_line(data: bytes, number: int, columns: Collection[str] = (), text_only: bool = False) -> Sample | BadLine:
+def read_line(
+    data: bytes,
+    number: int,
+    columns: Collection[str] = (),
+    text_only: bool = False,
+    rubric: Polarity | None = None,
+) -> Sample | BadLine:
     """One line of JSON as a sample. Its id, if it has none, is the line's number."""
     try:
-        sample = read_row(data, number, columns)
+        sample = read_row(data, number, columns, rubric)
     except Exception as error:
         field, problem = problem_with(data, error)
         if isinstance(error, Missing):

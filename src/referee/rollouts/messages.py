@@ -13,6 +13,10 @@ from typing import Any
 import msgspec
 
 from referee.records import Media, Message, Text, Tool, ToolCall
+from referee.rollouts.reading import ReadError
+from referee.rollouts.reading import as_json as _json
+from referee.rollouts.reading import field as _field
+from referee.rollouts.reading import named as _named
 
 ROLES = {
     "human": "user",
@@ -48,13 +52,8 @@ UNIMPORTANT = frozenset(
 """Fields that say nothing a judge would read."""
 
 
-class MessageError(ValueError):
-    """Messages of an unknown shape: the place and the problem."""
-
-    def __init__(self, where: str, problem: str) -> None:
-        super().__init__(where, problem)
-        self.where = where
-        self.problem = problem
+class MessageError(ReadError):
+    """Messages of an unknown shape."""
 
 
 def read_text(value: Any, where: str = "") -> Text:
@@ -277,21 +276,3 @@ def _joined(value: Any) -> str:
         return _json(value)
     texts = [item if isinstance(item, str) else _field(item, "text") for item in value]
     return "\n".join([text for text in texts if isinstance(text, str)])
-
-
-def _json(value: Any) -> str:
-    """Text as it is, anything else as JSON with its keys in order: equal calls are equal texts."""
-    if isinstance(value, str):
-        return str.__str__(value)
-    try:
-        return msgspec.json.encode(value, order="sorted", enc_hook=str).decode()
-    except (TypeError, ValueError, RecursionError):
-        return str(value)
-
-
-def _field(item: Any, name: str) -> Any:
-    return item.get(name) if isinstance(item, Mapping) else getattr(item, name, None)
-
-
-def _named(value: Any) -> str:
-    return "null" if value is None else f"`{type(value).__name__}`"

@@ -17,7 +17,10 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from referee.records import Sample, Text
-from referee.rollouts.messages import MessageError, read_text, read_tools
+from referee.rollouts.criteria import Polarity
+from referee.rollouts.messages import read_text, read_tools
+from referee.rollouts.reading import ReadError
+from referee.rollouts.rubric import find_rubric, read_rubric
 
 NEEDED = ("prompt", "response")
 CONVERSATIONS = ("messages", "conversations", "conversation")
@@ -72,9 +75,26 @@ class _Row(Struct):
     step: Annotated[int, Meta(ge=-(2**53), le=2**53)] | None = None
 
 
+class _Rubrics(Struct):
+    """Columns in which a rubric is looked for."""
+
+    rubric: Any = None
+    rubrics: Any = None
+    Rubric: Any = None
+    Rubrics: Any = None
+    criteria: Any = None
+    rubric_items: Any = None
+    rubric_list: Any = None
+    requirements: Any = None
+    reward_model: Any = None
+    extra_info: Any = None
+    ground_truth: Any = None
+
+
 KNOWN = _Row.__struct_fields__
 """Columns that are read."""
 _decode = msgspec.json.Decoder(_Row).decode
+_decode_rubric = msgspec.json.Decoder(_Rubrics).decode
 _decode_columns = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _WHERE = re.compile(r"^(?P<what>.*?)(?: - at `\$\.?(?P<path>[^`]*)`)?$", re.DOTALL)
 
@@ -87,9 +107,13 @@ class Missing(_Refused):
     """A field that every row needs is not there."""
 
 
-def read_row(data: bytes, number: int, columns: Collection[str] = ()) -> Sample:
-    """The sample in a line, with these of its own columns. Raises what `problem_with` explains."""
+def read_row(data: bytes, number: int, columns: Collection[str] = (), rubric: Polarity | None = None) -> Sample:
+    """The sample in a line, with these of its own columns, and its rubric if one is wanted. Raises what `problem_with`
+    explains."""
     row = _decode(data)
+    found = find_rubric(msgspec.structs.asdict(_decode_rubric(data))) if rubric else None
+    if found is not None and found[0] == "ground_truth":
+        row.ground_truth = UNSET  # a rubric, and no answer to compare with
     prompt, response = _pick(row, "prompt"), _pick(row, "response")
     if prompt is UNSET and response is UNSET:
         prompt, response = _conversation(row)
@@ -104,6 +128,7 @@ def read_row(data: bytes, number: int, columns: Collection[str] = ()) -> Sample:
         group="" if group is UNSET else group,
         reference=None if reference is UNSET else reference,
         tools=read_tools(row.tools) if row.tools else (),
+        rubric=read_rubric(found[1], found[0], rubric) if found and rubric else (),
         columns=_own_columns(data, columns) if columns else {},
         rule_score=row.rule_score,
         length=row.length,
@@ -116,7 +141,7 @@ def problem_with(data: bytes, error: Exception) -> tuple[str, str]:
     """Field and problem of a line that `read_row` could not read; any other error is raised again."""
     if isinstance(error, _Refused):
         return error.args[0], error.args[1]
-    if isinstance(error, MessageError):
+    if isinstance(error, ReadError):
         return error.where, f"{error.problem}."
     if isinstance(error, msgspec.ValidationError):
         return _complaint(str(error))

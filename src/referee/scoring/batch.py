@@ -13,7 +13,7 @@ from referee.config import Config
 from referee.errors import InputError, RefereeError, UnscoredError
 from referee.judging import needs_groups
 from referee.records import Reward, Sample, Settled, Tool, Unscored
-from referee.rollouts import MessageError, media_in, not_text, read_text, read_tools
+from referee.rollouts import Polarity, ReadError, media_in, not_text, read_rubric, read_text, read_tools
 from referee.shaping import check_lengths, needs_group, shape_group
 
 LARGEST = 2**63 - 1
@@ -138,15 +138,18 @@ def listed(samples: Iterable[Sample]) -> tuple[Sample, ...]:
     )
 
 
-def checked(samples: Iterable[Sample], text_only: bool = True) -> tuple[Sample, ...]:
+def checked(samples: Iterable[Sample], text_only: bool = True, polarity: Polarity = "by_phrase") -> tuple[Sample, ...]:
     """The samples, made of Python's own types. What cannot be judged is refused, by position and field, before anything
-    is spent. `text_only`: also images and the like."""
+    is spent. `text_only`: also images and the like. `polarity`: what pitfalls of rubrics mean."""
     return tuple(
-        [sample if _is_plain(sample) else _made_plain(index, sample, text_only) for index, sample in enumerate(samples)]
+        [
+            sample if _is_plain(sample) else _made_plain(index, sample, text_only, polarity)
+            for index, sample in enumerate(samples)
+        ]
     )
 
 
-def _made_plain(index: int, sample: Sample, text_only: bool) -> Sample:
+def _made_plain(index: int, sample: Sample, text_only: bool, polarity: Polarity) -> Sample:
     """Numbers and texts of other libraries, such as numpy's, stand for Python's: no encoder takes them."""
     if not isinstance(sample, Sample):
         raise InputError(
@@ -170,7 +173,8 @@ def _made_plain(index: int, sample: Sample, text_only: bool) -> Sample:
         given = sample.tools
         is_read = isinstance(given, tuple) and all(isinstance(tool, Tool) for tool in given)
         tools = given if is_read else read_tools(given)
-    except MessageError as error:
+        rubric = read_rubric(sample.rubric, "rubric", polarity)
+    except ReadError as error:
         raise InputError(
             f"sample {index}: {error.where}: {error.problem}. Nothing was spent.", field=error.where
         ) from None
@@ -178,6 +182,7 @@ def _made_plain(index: int, sample: Sample, text_only: bool) -> Sample:
         prompt=prompt,
         response=response,
         tools=tools,
+        rubric=rubric,
         columns=dict(columns),
         **texts,  # type: ignore[arg-type]
         truncated=sample.truncated,
@@ -218,6 +223,8 @@ def _is_plain(sample: object) -> bool:
         and type(sample.truncated) is bool
         and not sample.columns
         and sample.tools == ()
+        and type(sample.rubric) is tuple
+        and not sample.rubric
         and (sample.reference is None or type(sample.reference) is str)
         and type(sample.rule_score) is float
         and math.isfinite(sample.rule_score)

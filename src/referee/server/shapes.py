@@ -17,7 +17,7 @@ from msgspec import Meta, Struct
 
 from referee import records
 from referee.records import Reward, Sample
-from referee.rollouts import MessageError, read_text, read_tools
+from referee.rollouts import ReadError, read_rubric, read_text, read_tools
 from referee.server.refusals import Refusal
 
 LARGEST = 1e9
@@ -45,6 +45,12 @@ class SampleIn(Struct, forbid_unknown_fields=True, kw_only=True):
     group: Annotated[str, Meta(description="Rollouts of one prompt share it. Empty: a group of its own.")] = ""
     reference: Annotated[Label, Meta(description="The known right answer, for judges that compare.")] = None
     tools: Annotated[list[dict[str, Any]], Meta(description="What the policy could call, as its API was told.")] = []
+    rubric: Annotated[
+        str | list[Any] | dict[str, Any] | None,
+        Meta(
+            description="What makes a response good, for judges of kind rubric: criteria in any of the known formats."
+        ),
+    ] = None
     columns: Annotated[dict[str, str], Meta(description="For templates with {{columns.name}}.")] = {}
     rule_score: Annotated[
         float, Meta(ge=-LARGEST, le=LARGEST, description="What a rule already said; the judge's share is added.")
@@ -218,6 +224,7 @@ def samples_of(given: Sequence[SampleIn]) -> list[Sample]:
             prompt=text_of(item.prompt, f"samples[{number}].prompt"),
             response=text_of(item.response, f"samples[{number}].response"),
             tools=tools_of(item.tools, f"samples[{number}].tools"),
+            rubric=rubric_in(item.rubric, f"samples[{number}].rubric"),
             columns=item.columns,
             id=item.id,
             group=item.group,
@@ -235,7 +242,7 @@ def text_of(value: str | list[dict[str, Any]], where: str) -> records.Text:
     """A prompt or response, as rollout files give it."""
     try:
         return read_text(value, where)
-    except MessageError as error:
+    except ReadError as error:
         raise _refused(error) from None
 
 
@@ -243,11 +250,19 @@ def tools_of(value: list[dict[str, Any]], where: str) -> tuple[records.Tool, ...
     """The tools a policy was offered."""
     try:
         return read_tools(value, where)
-    except MessageError as error:
+    except ReadError as error:
         raise _refused(error) from None
 
 
-def _refused(error: MessageError) -> Refusal:
+def rubric_in(value: Any, where: str) -> tuple[records.Criterion, ...]:
+    """A rubric, as rollout files give it."""
+    try:
+        return read_rubric(value, where)
+    except ReadError as error:
+        raise _refused(error) from None
+
+
+def _refused(error: ReadError) -> Refusal:
     return Refusal(422, "bad_request", f"{error.where}: {error.problem}. Nothing was judged.")
 
 
