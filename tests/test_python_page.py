@@ -40,7 +40,7 @@ def first_cells(text: str) -> list[str]:
 
 def fields_of(name: str) -> list[str]:
     """The fields of a record as its source has them."""
-    tree = ast.parse(inspect.getsource(records))
+    tree = ast.parse(inspect.getsource(inspect.getmodule(getattr(records, name))))
     node = next(item for item in tree.body if isinstance(item, ast.ClassDef) and item.name == name)
     return [ast.unparse(item) for item in node.body if isinstance(item, ast.AnnAssign)]
 

@@ -11,6 +11,34 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
+from referee.samples import Criterion, Media, Message, Sample, Text, Tool, ToolCall
+
+__all__ = [
+    "Action",
+    "Ask",
+    "Criterion",
+    "Failure",
+    "How",
+    "Media",
+    "Message",
+    "Origin",
+    "Part",
+    "RateHints",
+    "Reason",
+    "Reply",
+    "Reward",
+    "Sample",
+    "Sampling",
+    "Settled",
+    "Term",
+    "Text",
+    "TokenChoice",
+    "Tool",
+    "ToolCall",
+    "Unscored",
+    "Verdict",
+]
+
 
 class Reason(enum.StrEnum):
     """Why there is no score. A closed set: reports, policies and tests can rely on it."""
@@ -45,102 +73,6 @@ class Action(enum.StrEnum):
     ASK_AGAIN = "ask_again"  # the model's reply is unusable: a small bounded number of new attempts
     GIVE_UP = "give_up"  # this request cannot succeed; others can
     CLOSE = "close"  # no request can succeed here: close the endpoint
-
-
-class ToolCall(Struct, frozen=True, gc=False):
-    """A tool the policy called."""
-
-    name: str
-    arguments: str = ""
-    """As the policy wrote them; JSON, mostly."""
-
-
-class Media(Struct, frozen=True, gc=False):
-    """A piece of a message that is not text."""
-
-    type: str
-    """What it is, in the format's own word: image_url, input_audio, document."""
-    source: str = ""
-    """Its URL or data, if it stands in the message."""
-    at: int = 0
-    """Where in the message's content it stood, in characters."""
-
-
-class Message(Struct, frozen=True, gc=False):
-    """One chat message: of a rollout, or of a request to a judge."""
-
-    role: str
-    content: str = ""
-    name: str = ""
-    """Who wrote it, where the role does not say that: of a tool's result, the tool."""
-    reasoning: str = ""
-    """What the model thought before it wrote this, where the format keeps that apart."""
-    tool_calls: tuple[ToolCall, ...] = ()
-    media: tuple[Media, ...] = ()
-
-
-Text = str | tuple[Message, ...]
-"""A prompt or a response. `rollouts.read_text` makes it of every common format of messages."""
-
-
-class Tool(Struct, frozen=True, gc=False):
-    """A tool the policy was offered."""
-
-    name: str
-    description: str = ""
-    parameters: str = ""
-    """Its JSON schema."""
-
-
-class Criterion(Struct, frozen=True, gc=False):
-    """One sentence of a rubric that is true of a response or not, and what that is worth."""
-
-    text: str
-    weight: float = 1.0
-    """How much it counts; at least 0."""
-    name: str = ""
-    """Empty: its place in the rubric."""
-    true_is: Literal["good", "bad"] = "good"
-    """What it means for the response if the sentence is true of it. The judge is only asked whether it is."""
-    choices: tuple[str, ...] = ()
-    """Labels from worst to best, instead of no and yes."""
-    values: tuple[float, ...] = ()
-    """What each choice is worth, in [0, 1]. Empty: evenly spaced."""
-    may_not_apply: bool = False
-    """The judge may answer that it does not apply; then it does not count."""
-    check: str = ""
-    """A rule instead of a question: a shipped one, or `package.module:function`."""
-    parameters: str = ""
-    """What the rule is given, as JSON."""
-
-
-class Sample(Struct, frozen=True, kw_only=True, gc=False):
-    """One rollout to be judged."""
-
-    prompt: Text
-    """What the policy was asked: text, or the messages before its response."""
-    response: Text
-    """What it answered, decoded, without padding: text, or messages with tool calls, their results and reasoning."""
-    id: str = ""
-    """The caller's name for it, echoed back. Need not be unique."""
-    group: str = ""
-    """Rollouts of one prompt share it (verl: uid). Empty: a group of its own."""
-    reference: str | None = None
-    """The known right answer, for judges that compare."""
-    tools: tuple[Tool, ...] = ()
-    """What the policy could call."""
-    rubric: tuple[Criterion, ...] = ()
-    """What makes a response to this prompt good, for judges of kind rubric."""
-    columns: dict[str, str] = {}
-    """More of the row, for templates that use {{columns.name}}."""
-    rule_score: float = 0.0
-    """What a rule already said of it; the judge's share is added."""
-    length: int | None = None
-    """Response length in tokens. None: counted from the text (words and punctuation marks)."""
-    truncated: bool = False
-    """True if generation stopped at its token limit."""
-    step: int | None = None
-    """Training step, for records."""
 
 
 class Sampling(Struct, frozen=True, gc=False):
@@ -262,6 +194,20 @@ class Part(Struct, frozen=True, kw_only=True, gc=False):
     good: bool = True
     """Of a criterion, whether its being true speaks for the response."""
 
+    def row(self) -> dict[str, Any]:
+        """What rows of rewards and the ledger say of it."""
+        given = self.verdict
+        return {
+            "name": self.name,
+            "text": self.text,
+            "weight": self.weight,
+            "true_is": "good" if self.good else "bad",
+            "verdict": self.label,
+            "value": given.value if isinstance(given, Verdict) else None,
+            "why": given.reason if isinstance(given, Verdict) else given.detail,
+            "unscored": "" if isinstance(given, Verdict) else given.reason.value,
+        }
+
 
 class Unscored(Struct, frozen=True, kw_only=True, gc=False, tag="unscored"):
     """No judgement, and why. It never becomes a number by itself."""
@@ -317,6 +263,7 @@ class Settled(Struct, frozen=True, kw_only=True, gc=False):
             "model": self.model,
             "endpoint": self.endpoint,
             "key": self.key,
+            "parts": [part.row() for part in verdict.parts] if verdict and verdict.how == "rubric" else [],
         }
 
 

@@ -23,7 +23,7 @@ from referee.records import Reason, Reward, Sample, Unscored
 from referee.runtime import Runtime, open_runtime
 from referee.runtime.inline import loop_is_running
 from referee.scoring.batch import Batch, listed
-from referee.scoring.build import build_judges, build_worker
+from referee.scoring.build import build_judges, build_worker, with_rubrics
 from referee.scoring.local import BuildWorker
 from referee.ticket import Ticket
 
@@ -38,7 +38,7 @@ class Referee:
 
     def __init__(self, config: Config, build: BuildWorker = build_worker) -> None:
         """Checks what can be checked without a call: keys are there, the prompt template is sound."""
-        config = anchored(load(config))
+        config = with_rubrics(anchored(load(config)))
         for endpoint in config.endpoint:
             Endpoint(endpoint, config.limits, find_key(endpoint))
         build_judges(config, b"")

@@ -28,8 +28,8 @@ from referee.config import CacheConfig, Config, JudgeConfig, RedisConfig
 from referee.config.schema import LONE
 from referee.engine import Endpoint, find_key
 from referee.errors import RefereeError
-from referee.judging import first_round, make_judge
-from referee.scoring.build import read_template
+from referee.judging import first_round
+from referee.scoring.build import build_judge
 from referee.scoring.tracing import open_tracer
 from referee.version import VERSION
 
@@ -134,7 +134,7 @@ def _tried(check: Callable[[], Check]) -> Check:
 
 def _judge(config: JudgeConfig) -> Check:
     """A judge as judging makes it: template, criteria, scale. Its first questions are planned, and not sent."""
-    judge = make_judge(config, secrets.token_bytes(32), read_template(config))
+    judge = build_judge(config, secrets.token_bytes(32))
     asks = first_round(
         judge, (probe_of(config, getattr(judge, "columns", ())),), "text" if config.reply == "text" else "schema"
     )

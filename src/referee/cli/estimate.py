@@ -8,16 +8,16 @@ from pathlib import Path
 import typer
 from msgspec import Struct
 
-from referee.cli.problems import Problems, refuse_binary, refuse_text, text_only, warn_unread
+from referee.cli.problems import Problems, refuse_binary, refuse_text, rubric_polarity, text_only, warn_unread
 from referee.cli.words import counted
 from referee.config import Config, endpoints_of
 from referee.errors import InputError
-from referee.judging import Form, Judge, first_round, make_judge
+from referee.judging import Form, Judge, first_round
 from referee.records import Sample
 from referee.report.plan import Workload
 from referee.report.workload import limits_in
 from referee.rollouts import BadLine, first_rows, read_rollouts
-from referee.scoring.build import columns_shown, read_template
+from referee.scoring.build import build_judge, columns_shown
 
 NO_DEADLINE = 1e9
 """Seconds. `referee score` judges a file to its end, however long that takes."""
@@ -82,15 +82,14 @@ def estimate(path: Path, config: Config) -> Estimate:
     refuse_binary(str(path), path)
     secret = secrets.token_bytes(32)
     judges = [
-        _Planned(make_judge(judge, secret, read_template(judge)), "text" if judge.reply == "text" else "schema")
-        for judge in config.judge
+        _Planned(build_judge(judge, secret), "text" if judge.reply == "text" else "schema") for judge in config.judge
     ]
     known: set[int] = set()
     samples = 0
     bad = Problems()
     shown = columns_shown(config)
-    warn_unread(str(path), first_rows(path), shown)
-    for _, sample in read_rollouts(path, shown, text_only(config)):
+    warn_unread(str(path), first_rows(path), shown, rubric_polarity(config))
+    for _, sample in read_rollouts(path, shown, text_only(config), rubric_polarity(config)):
         if isinstance(sample, BadLine):
             bad.add(sample)
             continue

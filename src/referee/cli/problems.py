@@ -15,7 +15,18 @@ import typer
 from referee.cli.words import counted
 from referee.config import Config
 from referee.errors import InputError
-from referee.rollouts import ALIASES, BOM, NEEDED, BadLine, doubtful_columns, open_rollouts, unread_columns, unreadable
+from referee.rollouts import (
+    ALIASES,
+    BOM,
+    NEEDED,
+    BadLine,
+    Polarity,
+    doubtful_columns,
+    open_rollouts,
+    polarity_of_rows,
+    unread_columns,
+    unreadable,
+)
 from referee.rollouts.columns import Rows
 
 SHOWN = 20
@@ -80,8 +91,18 @@ def text_only(config: Config) -> bool:
     return any(judge.parts == "refuse" for judge in config.judge)
 
 
-def warn_unread(name: str, rows: Rows, shown: Collection[str]) -> None:
-    """Say which columns no judge sees. `shown`: those that templates show."""
+def rubric_polarity(config: Config) -> Polarity | None:
+    """How rubrics of rows are read; None: no judge has one."""
+    return next((judge.polarity for judge in config.judge if judge.kind == "rubric"), None)
+
+
+def warn_unread(name: str, rows: Rows, shown: Collection[str], rubric: Polarity | None) -> None:
+    """Say which columns no judge sees, and how pitfalls of rubrics are understood. `shown`: columns that templates
+    show."""
+    if rubric is not None:
+        report = polarity_of_rows(rows, rubric)
+        for line in report.lines():
+            typer.echo(f"{name}: {line}", err=True)
     named = {doubt.column for doubt in doubtful_columns(rows)}
     found = [column for column in unread_columns(rows, shown) if column.isprintable() and column not in named]
     if found:

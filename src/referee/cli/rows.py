@@ -58,6 +58,8 @@ class Row(Struct, frozen=True, kw_only=True, omit_defaults=True):
     endpoint: str = ""
     key: str = ""
     """Cache key of the request; `referee cache explain` takes it."""
+    parts: list[dict[str, Any]] = []
+    """Of a rubric: each criterion with name, text, weight, true_is, verdict, value, why and unscored."""
     judges: dict[str, dict[str, Any]] = {}
     """With several judges: what each said, by name. The fields above are what they make together."""
     digest: str = ""

@@ -16,7 +16,7 @@ import msgspec
 import typer
 
 from referee.cli.output import check_output, claimed, rejects_of
-from referee.cli.problems import Problems, refuse_binary, refuse_text, text_only, warn_unread
+from referee.cli.problems import Problems, refuse_binary, refuse_text, rubric_polarity, text_only, warn_unread
 from referee.cli.progress import Meter
 from referee.cli.rows import Digests, Row, RowWriter, consolidate, read_rows, row_of
 from referee.cli.settings import settings, with_ledger
@@ -72,7 +72,7 @@ def command(
         with settings(config, references == total) as chosen:
             if media.count and text_only(chosen) and not (skip_bad and total > media.count):
                 raise InputError(media.complaint(rollouts, _MEND))
-            warn_unread(rollouts, rows, columns_shown(chosen))
+            warn_unread(rollouts, rows, columns_shown(chosen), rubric_polarity(chosen))
             if mixed.count and chosen.shaping.length.enable:
                 raise InputError(mixed.complaint(rollouts, "Give every rollout of a group its length, or none."))
             if any(judge.kind == "reference" for judge in chosen.judge) and not references:
@@ -115,7 +115,7 @@ def _score(
 ) -> Summary:
     digests = Digests(config)
     summary, priced = Summary(config), any(endpoint.price_in is not None for endpoint in config.endpoint)
-    given = read_rollouts(source, columns_shown(config), text_only(config))
+    given = read_rollouts(source, columns_shown(config), text_only(config), rubric_polarity(config))
     items = _items(given, digests, read_rows(Path(output)) if earlier.resume else iter(()))
     with Referee(config) as referee:  # first: what is wrong with the settings must not touch the output
         writer = RowWriter(output, sys.stdout.buffer if output == "-" else None, fresh=earlier.overwrite)

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from referee.config import Config, LedgerConfig, load
 from referee.local import HONESTY, embedded_config, start_local
+from referee.scoring.build import with_rubrics
 
 DEFAULT_FILE = Path("referee.toml")
 
@@ -26,7 +27,7 @@ def settings(path: Path | None, references: bool = True) -> Iterator[Config]:
         path = DEFAULT_FILE
         typer.echo(f"using {DEFAULT_FILE}", err=True)
     if path is not None:
-        yield load(path, os.environ)
+        yield with_rubrics(load(path, os.environ))
         return
     typer.echo("no configuration: using the embedded judge (SmolLM2-135M on this CPU). " + HONESTY, err=True)
     with start_local() as judge:

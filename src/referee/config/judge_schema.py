@@ -84,6 +84,9 @@ class JudgeConfig(Struct, frozen=True, forbid_unknown_fields=True):
     polarity: Literal["by_phrase", "by_sign", "as_written"] = "by_phrase"
     """Whether a criterion of negative weight is bad if true. by_sign: yes. by_phrase: yes, but where a dataset is
     ambiguous (pitfalls), its phrasing decides. as_written: negative weights need `true_is`, or are an error."""
+    checks: tuple[str, ...] = ()
+    """Functions of your own, as package.module:function, that criteria may name in `check` beside the shipped rules.
+    They must be importable wherever judging happens."""
     criteria_per_call: int | Literal["all"] = "all"
     """Criteria in one request to the judge. 1: each by itself, as P(yes) where the endpoint gives log-probabilities."""
     combine: Literal["weighted", "healthbench", "signed", "all", "any", "threshold", "implicit"] = "weighted"

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from referee import plugins
 from referee.config import JudgeConfig
 from referee.errors import ConfigError, RefereeError
+from referee.judging.checks import CheckFunction
 from referee.judging.digest import digest
 from referee.judging.integer import integer
 from referee.judging.judge import SampleJudge
@@ -20,11 +21,13 @@ from referee.judging.kind import Form, Judge, JudgeFactory, Kind, Question
 from referee.judging.lookalike import KEYS, LABELS
 from referee.judging.monitor import monitor
 from referee.judging.reference import reference
+from referee.judging.rubric import RubricJudge
 from referee.judging.score import score
 from referee.judging.yes_no import yes_no
 from referee.records import Ask, Sample
 
 SETTING = "judge.kind"
+NO_FUNCTIONS: Mapping[str, CheckFunction] = {}
 KINDS: dict[str, Callable[[JudgeConfig], Kind]] = {
     "score": score,
     "yes_no": yes_no,
@@ -38,20 +41,25 @@ KINDS: dict[str, Callable[[JudgeConfig], Kind]] = {
 class Composed(Struct, frozen=True):
     """A shipped kind of several questions, or of whole groups."""
 
-    make: Callable[[JudgeConfig, bytes, str | None], Judge]
+    make: Callable[[JudgeConfig, bytes, str | None, Mapping[str, CheckFunction]], Judge]
     """Called with what `make_judge` is called with."""
     unit: Literal["sample", "group"] = "sample"
 
 
-COMPOSED: dict[str, Composed] = {}
+COMPOSED: dict[str, Composed] = {"rubric": Composed(RubricJudge)}
 
 
-def make_judge(config: JudgeConfig, secret: bytes, template: str | None = None) -> Judge:
+def make_judge(
+    config: JudgeConfig,
+    secret: bytes,
+    template: str | None = None,
+    functions: Mapping[str, CheckFunction] = NO_FUNCTIONS,
+) -> Judge:
     """The judge this configuration describes.
 
     `secret` keys the nonces: 16 or more random bytes that the policy never sees. With an empty one the configuration is
     checked, but the judge refuses to plan: its nonces could be predicted. `template` is the text of
-    `judge.prompt_file`; the caller reads files.
+    `judge.prompt_file`; the caller reads files. `functions`: what rules of a rubric may call.
     """
     if config.kind not in KINDS and config.kind not in COMPOSED:
         factory, package = _plugin(config.kind)
@@ -62,7 +70,7 @@ def make_judge(config: JudgeConfig, secret: bytes, template: str | None = None) 
             setting="judge.options",
         )
     if config.kind in COMPOSED:
-        return COMPOSED[config.kind].make(config, secret, template)
+        return COMPOSED[config.kind].make(config, secret, template, functions)
     judge = SampleJudge(config, KINDS[config.kind](config), secret, template)
     _refuse_unused(config, template, [judge])
     return judge

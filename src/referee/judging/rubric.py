@@ -8,13 +8,14 @@ share everything before the criteria, which stand last, so that a provider's pre
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
 from msgspec.structs import replace
 
 from referee.config import JudgeConfig
 from referee.judging import statements
+from referee.judging.checks import CheckFunction, run_check
 from referee.judging.folding import PASSED, Credit, fold
 from referee.judging.guard import scrub
 from referee.judging.judge import SampleJudge
@@ -24,6 +25,7 @@ from referee.judging.prompt_builder import Wording
 from referee.judging.score import score
 from referee.judging.template import shipped
 from referee.records import Ask, Criterion, Part, Reason, Reply, Sample, Sampling, Unscored, Verdict
+from referee.rollouts import named_apart, plain
 
 TEMPLATE = shipped("rubric.txt")
 IMPLICIT = shipped("rubric_implicit.txt")
@@ -35,19 +37,18 @@ STATEMENTS = "statements"
 """The placeholder for the criteria of one question."""
 _JSON_MARKS = MARKS + "{}[]:"
 
-Check = Callable[[Criterion, Sample], Verdict | Unscored]
-"""Decides a criterion by a rule."""
-
 
 class RubricJudge:
     """Judges a sample by its own rubric and the judge's."""
 
     unit: Literal["sample"] = "sample"
 
-    def __init__(self, config: JudgeConfig, secret: bytes, template: str | None, check: Check) -> None:
-        """`check` decides criteria that are rules. The rest as in registry.make_judge."""
+    def __init__(
+        self, config: JudgeConfig, secret: bytes, template: str | None, functions: Mapping[str, CheckFunction]
+    ) -> None:
+        """As registry.make_judge."""
         self._config = config
-        self._check = check
+        self._functions = functions
         self._implicit = config.combine == "implicit"
         self._asker = SampleJudge(config, _kind(config), secret, template)
         self.columns = self._asker.columns
@@ -59,7 +60,7 @@ class RubricJudge:
     def deliberate(self, samples: Sequence[Sample], form: Form) -> Deliberation:
         """One round: every criterion that is not a rule."""
         sample = samples[0]
-        criteria = _named((*self._config.criterion, *sample.rubric))
+        criteria = named_apart((*self._config.criterion, *sample.rubric))
         if not criteria:
             detail = "the sample has no rubric, and the judge has no criteria of its own"
             return (Unscored(reason=Reason.CONFIG, detail=detail),)
@@ -72,7 +73,7 @@ class RubricJudge:
             return (plans[0],)  # a gate, or something that no question of it can be asked without
         answers = (yield [plan for plan in plans if isinstance(plan, Ask)]) if chunks else []
         parts: dict[int, Part] = {
-            place: _ruled(criterion, self._check(criterion, sample))
+            place: _ruled(criterion, run_check(criterion, plain(sample.response), sample, self._functions))
             for place, criterion in enumerate(criteria)
             if criterion.check
         }
@@ -194,21 +195,6 @@ def _kind(config: JudgeConfig) -> Kind:
 
 def _unread(said: str, request: Ask, reply: Reply) -> Verdict | Unscored:
     return Unscored(reason=Reason.CONFIG, detail="a rubric is read by its wording")
-
-
-def _named(criteria: Sequence[Criterion]) -> list[Criterion]:
-    """Every criterion with a name of its own: parts, columns and metrics go by names."""
-    found: list[Criterion] = []
-    taken: set[str] = set()
-    for number, criterion in enumerate(criteria, 1):
-        name = wanted = criterion.name or f"criterion {number}"
-        again = 1
-        while name in taken:
-            again += 1
-            name = f"{wanted} ({again})"
-        taken.add(name)
-        found.append(criterion if name == criterion.name else replace(criterion, name=name))
-    return found
 
 
 def _answered(criterion: Criterion, answer: Verdict | Unscored, number: int) -> Part:

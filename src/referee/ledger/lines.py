@@ -66,6 +66,9 @@ class _Judged(_Line, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     how: str = ""
     """schema, tag, logprob, integer or gate; terms: what several judges said as one."""
     uncertainty: float | None = None
+    parts: list[dict[str, Any]] = []
+    """Of a rubric: each criterion with name, weight, true_is, verdict, value and unscored; text and why only with
+    `[ledger] content = true`."""
     unscored: str = ""
     """The reason's name when there is no score; empty when there is one."""
     detail: str = ""
@@ -190,6 +193,14 @@ Line = RunLine | VerdictLine | JudgeLine | AskLine | TextLine | RewardLine | Bat
 _NO_SAMPLE = Sample(prompt="", response="")
 
 
+def _parts(verdict: Verdict, content: bool) -> list[dict[str, Any]]:
+    """The criteria of a rubric, one by one."""
+    if verdict.how != "rubric":
+        return []
+    rows = [part.row() for part in verdict.parts]
+    return rows if content else [{name: row[name] for name in row if name not in ("text", "why")} for row in rows]
+
+
 def judges_in(config: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """The judges of a run line's configuration. Ledgers of 0.1 hold one table, a forged one may hold anything."""
     found = config.get("judge")
@@ -247,6 +258,7 @@ def verdict_line(
         why=verdict.reason if verdict else "",
         how=verdict.how if verdict else "",
         uncertainty=verdict.uncertainty if verdict else None,
+        parts=_parts(verdict, content) if verdict and verdict.parts else [],
         unscored=missing.reason.value if missing else "",
         detail=missing.detail if missing else "",
         attempts=settled.attempts,

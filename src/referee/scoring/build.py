@@ -11,6 +11,8 @@ import secrets
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from referee.cache import RedisLink, open_cache
 from referee.config import Config, JudgeConfig
 from referee.engine import Endpoint, Engine, Transport, find_key
@@ -18,6 +20,8 @@ from referee.engine.redis_lease import share_limits
 from referee.engine.transport import HttpTransport
 from referee.errors import ConfigError
 from referee.judging import Judge, make_judge
+from referee.rollouts import ReadError, read_rubric, read_rubric_file
+from referee.scoring.check_process import open_checks
 from referee.scoring.lines import LineMaker
 from referee.scoring.local import BuildWorker, Scorer
 from referee.scoring.worker import Emit, JudgeWorker, OpenedEngine
@@ -77,7 +81,31 @@ def build_scorer(
 
 def build_judges(config: Config, secret: bytes) -> list[Judge]:
     """The judges of a configuration, in its order. With an empty secret they are only checked."""
-    return [make_judge(judge, secret, read_template(judge)) for judge in config.judge]
+    return [build_judge(judge, secret) for judge in config.judge]
+
+
+def build_judge(config: JudgeConfig, secret: bytes) -> Judge:
+    """One judge, with the files and functions it needs."""
+    functions = open_checks(config.checks) if config.kind == "rubric" else {}
+    return make_judge(config, secret, read_template(config), functions)
+
+
+def with_rubrics(config: Config) -> Config:
+    """The same with what `judge.rubric_file` holds among the judges' criteria: workers need no such file."""
+    return replace(config, judge=tuple(_with_rubric(judge) for judge in config.judge))
+
+
+def _with_rubric(judge: JudgeConfig) -> JudgeConfig:
+    if not judge.rubric_file and not judge.criterion:
+        return judge
+    try:
+        found = read_rubric(judge.criterion, "judge.criterion", judge.polarity, checks=judge.checks)
+        if judge.rubric_file:
+            text = _read_file(judge.rubric_file, "judge.rubric_file")
+            found += read_rubric_file(text, judge.rubric_file, judge.polarity, checks=judge.checks)
+    except ReadError as error:
+        raise ConfigError(f"{error.where}: {error.problem}.", setting="judge.criterion") from None
+    return replace(judge, criterion=found, rubric_file="")
 
 
 def columns_shown(config: Config) -> tuple[str, ...]:
@@ -93,16 +121,16 @@ def _run_all(calls: list[Callable[[], None]]) -> None:
 
 def read_template(judge: JudgeConfig) -> str | None:
     """The text of judge.prompt_file, if one is named."""
-    if not judge.prompt_file:
-        return None
-    path = Path(judge.prompt_file).expanduser().absolute()
+    return _read_file(judge.prompt_file, "judge.prompt_file") if judge.prompt_file else None
+
+
+def _read_file(name: str, setting: str) -> str:
+    path = Path(name).expanduser().absolute()
     try:
         return path.read_text(encoding="utf-8-sig")
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        raise ConfigError(
-            f"judge.prompt_file: cannot read {str(path)!r} ({why}).", setting="judge.prompt_file"
-        ) from None
+        raise ConfigError(f"{setting}: cannot read {str(path)!r} ({why}).", setting=setting) from None
 
 
 def _transports(config: Config) -> Sequence[Transport]:

@@ -115,6 +115,8 @@ class Result(Struct, frozen=True, kw_only=True):
     endpoint: str
     key: str
     """Cache key of the request."""
+    parts: list[dict[str, Any]]
+    """Of a rubric: each criterion with name, text, weight, true_is, verdict, value, why and unscored. Else empty."""
     judges: dict[str, dict[str, Any]]
     """With several judges: what each said, by name; the fields above are what they make together. Else empty."""
 
