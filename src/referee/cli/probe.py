@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from referee.config import CacheConfig, Config, EndpointConfig, JudgeConfig, LedgerConfig, endpoints_of
 from referee.errors import RefereeError
-from referee.records import Reason, Reward, Sample, Unscored, Verdict
+from referee.records import Criterion, Reason, Reward, Sample, Unscored, Verdict
 from referee.referee import Referee
 from referee.scoring.build import columns_shown
 
@@ -55,6 +55,7 @@ def probe_of(judge: JudgeConfig, columns: Iterable[str]) -> Sample:
         response="<think>It is on the Seine, so it is Paris.</think>The capital of France is Paris.",
         reference="Paris",
         columns=dict.fromkeys(columns, "geography"),
+        rubric=(Criterion("Names the capital of France."),),
         rule_score=0.0 if judge.ask_above is None else judge.ask_above + 1.0,
     )
 

@@ -104,7 +104,11 @@ def warn_unread(name: str, rows: Rows, shown: Collection[str], rubric: Polarity 
         for line in report.lines():
             typer.echo(f"{name}: {line}", err=True)
     named = {doubt.column for doubt in doubtful_columns(rows)}
-    found = [column for column in unread_columns(rows, shown) if column.isprintable() and column not in named]
+    found = [
+        column
+        for column in unread_columns(rows, shown, rubric is not None)
+        if column.isprintable() and column not in named
+    ]
     if found:
         more = f" and {counted(len(found) - UNREAD, 'more')}" if len(found) > UNREAD else ""
         typer.echo(

@@ -11,6 +11,8 @@ from typing import Any, Literal
 
 from msgspec import Struct, field
 
+from referee.sim.statements import Statement, statements_in
+
 Form = Literal["schema", "tag", "word"]
 """A JSON object; words and then a tag; one word or number."""
 
@@ -78,6 +80,8 @@ class Question(Struct, frozen=True):
     high: int = 10
     messages: tuple[ChatMessage, ...] = ()
     """All of the request's."""
+    statements: tuple[Statement, ...] = ()
+    """Of a rubric: what is to be decided instead."""
 
     @property
     def candidate(self) -> str:
@@ -104,6 +108,11 @@ def ask(request: ChatRequest) -> Question:
     texts = fenced or {"response": user}
     messages = tuple(request.messages)
     wanted = request.response_format
+    statements = statements_in(told[-1])
+    if statements:
+        found = TAG.search(told[-1]) if wanted is None or wanted.json_schema is None else None
+        form: Form = "tag" if found else "schema"
+        return Question(form, texts, tag=found[1] if found else "", messages=messages, statements=statements)
     if wanted is not None and wanted.json_schema is not None:
         return _from_schema(wanted.json_schema.schema, texts, messages)
     # What stands after the data says how to reply; the rest helps where that is silent.
@@ -112,7 +121,7 @@ def ask(request: ChatRequest) -> Question:
     found = TAG.match(tail, max(0, tail.rfind("<verdict")))
     tag, nonce = (found[1], found[2]) if found else ("", "")
     asked = _asked(head, tail.replace(nonce, "") if nonce else tail)
-    form: Form = "tag" if tag else "schema" if asked.key else "word"
+    form = "tag" if tag else "schema" if asked.key else "word"
     properties = ("reason", asked.key) if asked.key else ()
     return Question(form, texts, properties, asked.key, tag, asked.labels, asked.low, asked.high, messages)
 

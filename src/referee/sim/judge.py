@@ -16,6 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from referee.sim.chat import Question
+from referee.sim.statements import decided
 
 Value = int | float | str
 
@@ -56,6 +57,9 @@ class HonestJudge:
 
     def answer(self, question: Question) -> Answer:
         """The verdict, with a short reason."""
+        if question.statements:
+            text = decided(question.statements, question.candidate, self.reason(question), question.tag)
+            return Answer(text, "yes" if '"yes"' in text else "no")
         value, confidence = self.verdict(question)
         return Answer(write(question, value, self.reason(question)), value, confidence)
 
