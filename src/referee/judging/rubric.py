@@ -109,8 +109,8 @@ class RubricJudge:
 
     def _plan(self, sample: Sample, criteria: Sequence[Criterion], form: Form) -> Ask | Verdict | Unscored:
         shape = statements.shape(criteria)
-        # P(yes) only for a question of one yes or no: with others in the reply, its token is not the last.
-        alone = self._config.criteria_per_call == 1 and shape == ((0, False),)
+        # P(yes) only for a question of one yes or no, in JSON: elsewhere its token is not the last word of the reply.
+        alone = form == "schema" and self._config.criteria_per_call == 1 and shape == ((0, False),)
         sampling = self._samplings.get(shape) if form == "schema" else None
         if sampling is None:
             room = max(self._config.max_tokens, REPLY_TOKENS * len(criteria))
