@@ -100,7 +100,7 @@ class RemoteTracker(BatchTracker):
                 continue
             doomed: list[int] = []
             for unit in routed.units_of(indexes):
-                if routed.over(unit):
+                if all(map(opened.batch.landed, unit)):
                     continue
                 losses = routed.losses[unit[0]] = routed.losses.get(unit[0], 0) + 1
                 if losses < MAX_LOSSES:
