@@ -21,7 +21,7 @@ from referee.scoring.tracker import OpenBatch
 SHARED_ROOM = 4096
 """Samples that may be at a worker which serves other clients too. More wait here, where they cost nothing."""
 OWN_ROOM = 1024
-"""Samples, beyond the limit, that may be at a worker of our own: so many end while results travel."""
+"""Samples, beyond the limit, that may be at a worker of our own, so that it has work while results travel."""
 ROUTE_STEP = 256
 """Samples of one batch, for each worker, that are routed before another caller's turn."""
 BACKLOG = 256
