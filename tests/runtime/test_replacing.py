@@ -79,7 +79,7 @@ def test_a_worker_that_stands_still_is_ended(
     ticket = referee.submit(given)
     os.kill(stopped, signal.SIGSTOP)
     assert [r.verdict.score for r in ticket.result(PATIENCE)] == expected(given)  # type: ignore[union-attr]
-    assert "said nothing" in caplog.text
+    assert "sent nothing" in caplog.text
     assert stopped not in pids(referee)
 
 

@@ -445,7 +445,7 @@ def test_a_lost_group_is_sent_again_with_siblings_that_have_landed() -> None:
         out.open.batch.land(index, (Settled(verdict=WHY),))
         table.router.ended(shard, out.open.ticket, [index])
     table.messages.clear()
-    table.router.lost(shard, [(out, unit) for unit in groups if not out.over(unit)])
+    table.router.lost(shard, [(out, unit) for unit in groups if unit is not done])
     table.send()
     sent = [index for at, _, indexes in table.messages for index in indexes if at == number]
     assert set(partly) <= set(sent)

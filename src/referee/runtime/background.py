@@ -1,7 +1,7 @@
-"""A daemon thread with an event loop of its own (uvloop where there is one): what every runtime but `inline` stands on.
+"""A daemon thread with an event loop of its own (uvloop where installed): the base of every runtime but `inline`.
 
-Nothing here can hang a trainer: the loop starts on first use and again in a forked child, a dead loop fails whoever
-waits on it, and at interpreter exit the work is cancelled and written out within a bound.
+Nothing here can hang a trainer: the loop starts on first use and again in a forked child, waits on a dead loop fail,
+and at interpreter exit the work is cancelled and written out within a bound.
 """
 
 from __future__ import annotations

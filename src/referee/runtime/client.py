@@ -1,4 +1,4 @@
-"""The tracker of a process whose workers are elsewhere: which samples are where, and what happens when one is lost.
+"""The tracker of a process whose workers are elsewhere: which worker has which samples, and what a loss means.
 
 Samples of a worker that is lost are sent again, and a result that comes late is dropped. A batch ends by its deadline
 even if no worker ever answers.
@@ -86,8 +86,8 @@ class RemoteTracker(BatchTracker):
         self._send_out()
 
     def lost(self, worker: int) -> None:
-        """A worker is gone. Its samples wait for the next one, in their old place in the line. Of a group with a sample
-        that has no result all are judged again; results that were there before stay as they are."""
+        """A worker is gone. Its samples wait for its replacement, before all others. If one sample of a group has no
+        result, the whole group is judged again; results that have landed stay."""
         place = self._workers[worker]
         place.up = False
         again: list[tuple[Routed, Unit]] = []
@@ -100,7 +100,7 @@ class RemoteTracker(BatchTracker):
                 continue
             doomed: list[int] = []
             for unit in routed.units_of(indexes):
-                if routed.over(unit):
+                if all(map(opened.batch.landed, unit)):
                     continue
                 losses = routed.losses[unit[0]] = routed.losses.get(unit[0], 0) + 1
                 if losses < MAX_LOSSES:
@@ -120,7 +120,7 @@ class RemoteTracker(BatchTracker):
         self._send_out()
 
     def state(self) -> Update:
-        """How hard endpoints are pressed, by all workers together."""
+        """The load on each endpoint, by all workers together."""
         found = _sum([self._past, *(worker.last for worker in self._workers)])
         waiting = sum(routed.waiting for routed in list(self._routed.values()) if not routed.open.over)
         return replace(found, queued=found.queued + waiting + sum(worker.queued for worker in self._workers))
@@ -136,7 +136,7 @@ class RemoteTracker(BatchTracker):
             clock.at(loop, max(loop.time(), self._flushed + self._gather), self.flush)
 
     def _recall(self, opened: OpenBatch, why: Unscored) -> None:
-        """What was never sent ends now; the rest when its worker says what it cost, or a moment later."""
+        """What was never sent ends now; the rest when its worker reports what it cost, or after GRACE seconds."""
         away: set[int] = set()
         for number, worker in enumerate(self._workers):
             if worker.up and opened.ticket in worker.out:

@@ -1,6 +1,6 @@
-"""How often Python looks for rings of objects, in processes that are ours alone.
+"""How often the garbage collector runs, in processes that are ours alone.
 
-In a trainer's process this is the trainer's to decide; there judging leaves no rings for it to find.
+In a trainer's process that is the trainer's choice; judging leaves no reference cycles there.
 """
 
 from __future__ import annotations
@@ -8,11 +8,11 @@ from __future__ import annotations
 import gc
 
 OBJECTS = 50_000
-"""Objects made before Python looks. Judging makes many that live a moment, and at Python's own 700 looking through them
-takes a tenth of the time."""
+"""Allocations between two collections. Judging makes many short-lived objects: at Python's default of 700 a tenth of
+the time goes to the GC."""
 
 
 def collect_rarely() -> None:
-    """Call once what is there to stay has been made."""
+    """Call when all long-lived objects have been made."""
     gc.freeze()
     gc.set_threshold(OBJECTS)

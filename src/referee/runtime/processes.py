@@ -48,14 +48,14 @@ log = logging.getLogger("referee.runtime")
 START = 60.0
 """Seconds all workers may take to come up."""
 GATHER = 0.005
-"""Seconds that samples wait for company when others were sent less than that ago."""
+"""After a message was sent, seconds that further samples wait to share the next one."""
 STARTS = 3
 """Workers in a row that may fail to come up before the work is given up."""
 LOOK, LOOKS = 5.0, 12
-"""Seconds between two looks at the workers, and looks in a row that find one silent before it is ended. One that works
-says so twice a second."""
+"""Seconds between two checks of the workers, and checks in a row that find one silent before it is killed. A worker
+that has work sends an update twice a second."""
 SOON = 5.0
-"""A worker that dies younger than this is replaced after a pause, so that a sick machine is not kept busy."""
+"""A worker that dies within this many seconds is replaced after a pause, so that crashes do not become a busy loop."""
 
 
 class WorkerPool:
@@ -74,7 +74,7 @@ class WorkerPool:
         self._give_up = give_up
         self._heard: set[int] = set()
         self._silent: dict[int, int] = {}
-        """Looks in a row at which a worker that has work had not said a word."""
+        """Checks in a row that found no message from a worker that has work."""
         self.tracker = RemoteTracker(config, config.workers, self._send, gather=GATHER, exclusive=True)
         self._broker = Broker(
             [SharedEndpoint(_limiter(config), config.limits.rpm, config.limits.tpm) for _ in config.endpoint],
@@ -87,7 +87,7 @@ class WorkerPool:
         return list(self._children.values())
 
     async def start(self) -> None:
-        """Start all workers and wait until they are ready. Raises what the first of them has to say against it."""
+        """Start all workers and wait until they are ready. Raises the first error that one of them reports."""
         try:
             ranks = range(self._config.workers)
             children = [await self._launch(rank) for rank in ranks]
@@ -194,8 +194,8 @@ class WorkerPool:
             self._begin(self._replace(rank, child, young=clock.now() - child.started < SOON))
 
     async def _replace(self, rank: int, gone: Child, young: bool) -> None:
-        """Start another. What one that does come up has to say against it ends the work at once; one that ends before
-        that is replaced in its turn."""
+        """Start another. An error that it reports ends the work at once; one that dies before it can is replaced in its
+        turn."""
         trouble: BaseException | None = gone.ready.exception()
         while self._failures < STARTS:
             await clock.sleep(0.5 * (young + self._failures))
@@ -223,9 +223,9 @@ class WorkerPool:
         self.tracker.fail(TicketCancelled(f"Worker processes died and could not be replaced: {trouble}"))
 
     async def _watch(self) -> None:
-        """End workers that have work and say nothing: they have stopped, and word of a dead one comes by itself.
+        """Kill workers that have work and send nothing: they are stopped or stuck. A dead one closes its pipe.
 
-        Looks are counted, not seconds: while this process stood still, so did its ears.
+        Checks are counted, not seconds: while this process was stopped, it read no messages either.
         """
         while True:
             await clock.sleep(LOOK)
@@ -233,7 +233,7 @@ class WorkerPool:
                 quiet = rank not in self._heard and self.tracker.has_work(rank)
                 self._silent[rank] = self._silent.get(rank, 0) + 1 if quiet else 0
                 if self._silent[rank] >= LOOKS:
-                    log.warning("a worker process has said nothing for %g s; it is ended", LOOK * LOOKS)
+                    log.warning("a worker process has sent nothing for %g s and is killed", LOOK * LOOKS)
                     child.end()
             self._heard.clear()
 
@@ -322,4 +322,4 @@ def _limiter(config: Config) -> Limit:
 
 
 _abandoned: list[Any] = []
-"""What a forked child inherited. Collected, it would close descriptors that by then may be somebody else's."""
+"""What a forked child inherited. Collected, it would close descriptors that may have been reused since."""

@@ -34,9 +34,9 @@ from referee.scoring.messages import Cancel, Work
 IDLE = 600.0
 """Seconds without a client after which an engine ends itself."""
 GATHER = 0.02
-"""Seconds that samples wait for company when others were sent less than that ago."""
-COMPANY = 256
-"""Samples in one batch that need not wait for more."""
+"""After a call was sent, seconds that further samples wait to share the next one."""
+FULL_CALL = 256
+"""Samples in one batch that are sent without waiting for more."""
 PENDING_CALLS = 64
 """Calls of one client that an engine may be behind with; a client of ours has three at most."""
 GRACE = 5.0
@@ -107,7 +107,7 @@ class RayRuntime(Background):
     def _attach(self, rank: int, name: str) -> RayEngine:
         """Find or make an engine. Blocks: called in a thread of its own."""
         join(self._config.ray_address)
-        _say_goodbye_before_ray()
+        _leave_before_ray_exits()
         config = self._config
         tag = key_tag([find_key(endpoint) for endpoint in config.endpoint])
         handle = find_or_make(
@@ -126,7 +126,7 @@ class RayRuntime(Background):
             return
         batch.late = clock.monotonic() - submitted
         self._tracker.submit(batch)
-        if len(batch.samples) >= COMPANY:
+        if len(batch.samples) >= FULL_CALL:
             self._tracker.flush()
         for link in self._links:
             link.wanted.set()
@@ -151,7 +151,7 @@ class RayRuntime(Background):
 
 
 def shutdown(config: Config) -> int:
-    """End the engines of this configuration for all who use them, cache written out. Returns how many there were.
+    """End the engines of this configuration for all their clients, cache written out. Returns how many there were.
 
     Clients that still have work out find or make new engines and send it again.
     """
@@ -170,7 +170,7 @@ def shutdown(config: Config) -> int:
 
 
 def look(config: Config, seconds: float = GRACE) -> list[tuple[str, dict[str, float] | None]]:
-    """The engines of this configuration and how they are doing; None for one that is not there or does not answer."""
+    """The engines of this configuration and their status; None for one that does not exist or does not answer."""
     ray = join(config.ray_address)
     found: list[tuple[str, dict[str, float] | None]] = []
     for name in engine_names(config):
@@ -185,8 +185,8 @@ def look(config: Config, seconds: float = GRACE) -> list[tuple[str, dict[str, fl
 _registered = False
 
 
-def _say_goodbye_before_ray() -> None:
-    """What is registered last runs first at exit: registered after Ray is imported, we still can talk then."""
+def _leave_before_ray_exits() -> None:
+    """At exit the last registered function runs first: registered after Ray's import, ours can still make calls."""
     global _registered
     if not _registered:
         _registered = True

@@ -1,7 +1,7 @@
-"""One client's line to one engine actor: finds it, hands it work, fetches what has landed, and finds it again.
+"""One client's connection to one engine actor: finds it, sends work, fetches results, and reconnects.
 
-A line that is cut is no loss: if the same engine answers again, it still has the work. Only another engine means that
-everything out there is to be sent again. Nothing here waits without an end; a batch's own deadline is the client's.
+A lost connection loses nothing: if the same engine answers again, it still has the work. Only another engine means that
+everything is sent again. No wait here is without an end; a batch's own deadline is the client's.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from referee.version import VERSION
 log = logging.getLogger("referee.runtime")
 
 LONG_POLL = 10.0
-"""Seconds an engine holds a question open while nothing has landed."""
+"""Seconds an engine holds a poll open while there are no results."""
 CALL = 20.0
-"""Seconds a call may take beyond what it was asked to wait, before the line counts as cut."""
+"""Seconds a call may take beyond what it was asked to wait, before the connection counts as lost."""
 START = 120.0
 """Seconds an engine may take to come up: a busy cluster first has to find a place for its process."""
 AGAIN = 0.2
 MOST_AGAIN = 2.0
-"""Seconds before a line that was cut is tried again, doubling from the first to the second."""
+"""Seconds before reconnecting, doubling from the first to the second."""
 CALL_BYTES = 8_000_000
 """Bytes in one call, unless a single message is larger."""
 
@@ -53,12 +53,12 @@ class Engine(Protocol):
         """As EngineActor.leave."""
 
 
-class _Cut(Exception):
-    """The line is cut, or the engine does not know us any more."""
+class _Disconnected(Exception):
+    """The connection is lost, or the engine has forgotten this client."""
 
 
 class ActorClient:
-    """The line from one client to one shard. Lives on the client's loop."""
+    """The connection from one client to one shard. Lives on the client's loop."""
 
     def __init__(
         self,
@@ -81,13 +81,13 @@ class ActorClient:
         self._confirmed = 0
         self._calls = 0
         self.spent_usd = 0.0
-        """By everybody at this engine, and at those before it, as last heard."""
+        """By all clients of this engine, and of those before it, as last reported."""
         self._unsent: list[bytes] = []
         self._posted = asyncio.Event()
         self.wanted = asyncio.Event()
         """There is work: an engine that could not start is tried again."""
         self.cuts = 0
-        """How often the line was cut so far."""
+        """How often the connection was lost so far."""
 
     def post(self, messages: Sequence[Work | Cancel]) -> None:
         """Send these, in order, as soon as the call before is over."""
@@ -95,7 +95,7 @@ class ActorClient:
         self._posted.set()
 
     async def run(self) -> None:
-        """Keep the line up until cancelled."""
+        """Keep the connection up until cancelled."""
         pause = AGAIN
         while True:
             self.wanted.clear()
@@ -109,20 +109,20 @@ class ActorClient:
             except Exception as error:
                 self._engine = None
                 self.cuts += 1
-                if not self._tracker.outstanding:  # nobody waits: no need to make an engine that others have ended
+                if not self._tracker.outstanding:  # no batch waits: no need to make an engine that others have ended
                     self.wanted.clear()
                     await self.wanted.wait()
                     continue
                 log.warning(
-                    "Ray engine %d does not answer (%s); its work is kept, looking for it again",
+                    "Ray engine %d does not respond (%s); its work is kept, reconnecting",
                     self._shard,
-                    type(error).__name__,  # Ray's texts hold pieces of arguments and of other people's logs
+                    type(error).__name__,  # Ray's messages hold pieces of arguments and of other processes' logs
                 )
                 await clock.sleep(pause)
                 pause = min(MOST_AGAIN, pause * 2)
 
     async def leave(self) -> None:
-        """Say goodbye, if anybody listens."""
+        """Tell the engine that this client is gone, if it answers."""
         if self._engine is not None and self._known:
             with contextlib.suppress(Exception):
                 await asyncio.wait_for(self._engine.leave(self._client), 1.0)
@@ -147,7 +147,7 @@ class ActorClient:
             raise kind(f"the Ray engine could not start: {opened.trouble}")
         if opened.engine != self._known:
             if self._known:
-                log.warning("Ray engine %d is another one now; what was out there is sent again", self._shard)
+                log.warning("Ray engine %d was replaced; its work is sent again", self._shard)
                 self._tracker.lost(self._shard)
             self._known = opened.engine
             self._confirmed = self._calls = 0
@@ -193,7 +193,7 @@ class ActorClient:
 
     def _check(self, engine: str) -> None:
         if engine != self._known:
-            raise _Cut("another engine answered")
+            raise _Disconnected("another engine answered")
 
 
 def _fitting(messages: list[bytes]) -> int:

@@ -25,10 +25,10 @@ log = logging.getLogger("referee.runtime")
 NAMESPACE = "referee"
 """Ray names are kept apart by namespace; ours is one for all jobs of a cluster, so that they find each other."""
 ATTACH_TRIES = 5
-"""A name can belong to an actor that is just ending; then it is asked for again."""
+"""A name can belong to an actor that is ending; then the lookup is repeated."""
 ATTACH_PAUSE = 0.5
 SLOW_JOIN = 10.0
-"""Seconds after which joining a cluster is said to take long: Ray retries an address without a word."""
+"""Seconds after which a slow join is logged: Ray retries an address silently."""
 
 
 def join(address: str = "") -> Any:
@@ -112,7 +112,7 @@ def came_back() -> bool:
 
 
 async def aside(work: Callable[[], T]) -> T:
-    """Run something that may block for long in a thread of its own, which nobody waits for at exit."""
+    """Run something that may block for long in a daemon thread, which is not joined at exit."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
 
@@ -170,7 +170,7 @@ def find_or_make(
     for left in reversed(range(ATTACH_TRIES)):
         try:
             return made.remote(*arguments())
-        except ValueError as error:  # the name is taken and the one who has it is ending
+        except ValueError as error:  # the name belongs to an actor that is ending
             if not left:
                 raise ConnectionError(
                     f"the Ray actor {name!r} could be neither found nor made ({type(error).__name__})"

@@ -1,7 +1,7 @@
 """The engine as a Ray actor: a WorkerEngine with many clients. Work comes in calls, results are fetched by long polls.
 
-Every answer says which engine it is from. A client that hears of another engine than it knew sends its work again; an
-end is kept until its client has confirmed it. No method raises: Ray would log it, with everything around it.
+Every answer names its engine. A client that gets an answer of another engine than before sends its work again; a result
+is kept until its client has confirmed it. No method raises: Ray would log the exception with its arguments.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from referee.wire import scrub
 log = logging.getLogger("referee.runtime")
 
 CLIENT_LEASE = 30.0
-"""Seconds without a word from a client after which it counts as gone and its work is stopped."""
+"""Seconds without a call from a client after which it counts as gone and its work is stopped."""
 CHECK = 1.0
-"""Seconds between two looks at who is still there; shorter where the idle lifetime is."""
+"""Seconds between two checks for clients that are gone; shorter where the idle lifetime is."""
 MANY = 10_000
-"""Calls an engine may have open at once: each client keeps one waiting for news."""
+"""Calls an engine may have open at once: each client keeps one poll open."""
 
 NOTHING, DIGESTS, CONTENT = 0, 1, 2
 """What a client wants of ledger lines."""
@@ -48,7 +48,7 @@ class Opened(NamedTuple):
     """The answer to `open`."""
 
     engine: str
-    """Which engine this is, and which acquaintance: a client that was forgotten gets another. Empty: not open."""
+    """Which engine this is, and which registration of the client: a forgotten one gets another. Empty: not open."""
     version: str
     wants_keys: bool = False
     trouble: str = ""
@@ -72,7 +72,7 @@ class _Client:
         self.wanted = None if lines == NOTHING else Wanted(lines == CONTENT)
         self.taken = 0
         self.number = 0
-        self.letters: list[tuple[int, bytes]] = []
+        self.unconfirmed: list[tuple[int, bytes]] = []
         self.changed = asyncio.Event()
         self.seen = clock.monotonic()
         self.open_calls = 0
@@ -101,12 +101,12 @@ class EngineActor:
         self._watch: asyncio.Task[None] | None = None
 
     async def open(self, client: str, lines: int, heard: tuple[str, float], settings: Sealed) -> Opened:
-        """Make a client's acquaintance. `heard`: which engine it knew last, and what was spent there."""
+        """Register a client. `heard`: the engine it was registered at last, and what was spent there."""
         self._last_call = clock.monotonic()
         try:
             async with self._opening:
                 if self._watch is None:
-                    self._watch = asyncio.get_running_loop().create_task(self._look_around())
+                    self._watch = asyncio.get_running_loop().create_task(self._watch_clients())
                 if self._host is None and not self._start(settings):
                     return Opened("", f"{VERSION}/{PROTOCOL}", wants_keys=True)
                 self._carry(*heard)
@@ -143,8 +143,8 @@ class EngineActor:
         known = self._known(client)
         if known is None:
             return News("", 0, [])
-        known.letters = [letter for letter in known.letters if letter[0] > confirmed]
-        if not known.letters and wait > 0:
+        known.unconfirmed = [update for update in known.unconfirmed if update[0] > confirmed]
+        if not known.unconfirmed and wait > 0:
             known.changed.clear()
             known.open_calls += 1
             try:
@@ -155,15 +155,15 @@ class EngineActor:
             self._last_call = known.seen = clock.monotonic()
             if self._clients.get(client) is not known:
                 return News("", 0, [])
-        return News(known.engine, known.number, [data for _, data in known.letters])
+        return News(known.engine, known.number, [data for _, data in known.unconfirmed])
 
     async def leave(self, client: str) -> None:
-        """A client says goodbye: its work is stopped."""
+        """A client is done: its work is stopped."""
         self._last_call = clock.monotonic()
         self._drop(client)
 
     async def status(self) -> dict[str, float]:
-        """How things stand, for whoever looks at the cluster."""
+        """Gauges, for tools that look at the cluster."""
         found: dict[str, float] = {
             "clients": len(self._clients),
             "rank": self._rank,
@@ -231,10 +231,10 @@ class EngineActor:
         known = self._clients.get(client)
         if known is None:
             return
-        if known.letters and not update.parts and not update.texts:
-            return  # only how things stand: news enough are waiting
+        if known.unconfirmed and not update.parts and not update.texts:
+            return  # gauges alone: the client will poll for the results that wait, anyway
         known.number += 1
-        known.letters.append((known.number, encode(update)))
+        known.unconfirmed.append((known.number, encode(update)))
         known.changed.set()
 
     def _drop(self, client: str) -> None:
@@ -244,14 +244,14 @@ class EngineActor:
         if self._host is not None:
             self._host.forget(client)
 
-    async def _look_around(self) -> None:
-        """Forget clients that are gone; end when nobody has been here for long."""
+    async def _watch_clients(self) -> None:
+        """Forget clients that are gone; end after `idle` seconds without any."""
         while True:
             await clock.sleep(min(CHECK, self._idle / 4))
             now = clock.monotonic()
             for name, client in list(self._clients.items()):
                 if not client.open_calls and now - client.seen > CLIENT_LEASE:
-                    log.warning("a client has not been heard of for %g s; its work is stopped", CLIENT_LEASE)
+                    log.warning("no call from a client for %g s; its work is stopped", CLIENT_LEASE)
                     self._drop(name)
             waiting = any(client.open_calls for client in self._clients.values())
             if not waiting and not self._pending and now - self._last_call > self._idle:
@@ -298,7 +298,7 @@ class BrokerActor:
             )
             for _ in range(endpoints)
         ]
-        # Who came back after a loss first hears from everybody what he holds.
+        # After a restart, a broker first waits for every engine to report what it holds.
         self._broker = Broker(shared, told.budget_usd, expected=members if came_back() else 0, forget=SILENT)
 
     async def exchange(self, rank: int, engine: str, report: bytes) -> bytes:

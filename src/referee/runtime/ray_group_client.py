@@ -1,4 +1,4 @@
-"""Where siblings meet: rollouts of one prompt, rewarded in different processes, learn their group's values.
+"""A client of the group coordinator: rollouts of one prompt, rewarded in different processes, share their values.
 
     groups = open_groups()
     found = await groups.meet(uid, member, length, expected=8, wait=600.0)
@@ -6,7 +6,7 @@
     found.complete    False: the wait was over first, and `values` holds fewer than `expected`
     found.late        True: the others' wait was over before this member came, so `values` holds its own alone
 
-`GroupClient` is one process's end and knows no Ray; `open_groups` puts the GroupCoordinator into a named Ray actor, or
+`GroupClient` is one process's side and knows no Ray; `open_groups` puts the GroupCoordinator into a named Ray actor, or
 into this process where there is no cluster. The actor belongs to one Ray job and dies with the process that made it,
 one of a trainer's reward workers: the names of one training run mean nothing to the next.
 """
@@ -33,17 +33,17 @@ from referee.version import VERSION
 log = logging.getLogger("referee.runtime")
 
 LONG_POLL = 20.0
-"""Seconds the coordinator holds a client's question open while there is nothing to tell."""
+"""Seconds the coordinator holds a poll open while nothing is settled."""
 GATHER = 0.005
-"""Seconds reports wait for company before they are sent together."""
+"""Seconds a report waits, so that more of them share one call."""
 CALL = 30.0
 """Seconds a call to the coordinator may take beyond what it was asked to wait, before it is given up and sent again."""
 AGAIN = 0.25
 """Seconds before a call that failed is tried again."""
 MANY = 10_000
-"""Clients that may hold a question open at once."""
+"""Polls that may be open at once."""
 REMEMBER = 20_000
-"""Reports a client remembers, to tell them again to a coordinator that has forgotten."""
+"""Reports a client keeps, to send them again to a coordinator that was restarted."""
 
 
 class CoordinatorHandle(Protocol):
@@ -57,7 +57,7 @@ class CoordinatorHandle(Protocol):
 
 
 class GroupClient:
-    """One process's end. `meet` may be awaited on any event loop; the work is done on a thread of our own."""
+    """One process's side. `meet` may be awaited on any event loop; the work is done on a thread of our own."""
 
     def __init__(self, attach: Callable[[], CoordinatorHandle]) -> None:
         """`attach` finds a coordinator; it may block, and is called again after a failure."""
@@ -81,7 +81,7 @@ class GroupClient:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def meet(self, uid: str, member: str, value: Any, expected: int, wait: float = 600.0) -> Gathered:
-        """Tell a member's value (plain data) and wait until `expected` members have told theirs, or the time is over.
+        """Report a member's value (plain data) and wait until `expected` members have reported, or the time is over.
 
         After `wait` seconds what is there is returned, with `complete` False: this member's own value at least. A group
         is given out once: the same `uid` afterwards is another group.
@@ -96,7 +96,7 @@ class GroupClient:
         loop.call_soon_threadsafe(self._report, Report(uid, member, value, expected, next(self._calls), waits=False))
 
     def close(self) -> None:
-        """Stop. Whoever waits gets what this process knows itself."""
+        """Stop. Open waits end with the values of this process."""
         with self._lock:
             loop, self._loop = self._loop, None
         if loop is not None and self._pid == os.getpid():
@@ -155,7 +155,7 @@ class GroupClient:
             self._sending = False
 
     async def _poll(self) -> None:
-        """Ask for news while somebody waits, and afterwards as long as others may need to hear our reports again."""
+        """Poll while calls wait, and afterwards as long as a restarted coordinator may need our reports again."""
         quiet = clock.now()
         try:
             while self._waiting or clock.now() - quiet < 2 * LONG_POLL:
@@ -185,7 +185,7 @@ class GroupClient:
     def _take(self, answer: Answer) -> None:
         if answer.coordinator != self._coordinator_name:
             if self._coordinator_name:
-                self._tell_again(self._reports)  # also what was answered: a sibling may not have heard its answer
+                self._tell_again(self._reports)  # also what was answered: a sibling may have lost its answer
             self._confirmed = 0
             self._coordinator_name = answer.coordinator
         self._confirmed = max(self._confirmed, answer.number)
@@ -208,7 +208,7 @@ class GroupClient:
             return self._coordinator
 
     async def _partial(self, report: Report) -> Gathered:
-        """What is there now; at worst what this process has told itself."""
+        """What is there now; at worst what this process has reported itself."""
         own = self._own(report)
         values, expected = dict(own), report.expected
         with contextlib.suppress(Exception):
@@ -284,7 +284,7 @@ def _attach_ray(keep: float) -> CoordinatorHandle:
 
 
 def open_groups(keep: float = KEEP) -> GroupClient:
-    """The place where groups meet: one for all processes of a Ray job where this process is in one, else its own."""
+    """The client of the group coordinator: one for all processes of a Ray job, or of this process alone without Ray."""
     with _opening:
         on_ray = joined()
         if on_ray not in _open:
@@ -297,7 +297,7 @@ def open_groups(keep: float = KEEP) -> GroupClient:
 
 
 def shutdown() -> bool:
-    """End this job's actor at once, for all who use it. False if there is none."""
+    """End this job's actor at once, for all its clients. False if there is none."""
     if find(actor_name()) is None:
         return False
     return end(actor_name())

@@ -23,7 +23,7 @@ MOST = 200_000
 
 
 class Gathered(NamedTuple):
-    """What a member is told of its group."""
+    """A member's view of its group."""
 
     values: dict[str, Any]
     """By member, in the order in which they came."""
@@ -42,13 +42,13 @@ class Report(NamedTuple):
     value: Any
     expected: int
     call: int
-    """Numbers a client's reports: tells one that is sent again from a new one of the same member."""
+    """Numbers a client's reports, so that one that is sent again differs from a new one of the same member."""
     waits: bool = True
-    """False: the member needs nothing of its siblings, and is not told of them."""
+    """False: the member does not wait for its siblings' values."""
 
 
 class Answer(NamedTuple):
-    """What a client is told: by which coordinator, up to which number, and what its calls have waited for."""
+    """The answer to a client: from which coordinator, up to which number, and what its calls have waited for."""
 
     coordinator: str
     number: int
@@ -99,8 +99,8 @@ class Groups:
         call = (sys.intern(client), report.call)  # one name for thousands of reports
         group = self._groups.pop(report.uid, None)
         if group is None or (group.closed and len(group.calls) >= group.expected and call not in group.calls):
-            group = _Group()  # nobody is missing in the last group of this name, so this is another one
-        self._groups[report.uid] = group  # the last touched stands last
+            group = _Group()  # the last group of this name was complete, so this is another one
+        self._groups[report.uid] = group  # least recently touched first
         group.touched = now
         self._forget(now)
         if call in group.calls:
@@ -146,7 +146,7 @@ class _Box:
 
     def __init__(self) -> None:
         self.number = 0
-        self.letters: list[tuple[int, list[int], Gathered]] = []
+        self.unconfirmed: list[tuple[int, list[int], Gathered]] = []
         self.changed = asyncio.Event()
         self.seen = 0.0
 
@@ -161,19 +161,19 @@ class GroupCoordinator:
         self._name = uuid.uuid4().hex
 
     async def exchange(self, client: str, confirmed: int, reports: list[tuple[Any, ...]], wait: float) -> Answer:
-        """Take reports; tell what is settled and not yet confirmed, waiting up to `wait` seconds for something."""
+        """Take reports; return what is settled and not confirmed, waiting up to `wait` seconds for something."""
         now = clock.monotonic()
         box = self._box(client, now)
-        box.letters = [letter for letter in box.letters if letter[0] > confirmed]
+        box.unconfirmed = [entry for entry in box.unconfirmed if entry[0] > confirmed]
         for fields in reports:
             for told in self._groups.report(Report(*fields), client, now):
                 self._tell(self._box(told.client, None), told)
-        if not box.letters and wait > 0:
+        if not box.unconfirmed and wait > 0:
             box.changed.clear()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(box.changed.wait(), wait)
             box.seen = clock.monotonic()
-        return Answer(self._name, box.number, [(calls, found) for _, calls, found in box.letters])
+        return Answer(self._name, box.number, [(calls, found) for _, calls, found in box.unconfirmed])
 
     async def leave(self, uid: str, client: str, call: int) -> Gathered:
         """As Groups.leave."""
@@ -192,5 +192,5 @@ class GroupCoordinator:
 
     def _tell(self, box: _Box, told: Told) -> None:
         box.number += 1
-        box.letters.append((box.number, told.calls, told.found))
+        box.unconfirmed.append((box.number, told.calls, told.found))
         box.changed.set()

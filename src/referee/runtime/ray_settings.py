@@ -1,7 +1,7 @@
-"""What a Ray engine is told about its work: the settings that matter there, sealed; and the name they give it.
+"""Settings as they are sent to a Ray engine, sealed, and the name an engine has from them.
 
-An engine is named after its settings, so that whoever wants the same judging finds the same one. Keys are not part of
-what makes an actor (Ray keeps that): an engine looks for them where it runs, and asks its clients for what is missing.
+An engine is named after its settings, so that clients with equal settings share it. Keys are not among an actor's
+arguments, which Ray stores: an engine looks for them where it runs, and asks its clients for what is missing.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from referee.scoring.build import read_template
 from referee.version import VERSION
 
 PROTOCOL = 1
-"""Raised when client and engine would no longer understand each other within one version."""
+"""Incremented when messages between client and engine change within one version."""
 
 
 class Sealed:
@@ -106,7 +106,7 @@ def unseal(sealed: Sealed, tag: str) -> Config | None:
 
 
 def key_tag(keys: list[Secret | None]) -> str:
-    """Tells the keys of different accounts apart, whose limits are their own: 24 bits, nothing to guess a key by."""
+    """Differs for keys of different accounts, which have limits of their own. 24 bits: too few to guess a key by."""
     if not any(keys):
         return "0"
     text = "\0".join(key.reveal() if key is not None else "" for key in keys)

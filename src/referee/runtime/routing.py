@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import zlib
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from referee.limits import FairQueue
 from referee.records import Sample, Text
@@ -22,7 +22,7 @@ from referee.scoring.tracker import OpenBatch
 SHARED_ROOM = 4096
 """Samples that may be at a worker which serves other clients too. More wait here, where they cost nothing."""
 OWN_ROOM = 1024
-"""Samples, beyond the limit, that may be at a worker of our own: so many end while results travel."""
+"""Samples, beyond the limit, that may be at a worker of our own, so that it has work while results travel."""
 ROUTE_STEP = 256
 """Samples of one batch, for each worker, that are routed before another caller's turn."""
 BACKLOG = 256
@@ -37,43 +37,35 @@ Unit = Sequence[int]
 class Routed:
     """One batch on its way to workers."""
 
-    __slots__ = ("_groups", "_order", "losses", "open", "routed")
+    __slots__ = ("_groups", "losses", "next", "open", "routed", "units")
 
     def __init__(self, open: OpenBatch, whole_groups: bool = False) -> None:
         """`whole_groups`: the samples of a group travel together."""
         self.open = open
         samples = open.batch.samples
         self._groups = groups_of(samples) if whole_groups else None
-        self._order: Sequence[int] = range(len(samples))
+        self.units: Iterator[Unit] = zip(range(len(samples)), strict=True)
+        """What is to be routed after `next`."""
         if self._groups is not None:
-            self._order = [index for group in self._groups.values() for index in group]
-        self.losses: dict[int, int] = {}
-        """How many workers died with a unit, by its first index."""
+            self.units = iter(self._groups.values())
+        self.next = next(self.units, ())
         self.routed = 0
         """How many of its samples have a worker."""
+        self.losses: dict[int, int] = {}
+        """How many workers died with a unit, by its first index."""
 
     @property
     def waiting(self) -> int:
-        """How many of its samples have none."""
-        return len(self._order) - self.routed
-
-    def next_unit(self) -> Unit:
-        """What is to be routed next."""
-        return self.unit_of(self._order[self.routed])
-
-    def unit_of(self, index: int) -> Unit:
-        """All that travels with a sample."""
-        if self._groups is None:
-            return (index,)
-        return self._groups[group_name(index, self.open.batch.samples[index])]
+        """How many of its samples have no worker."""
+        return len(self.open.batch.samples) - self.routed
 
     def units_of(self, indexes: Iterable[int]) -> list[Unit]:
         """The units that these samples belong to, each once, in the caller's order."""
-        return list({unit[0]: unit for unit in map(self.unit_of, sorted(indexes))}.values())
-
-    def over(self, unit: Unit) -> bool:
-        """True if no sample of it is to be judged any more. Siblings of one that is are judged again with it."""
-        return self.open.over or all(map(self.open.batch.landed, unit))
+        if self._groups is None:
+            return [(index,) for index in sorted(indexes)]
+        samples = self.open.batch.samples
+        names = dict.fromkeys(group_name(index, samples[index]) for index in sorted(indexes))
+        return [self._groups[name] for name in names]
 
     def __lt__(self, other: Routed) -> bool:
         return (self.open.deadline, self.open.ticket) < (other.open.deadline, other.open.ticket)
@@ -139,11 +131,12 @@ class Router:
         """The next samples of one batch for it, about `most`: they count as sent. What wants no judging any more is
         dropped."""
         first, taken, text = worker.queue[0][0], dict[int, int](), 0
+        over, landed = first.open.over, first.open.batch.landed
         most = min(most, MESSAGE_SAMPLES)
         while worker.queue and worker.queue[0][0] is first and len(taken) < most and text < MESSAGE_TEXT:
             _, unit, key = worker.queue.popleft()
             worker.queued -= len(unit)
-            if first.over(unit):
+            if over or (landed(unit[0]) and all(map(landed, unit))):
                 self._release(worker, key, len(unit))
                 continue
             for index in unit:
@@ -176,12 +169,13 @@ class Router:
             keys = sent[out.open.ticket]
             key = next(keys[index] for index in unit if index in keys)  # siblings may have ended before
             back.append((out, unit, key))
-            self._hold(worker, key, len(unit))
+            worker.queued += len(unit)
+            if self._balanced:
+                worker.keys[key] += len(unit)
         for keys in sent.values():
             for key in keys.values():
                 self._release(worker, key)
         worker.queue.extendleft(reversed(back))
-        worker.queued += sum(len(unit) for _, unit, _ in back)
 
     def _route(self, out: Routed, step: int) -> None:
         """The next samples of a batch, `step` for each worker. No more than there is room for: what another caller
@@ -192,8 +186,8 @@ class Router:
         rooms = [self.room(worker) for worker in workers]
         start, end = out.routed, out.routed + min(step * len(workers), out.waiting)
         while out.routed < end:
-            unit = out.next_unit()
-            key = self._key([batch.samples[index] for index in unit]) if len(workers) > 1 else 0
+            unit = out.next
+            key = self._key(batch.samples, unit) if len(workers) > 1 else 0
             worker = workers[key % len(workers)]
             if self._balanced:
                 if key in self._moved:
@@ -203,24 +197,21 @@ class Router:
                     if room <= 0:
                         break
                     worker = self._moved[key] = workers[at]
-            self._hold(worker, key, len(unit))
+                worker.keys[key] = worker.keys.get(key, 0) + len(unit)
             worker.queue.append((out, unit, key))
             worker.queued += len(unit)
             out.routed += len(unit)
+            out.next = next(out.units, ())
         self._line.had(batch.caller, out.routed - start)
         if out.waiting:
             self._line.push(batch.caller, out)
 
-    def _key(self, samples: Sequence[Sample]) -> int:
+    def _key(self, samples: Sequence[Sample], unit: Unit) -> int:
         """Equal for samples, or whole groups, that make equal requests."""
-        if len(samples) == 1:
-            return self._key_of(samples[0])
-        return zlib.crc32(b"".join(self._key_of(sample).to_bytes(4, "big") for sample in samples))
-
-    def _hold(self, worker: WorkerQueue, key: int, count: int) -> None:
-        """More samples of this key there."""
-        if self._balanced:
-            worker.keys[key] = worker.keys.get(key, 0) + count
+        key = self._key_of(samples[unit[0]])
+        for index in unit[1:]:
+            key = zlib.crc32(self._key_of(samples[index]).to_bytes(4, "big"), key)
+        return key
 
     def _release(self, worker: WorkerQueue, key: int, count: int = 1) -> None:
         """Fewer samples of this key there."""

@@ -1,6 +1,6 @@
 """A JudgeWorker for clients in other processes: takes their work, batches results on the way back, shares limits.
 
-Ledger lines are made here, as bytes, and written by the client, so that every sample stands in the ledger once however
+Ledger lines are made here, as bytes, and written by the client, so that every sample is in the ledger once however
 often it was sent.
 """
 
@@ -38,7 +38,7 @@ Send = Callable[[str, Update], None]
 
 
 class Outbox:
-    """Results on their way out, by client: gathered for a moment, sent at once when nothing else is to come."""
+    """Results to be sent, by client: batched for a short time, and sent at once when no more are to come."""
 
     def __init__(self, send: Callable[[str, tuple[Results, ...]], None]) -> None:
         self._send = send
@@ -90,7 +90,7 @@ class Outbox:
 
 
 def _is_awaited(result: Result) -> bool:
-    """The caller waits for this result at this moment: its time is over."""
+    """The caller waits for this result now: its deadline has come."""
     verdicts = [settled.verdict for settled in result.settled]
     return any(isinstance(verdict, Unscored) and verdict.reason is Reason.DEADLINE for verdict in verdicts)
 
@@ -112,7 +112,7 @@ class WorkerEngine:
         quiet: float = EXCHANGE_S,
         build: BuildWorker = build_worker,
     ) -> None:
-        """`wanted(client)`: its ledger lines. `exchange`: who answers for limits shared with other workers; None: they
+        """`wanted(client)`: its ledger lines. `exchange`: the broker of limits shared with other workers; None: they
         are this one's own. `members`, `rank`, `heartbeat`, `patience`, `quiet` as in engine.quota.QuotaClient."""
         self._send = send
         self._wanted = wanted
@@ -190,7 +190,7 @@ class WorkerEngine:
             await self._member.close()
 
     def state(self) -> Update:
-        """How hard each endpoint is pressed from here."""
+        """The load on each endpoint from here."""
         return self.worker.state() if self._member is None else self.worker.state(self._member.whole)
 
     def _without(self, work: Work, known: set[int]) -> Work:

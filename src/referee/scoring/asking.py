@@ -1,6 +1,6 @@
 """A round of questions, from a case to the engine and back.
 
-In which form a question is asked, JSON by schema or text, is decided here: neither judge nor engine knows of the other.
+In which form a question is asked, JSON by schema or text, is decided here: judges and engine do not depend on it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ log = logging.getLogger("referee")
 
 
 class Asker:
-    """Asks the engine what cases want to know, and tells them the answers."""
+    """Takes the questions of cases to the engine, and the answers back to them."""
 
     def __init__(
         self, config: Config, engine: Engine, used: Callable[[Job], None], complete: Callable[[Job, Case], None]

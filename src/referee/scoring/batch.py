@@ -24,7 +24,7 @@ class Batch:
     """Samples on their way to rewards."""
 
     caller = ""
-    """On whose behalf. Batches of different callers take turns; those of one are judged in the order they are due."""
+    """Batches of different callers take turns; those of one are judged in the order they are due."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class Batch:
         self.late = 0.0
         """Seconds of that which were over when its work began: a busy loop takes it up later than it was submitted."""
         self.shaped = True
-        """False: whoever submitted it makes the rewards of its verdicts, and has them recorded."""
+        """False: the caller makes its own rewards of the verdicts, and has them recorded."""
         self.error: RefereeError | None = None
         """Why the batch must not be used, if so: the endpoint is closed, too much is unscored."""
         self._config = config
@@ -93,20 +93,20 @@ class Batch:
         return rewards
 
     def fail(self, error: RefereeError) -> None:
-        """The work on it has died: whoever waits gets this error instead of silence."""
+        """The work on it has died: its waiters get this error."""
         if not self.done:
             self._left = 0
             self._pass_on([], error)
 
     def hand_over(self, rewards: list[Reward]) -> None:
-        """Pass rewards on to whoever waits; the last time with the batch's error, if any."""
+        """Deliver rewards; the last time with the batch's error, if any."""
         if rewards or self.done:
             self._pass_on(rewards, self.error)
 
     def _pass_on(self, rewards: list[Reward], error: RefereeError | None) -> None:
         deliver = self._deliver
         if self.done:
-            self._deliver = _nobody  # the receiver may hold this batch: a reference cycle would keep all its samples
+            self._deliver = _dropped  # the receiver may hold this batch: a reference cycle would keep all its samples
         deliver(rewards, error, self.done)
 
     def _shape(self, index: int) -> list[Reward]:
@@ -123,7 +123,7 @@ class Batch:
         return shape_group(members, self._config)
 
 
-def _nobody(rewards: list[Reward], error: RefereeError | None, done: bool) -> None:
+def _dropped(rewards: list[Reward], error: RefereeError | None, done: bool) -> None:
     return None
 
 

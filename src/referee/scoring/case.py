@@ -1,5 +1,5 @@
 """One case: a judge's deliberation about one sample, or about a group, driven round by round. State only: no event
-loop and no engine; `worker` asks what a case wants asked and tells it the answers.
+loop and no engine; `asking` takes its questions there and brings the answers back.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ NOTHING = Settled(verdict=Unscored(reason=Reason.CANCELLED))
 
 
 class Case:
-    """What one judge has been asked and told about its samples, and its verdicts once it has them."""
+    """The questions and answers of one judge about its samples, and its verdicts once there are any."""
 
     __slots__ = ("_deliberation", "_rounds", "_shared", "asked", "judge", "missing", "places", "slots", "verdicts")
 
@@ -141,7 +141,7 @@ class Case:
         try:
             self._deliberation.close()
         except Exception as error:
-            log.error("a judge did not end when it was told to", exc_info=error)
+            log.error("a judge raised while its deliberation was closed", exc_info=error)
 
     def _fail(self, detail: str) -> None:
         self.verdicts = [Unscored(reason=Reason.CONFIG, detail=detail)] * len(self.places)

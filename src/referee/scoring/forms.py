@@ -40,7 +40,7 @@ class LearnedForm:
         self._read += 1
 
     def wants_text(self, why: Unscored, origin: Origin, takes_schema: bool) -> bool:
-        """Whether a question in schema form ended in a way that asking in text may fix. Told of every such end once."""
+        """Whether a question in schema form ended in a way that asking in text may fix. Call it once for each."""
         unread = why.reason in UNREADABLE and origin in ("call", "shared")
         self._unread += unread and origin == "call"
         refused = why.reason is Reason.CONFIG and not takes_schema

@@ -35,7 +35,7 @@ class Scorer(BatchTracker):
             self.close()
 
     def state(self) -> Update:
-        """How hard endpoints are pressed now."""
+        """The load on each endpoint now."""
         return self._worker.state()
 
     def _begin(self, opened: OpenBatch) -> None:

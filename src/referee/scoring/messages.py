@@ -1,4 +1,4 @@
-"""What the client half and the worker half of scoring tell each other. Data only; `runtime.messages` encodes it.
+"""Messages between the client half and the worker half of scoring. Data only; `runtime.messages` encodes them.
 
 A sample is named by its batch's ticket and its index in that batch.
 """
@@ -83,7 +83,7 @@ class Gauge(Struct, frozen=True, array_like=True, gc=False):
 
 
 class Update(Struct, frozen=True, array_like=True, tag=10):
-    """From a worker: results, and its state. May hold no results, to tell the state alone."""
+    """From a worker: results, and its state; or its state alone."""
 
     parts: tuple[Results, ...] = ()
     texts: tuple[str, ...] = ()

@@ -24,7 +24,7 @@ from referee.shaping import UnscoredWatch, whole
 log = logging.getLogger("referee")
 
 SAMPLE_EVERY = 1.0
-"""Seconds between two records of how hard endpoints are pressed, while there is work."""
+"""Seconds between two records of the load on endpoints, while there is work."""
 
 
 class OpenBatch:
@@ -73,7 +73,7 @@ class BatchTracker:
         raise NotImplementedError
 
     def state(self) -> Update:
-        """How hard endpoints are pressed now, by all workers together."""
+        """The load on each endpoint now, by all workers together."""
         raise NotImplementedError
 
     @property
@@ -136,7 +136,7 @@ class BatchTracker:
             log.exception("the record of some rewards could not be kept")
         try:
             batch.hand_over(rewards)
-        except Exception:  # a broken receiver must not take along those who share its requests
+        except Exception:  # a broken receiver must not fail other batches that share its requests
             log.exception("the receiver of a batch's rewards failed")
         if batch.done:
             self._finish(opened)
@@ -157,7 +157,7 @@ class BatchTracker:
             self.land_unscored(opened, opened.batch.pending(), why)
 
     def fail(self, error: RefereeError) -> None:
-        """Nothing can be judged any more: whoever waits gets this error."""
+        """Nothing can be judged any more: all waiters get this error."""
         for opened in list(self._open.values()):
             opened.batch.fail(error)
             self._finish(opened)
@@ -171,7 +171,7 @@ class BatchTracker:
         self.recorder.close()
 
     def metrics(self) -> dict[str, float]:
-        """Counts so far, and how hard the endpoints are pressed."""
+        """Counts so far, and the load on the endpoints."""
         state = self.state()
         return {
             **self.recorder.tally.metrics(),
@@ -204,7 +204,7 @@ class BatchTracker:
             opened.finished.set_result(None)
 
     def _watch_limits(self) -> None:
-        """There is work: note once a second how hard each endpoint is pressed, until there is none."""
+        """Record the load on each endpoint once a second, as long as there is work."""
         if self._sampler is None and self.recorder.kept:
             loop = asyncio.get_running_loop()
             self._sampler = clock.at(loop, loop.time() + SAMPLE_EVERY, self._sample_limits)

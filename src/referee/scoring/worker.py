@@ -131,7 +131,7 @@ class JudgeWorker:
         await asyncio.gather(*(job.task for job in jobs if job.task is not None), return_exceptions=True)
 
     def state(self, whole_limit: Callable[[Endpoint], int] = lambda endpoint: endpoint.limiter.limit) -> Update:
-        """How hard each endpoint is pressed from here. `whole_limit`: what all that share its limit have together."""
+        """The load on each endpoint from here. `whole_limit`: what all that share its limit have together."""
         engine = self.engine
         gauges = tuple(
             Gauge(e.label, 0 if e.breaker.closed else whole_limit(e), e.in_flight, e.sent, e.throttled)
@@ -263,7 +263,7 @@ class JudgeWorker:
 
     def _expire(self, job: Job) -> None:
         """End a job in time to be done with it at its deadline; look again if that is not yet. Jobs due at about the
-        same time end with it: in the room it leaves, they would ask what they give up a moment later."""
+        same time end with it: otherwise they would use the room it leaves for questions they give up at once."""
         loop, early = self._loop, END_COST * self.engine.flying
         if loop.time() < job.due - early:
             job.timer = clock.at(loop, job.due - early, lambda: self._expire(job))
