@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -291,6 +292,44 @@ def test_criteria_kept_as_columns() -> None:
         ("Is short", 3.0, "good"),
         ("Is kind", 1.0, "bad"),
     ]
+
+
+class Array:
+    """What numpy's arrays have of a list, and what they do not."""
+
+    def __init__(self, items: list[Any]) -> None:
+        self._items = items
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __getitem__(self, number: int) -> Any:
+        return self._items[number]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._items)
+
+    def __bool__(self) -> bool:
+        raise ValueError("the truth value of an array is ambiguous")
+
+    def tolist(self) -> list[Any]:
+        """All of it."""
+        return list(self._items)
+
+
+def test_arrays_of_parquet_files_are_lists() -> None:
+    """As verl's rows have them, at every level; an empty one holds nothing."""
+    tags = {"verifier": "rule", "function": "KeywordChecker", "parameters": {"keywords": Array(["tide"]), "x": None}}
+    rule = {"criterion": "Tells of the tide", "points": 2, "tags": tags}
+    scale = {"text": "How?", "choices": Array(["bad", "good"]), "values": Array([0.0, 0.5])}
+    row = {
+        "rubric": Array([]),
+        "requirements": Array([1]),
+        "extra_info": {"reward_model": {"rubrics": Array([rule, scale])}},
+    }
+    first, second = rubric_of(row)
+    assert (first.check, first.parameters) == ("contains", '{"texts":["tide"]}')
+    assert (second.choices, second.values) == (("bad", "good"), (0.0, 0.5))
 
 
 def test_a_short_criterion_beside_a_description_is_its_name() -> None:

@@ -121,8 +121,9 @@ def rubric_places(row: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     extra = field(row.get("extra_info"), "reward_model")
     for base, held in (("", row), ("reward_model.", row.get("reward_model")), ("extra_info.", row.get("extra_info"))):
         yield from _columns(base, held)
-        if not base and "(importance:" in str(row.get(REQUIREMENTS) or ""):
-            yield REQUIREMENTS, row[REQUIREMENTS]
+        lines = row.get(REQUIREMENTS)
+        if not base and isinstance(lines, str) and "(importance:" in lines:
+            yield REQUIREMENTS, lines
     yield from _columns("extra_info.reward_model.", extra)
     for path, held in zip(ANSWERS, (row, row.get("reward_model"), extra), strict=True):
         answer = _in_answer(field(held, "ground_truth"))

@@ -56,9 +56,13 @@ def read_rule(name: str, given: Any, where: str, own: Collection[str] | None = N
     elif own is not None or not _FUNCTION.fullmatch(name):
         raise ReadError(where, _unknown(name, own))
     try:
-        return rule, "" if given is None else msgspec.json.encode(given, order="sorted", enc_hook=str).decode()
+        return rule, "" if given is None else msgspec.json.encode(given, order="sorted", enc_hook=_listed).decode()
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise ReadError(where, f"cannot be written as JSON ({error})") from None
+
+
+def _listed(value: Any) -> Any:
+    return value.tolist() if hasattr(value, "tolist") else str(value)  # numpy's
 
 
 def _unknown(name: str, own: Collection[str] | None) -> str:
