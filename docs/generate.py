@@ -45,8 +45,9 @@ def configuration() -> str:
         "`referee init` writes a commented starter. Made by `python docs/generate.py`.",
         "",
         "Relative paths: `judge.prompt_file` and `rubric_file`, `endpoint.key_file` and `redis.ca_file` in a TOML",
-        "file are relative to the folder of that file; from Python or the environment, and for everything that is written (`cache.path`,",
-        "`ledger.dir`), to the current directory. `~` is the home directory. Errors show the full path.",
+        "file are relative to the folder of that file; from Python or the environment, and for everything that is",
+        "written (`cache.path`, `ledger.dir`), to the current directory. `~` is the home directory. Errors show the",
+        "full path.",
     ]
     trees = [ast.parse(Path(module.__file__).read_text(encoding="utf-8")) for module in (schema, judge_schema)]
     classes = {node.name: node for tree in trees for node in tree.body if isinstance(node, ast.ClassDef)}
