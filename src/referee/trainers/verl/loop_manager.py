@@ -88,7 +88,7 @@ class RefereeRewardManager:
         member = row.session or uuid.uuid4().hex
         lengths = self._start(self._lengths(row, member)) if self.settings.config.shaping.length.enable else None
         rule, extra = await self._rule(row)
-        sample = row.sample(rule, member)
+        sample = row.sample(self._judged if self.settings.asks else None, rule, member)
         pending: Pending | None = None
         try:
             if self.settings.asks:
@@ -153,7 +153,7 @@ class RefereeRewardManager:
         raise self._unscored(row, verdict)
 
     async def _mean(self, row: Row, member: str, reward: Reward) -> float:
-        """The reward; without one, the mean of the siblings' rewards. Those that have theirs wait for nobody."""
+        """The reward; without one, the mean of the siblings' rewards. Those that have theirs do not wait."""
         told = (reward.value, reward.rule - reward.penalty)
         if reward.value is not None:
             name, expected = self._group(row, "reward")
