@@ -184,7 +184,8 @@ def group_name(*parts: Any) -> str:
 def split(talk: Any, prompt: Text, where: str) -> tuple[Text, Text]:
     """Prompt and response of a whole conversation. It begins with the prompt, with another one (then the response
     begins with the first assistant message), or with the response itself."""
-    messages = _messages(text_of(talk, where), "assistant")
+    role = "assistant" if isinstance(talk, str) else field(next(iter(talk)), "role")
+    messages = _messages(text_of(talk, where), str(role))
     asked = _messages(prompt, "user")
     if messages[: len(asked)] == asked:
         return prompt, _as_text(messages[len(asked) :])
