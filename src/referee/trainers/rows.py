@@ -29,7 +29,7 @@ NAMES = ("prompt", "response")
 
 
 def text_of(value: Any, where: str = "") -> Text:
-    """A prompt or response: text or messages. Trainers also pass None, an empty list, and numbers. `where`: its name."""
+    """A prompt or response: text or messages. Trainers also pass None, empty lists and numbers. `where`: its name."""
     if isinstance(value, str):
         return str.__str__(value)
     if value is None or (isinstance(value, Sized) and not isinstance(value, Mapping) and len(value) == 0):
