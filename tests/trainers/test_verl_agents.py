@@ -133,13 +133,15 @@ class Rollouts:
 
 
 def test_the_judge_sees_what_the_agent_did(write_config: Any, listening: Listening) -> None:
-    """Reasoning, call, result and answer as messages, and the tools: through verl's own code, but for its Ray actors."""
+    """Reasoning, call, result and answer as messages, and the tools: through verl's own code, without Ray actors."""
     config = write_config({"policy": "raise"}, listening.url, judge={"view": "full"})
     output = asyncio.run(Rollouts(JudgedToolAgentLoop, config).rewarded())
     assert output.reward_score == pytest.approx(6 / 9)
     assert output.num_turns == 4
     texts = listening.heard()
-    places = [texts["response"].index(word) for word in (THOUGHT, ASIDE, "assistant calls search", QUERY, RESULT, ANSWER)]
+    places = [
+        texts["response"].index(word) for word in (THOUGHT, ASIDE, "assistant calls search", QUERY, RESULT, ANSWER)
+    ]
     assert places == sorted(places)
     assert "<eos>" not in texts["response"]
     assert texts["prompt"].index("looks-it-up") < texts["prompt"].index(RULES) < texts["prompt"].index(TASK)

@@ -16,7 +16,7 @@ from referee.trainers.verl.data import TALK
 
 
 class JudgedToolAgentLoop(ToolAgentLoop):  # type: ignore[misc]
-    """ToolAgentLoop that leaves `messages` and `tools` in its output's extra_fields. verl makes one for each rollout."""
+    """ToolAgentLoop that leaves `messages` and `tools` in its output's extra_fields. verl makes one per rollout."""
 
     async def run(self, sampling_params: dict[str, Any], **kwargs: Any) -> Any:
         """As verl's own, with the conversation beside the tokens."""
