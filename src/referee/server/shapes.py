@@ -63,8 +63,8 @@ class SampleIn(Struct, forbid_unknown_fields=True, kw_only=True):
     columns: Annotated[
         dict[str, Any],
         Meta(
-            description="More of the row, for a template with {{columns.name}}: exactly the columns that it shows. Text "
-            "as it is, anything else as JSON."
+            description="More of the row, for a template with {{columns.name}}: exactly the columns that it shows. "
+            "Text as it is, anything else as JSON."
         ),
     ] = {}
     rule_score: Annotated[

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from referee.errors import UnscoredError
+from referee.trainers.on_demand import on_demand
 from referee.trainers.outcome import why
 from referee.trainers.rows import REFERENCES
 from referee.trainers.shared import Judged, Source, from_environment
@@ -47,10 +48,7 @@ def _no_reward_here(*_: Any, **__: Any) -> float:
     raise UnscoredError("JudgedWorkflow asks the judge itself; this function is never called.")
 
 
-def __getattr__(name: str) -> Any:
-    """`JudgedWorkflow`, made when it is first asked for: only then is AReaL there to inherit from."""
-    if name != "JudgedWorkflow":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+def _workflow() -> type:
     base = importlib.import_module("areal.workflow.rlvr").RLVRWorkflow
 
     class JudgedWorkflow(base):  # type: ignore[misc, valid-type]
@@ -75,6 +73,7 @@ def __getattr__(name: str) -> Any:
             except Rejected:
                 return None
 
-    JudgedWorkflow.__module__, JudgedWorkflow.__qualname__ = __name__, name
-    globals()[name] = JudgedWorkflow
     return JudgedWorkflow
+
+
+__getattr__ = on_demand(globals(), JudgedWorkflow=_workflow)

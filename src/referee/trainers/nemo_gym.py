@@ -10,6 +10,7 @@ import importlib
 from typing import Any
 
 from referee.errors import UnscoredError
+from referee.trainers.on_demand import on_demand
 from referee.trainers.outcome import why
 from referee.trainers.rows import REFERENCES, field, holds
 from referee.trainers.shared import Judged, from_environment
@@ -36,10 +37,7 @@ async def judge_body(body: Any, judged: Judged | None = None) -> float:
     return reward.value
 
 
-def __getattr__(name: str) -> Any:
-    """`JudgedResourcesServer`, made when it is first asked for: only then is nemo_gym there to inherit from."""
-    if name != "JudgedResourcesServer":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+def _server() -> type:
     base = importlib.import_module("nemo_gym.base_resources_server")
 
     # The known answer stands beside the request; NeMo-Gym's own classes would drop it.
@@ -63,9 +61,10 @@ def __getattr__(name: str) -> Any:
             return VerifyResponse(**body.model_dump(), reward=reward)
 
     JudgedResourcesServer.verify.__annotations__.update({"body": VerifyRequest, "return": VerifyResponse})
-    JudgedResourcesServer.__module__, JudgedResourcesServer.__qualname__ = __name__, name
-    globals()[name] = JudgedResourcesServer
     return JudgedResourcesServer
+
+
+__getattr__ = on_demand(globals(), JudgedResourcesServer=_server)
 
 
 def _judge_error() -> type[Exception]:

@@ -19,6 +19,7 @@ from typing import Any
 
 from referee.errors import RefereeError
 from referee.records import Reward, Sample, Verdict
+from referee.trainers.on_demand import on_demand
 from referee.trainers.outcome import number
 from referee.trainers.rows import holds, with_reference
 from referee.trainers.shared import Judged, from_environment
@@ -73,10 +74,7 @@ class JudgedAgent:
         }
 
 
-def __getattr__(name: str) -> Any:
-    """`AgentExecutor`, made when OpenRLHF looks for it: only then is OpenRLHF there to inherit from."""
-    if name != "AgentExecutor":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+def _executor() -> type:
     agent = importlib.import_module("openrlhf.utils.agent")
 
     class Agent(JudgedAgent, agent.AgentInstanceBase):  # type: ignore[misc, name-defined]
@@ -87,8 +85,10 @@ def __getattr__(name: str) -> Any:
         def __init__(self) -> None:
             super().__init__(Agent)
 
-    globals()["AgentExecutor"] = AgentExecutor
     return AgentExecutor
+
+
+__getattr__ = on_demand(globals(), AgentExecutor=_executor)
 
 
 def _judged() -> Judged:

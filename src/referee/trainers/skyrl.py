@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from referee.records import Reward, Unscored
+from referee.trainers.on_demand import on_demand
 from referee.trainers.outcome import number
 from referee.trainers.rows import with_reference
 from referee.trainers.shared import Judged, from_environment
@@ -37,10 +38,7 @@ def judge_answer(
     return number(reward, "SkyRL"), _metadata(reward)
 
 
-def __getattr__(name: str) -> Any:
-    """`JudgedEnv`, made when it is first asked for: only then is skyrl_gym there to inherit from."""
-    if name != "JudgedEnv":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+def _environment() -> type:
     base = importlib.import_module("skyrl_gym.envs.base_text_env")
 
     class JudgedEnv(base.BaseTextEnv):  # type: ignore[misc, name-defined]
@@ -67,9 +65,10 @@ def __getattr__(name: str) -> Any:
         def get_metrics(self) -> dict[str, Any]:
             return self._metrics
 
-    JudgedEnv.__module__, JudgedEnv.__qualname__ = __name__, name
-    globals()[name] = JudgedEnv
     return JudgedEnv
+
+
+__getattr__ = on_demand(globals(), JudgedEnv=_environment)
 
 
 def _metadata(reward: Reward) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from referee.records import Reward, Verdict
+from referee.trainers.on_demand import on_demand
 from referee.trainers.outcome import number
 from referee.trainers.rows import REFERENCES, first_of, omitted, with_reference
 from referee.trainers.shared import Judged, from_environment
@@ -61,13 +62,8 @@ def talk_of(trace: Any) -> Talk:
     return Talk(messages[:first], [*note, *messages[first:]], tools)
 
 
-def __getattr__(name: str) -> Any:
-    """`RefereeJudge` and its configuration, made when first asked for: only then is verifiers there to inherit from."""
-    if name not in ("RefereeJudge", "RefereeJudgeConfig"):
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    judge = importlib.import_module("verifiers.v1.judge")
+def _settings() -> type:
     settings = importlib.import_module("verifiers.v1.configs.judge")
-    types = importlib.import_module("verifiers.v1.types")
 
     class RefereeJudgeConfig(settings.JudgeConfig):  # type: ignore[misc, name-defined]
         """`id`: the module that exports RefereeJudge. The endpoint is referee.toml's; the one here is not used."""
@@ -75,7 +71,14 @@ def __getattr__(name: str) -> Any:
         referee_config: str = ""
         question_field: str = ""
 
-    class RefereeJudge(judge.Judge[float, RefereeJudgeConfig]):  # type: ignore[misc, name-defined]
+    return RefereeJudgeConfig
+
+
+def _judge() -> type:
+    judge = importlib.import_module("verifiers.v1.judge")
+    types = importlib.import_module("verifiers.v1.types")
+
+    class RefereeJudge(judge.Judge[float, __getattr__("RefereeJudgeConfig")]):  # type: ignore[misc]
         """One cache, one limit and one budget for all rollouts of the process."""
 
         @functools.cached_property
@@ -90,10 +93,10 @@ def __getattr__(name: str) -> Any:
             _record(trace, self.reward_name, reward, judge.JudgeResponse, types.Usage)
             return number(reward, "verifiers")
 
-    for made in (RefereeJudge, RefereeJudgeConfig):
-        made.__module__, made.__qualname__ = __name__, made.__name__
-        globals()[made.__name__] = made
-    return globals()[name]
+    return RefereeJudge
+
+
+__getattr__ = on_demand(globals(), RefereeJudge=_judge, RefereeJudgeConfig=_settings)
 
 
 def _columns(task: Any) -> dict[str, Any]:

@@ -32,7 +32,7 @@ class JudgedToolAgentLoop(ToolAgentLoop):  # type: ignore[misc]
         known = len(agent_data.messages)
         state = await super()._handle_generating_state(agent_data, *args, **kwargs)
         self._talk = agent_data.messages
-        self._offered = getattr(agent_data, "_active_tool_schemas", self.tool_schemas)
+        self._offered = getattr(agent_data, "_active_tool_schemas", None) or self.tool_schemas
         if len(agent_data.messages) == known:  # at a limit verl stops before it takes the last words for a message
             said = self.tokenizer.decode(agent_data.response_ids, skip_special_tokens=True)
             self._cut_off = [{"role": "assistant", "content": said}]

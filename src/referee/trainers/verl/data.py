@@ -189,7 +189,7 @@ def number_of(result: Any) -> tuple[float, dict[str, Any]]:
 
 
 def rule_scores(rule: RuleFunction, rows: Sequence[Row]) -> list[tuple[float, dict[str, Any]]]:
-    """The rule's word on every row, one after another; a coroutine function is run for all of them together."""
+    """The rule's score of every row, one after another; a coroutine function is run for all of them together."""
     if not inspect.iscoroutinefunction(_inner(rule)):
         return [number_of(rule(**row.arguments())) for row in rows]
 
