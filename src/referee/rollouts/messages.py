@@ -31,6 +31,7 @@ ROLES = {
 """Other names of the roles; ShareGPT's, mostly."""
 PLAIN_ROLES = ("user", "assistant", "system", "developer")
 """A single message of one of these that is nothing but text is taken for that text."""
+PLAIN_FIELDS = {"role", "content"}
 TEXTS = frozenset({"text", "input_text", "output_text", "summary_text", "reasoning_text"})
 THOUGHTS = ("reasoning_content", "reasoning", "thinking")
 """Fields that hold what a model thought."""
@@ -108,6 +109,10 @@ def unread_fields(value: Any) -> set[str]:
 
 def _messages(item: Any, where: str, calls: dict[str, str]) -> list[Message]:
     """One entry of a list of messages. `calls`: names of the tools called so far, by the call's id."""
+    if type(item) is dict and item.keys() == PLAIN_FIELDS:  # nearly every message of most rollouts
+        role, content = item["role"], item["content"]
+        if type(role) is str and role in PLAIN_ROLES and type(content) is str and content:
+            return [Message(role, content)]
     if not isinstance(item, Mapping) and not hasattr(item, "content") and not hasattr(item, "type"):
         raise MessageError(where, f"must be a message (an object with role and content), not {_named(item)}")
     if _field(item, "parts") is not None:

@@ -32,6 +32,8 @@ def text_of(value: Any, where: str = "") -> Text:
     """A prompt or response: text or messages. Trainers also pass None, empty lists and numbers. `where`: its name."""
     if isinstance(value, str):
         return str.__str__(value)
+    if type(value) is tuple and len(value) > 1 and type(value[0]) is Message:
+        return value  # read before
     if value is None or (isinstance(value, Sized) and not isinstance(value, Mapping) and len(value) == 0):
         return ""
     if isinstance(value, Number):
@@ -114,7 +116,7 @@ def to_sample(
         id=str(id),
         group=str(group),
         reference=reference_of(row),
-        tools=tools_of(row.get(TOOLS)),
+        tools=tools_of(row[TOOLS]) if TOOLS in row else (),
         columns={name: column_text(row[name]) for name in shown if row.get(name) is not None},
         rule_score=rule_score,
         length=length if ids is None else len(ids),
@@ -228,9 +230,11 @@ def _tool(item: Any) -> Any:
 
 def _with_media(prompt: Text, row: Mapping[str, Any]) -> Text:
     """The prompt with what its row shows beside it, unless the prompt's messages hold that themselves."""
-    kinds = [name for name in MEDIA if holds(row.get(name))]
+    kinds = [name for name in MEDIA if name in row and holds(row[name])]
+    if not kinds:
+        return prompt
     messages = _messages(prompt, "user")
-    if not kinds or any(message.media for message in messages):
+    if any(message.media for message in messages):
         return prompt
     first = messages[0] if messages else Message("user")
     pieces = tuple([Media(kind, at=len(first.content)) for kind in kinds])
