@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from tests.contracts.adapter_suite import VALUE, sim_url, write_config
 from tests.contracts.test_adapters import SLIME, ArtGroup, SlimeSample
-from tests.contracts.trajectory_suite import Rollout, TrajectoryContract, listening
+from tests.contracts.trajectory_suite import TEMPLATE, TOPIC, Rollout, TrajectoryContract, listening
 
 from referee.trainers import areal, art, nemo_gym, openrlhf, skyrl, slime, swift, tinker, trl, verifiers
 from referee.trainers.shared import Judged
@@ -297,18 +297,35 @@ class Grid(list[list[int]]):
 
 
 class Data:
-    """A DataProto of one rollout."""
+    """A DataProto with a row for each output of one rollout."""
 
-    def __init__(self, columns: dict[str, Any]) -> None:
-        self.batch = {"responses": Grid([[0]])}
-        self.non_tensor_batch = {name: [value] for name, value in columns.items()}
+    def __init__(self, *rows: dict[str, Any]) -> None:
+        self.batch = {"responses": Grid([[number] for number in range(len(rows))])}
+        self.non_tensor_batch = {name: [row[name] for row in rows] for name in rows[0]}
         self.meta_info: dict[str, Any] = {}
 
     def __len__(self) -> int:
-        return 1
+        return len(self.batch["responses"])
 
-    def __getitem__(self, part: slice) -> Data:
-        return self
+
+def verl_row(rollout: Rollout, **more: Any) -> dict[str, Any]:
+    """What verl's reward loop is given of a rollout beside its tokens."""
+    return {
+        "uid": "u",
+        "data_source": "toy",
+        "raw_prompt": rollout.prompt,
+        "reward_model": {"style": "rule", "ground_truth": "2"},
+        "extra_info": {"index": 3, "split": "train", **rollout.row},
+        "response_len": 1,
+        "prompt_len": 1,
+        **more,
+    }
+
+
+def verl_judge(config: Path, *rows: dict[str, Any]) -> None:
+    tokenizer = SimpleNamespace(decode=lambda ids, **_: f"decoded-{ids[0]}")
+    settings = {"reward": {"referee": {"config": str(config), "rule": False}}, "trainer": {"use_v1": True}}
+    asyncio.run(RefereeRewardManager(settings, tokenizer).run_single(Data(*rows)))
 
 
 class TestVerl(TrajectoryContract):
@@ -316,17 +333,35 @@ class TestVerl(TrajectoryContract):
 
     def judge(self, config: Path, rollout: Rollout) -> None:
         talk = [*rollout.prompt, *rollout.response]
-        columns = {
-            "uid": "u",
-            "data_source": "toy",
-            "raw_prompt": rollout.prompt,
-            "reward_model": {"style": "rule", "ground_truth": "2"},
-            "extra_info": {"index": 3, "split": "train", **rollout.row},
-            "tool_extra_fields": {"messages": talk, "tools": rollout.tools, "turn_scores": [], "tool_rewards": []},
-            "__num_turns__": 4,
-            "response_len": 1,
-            "prompt_len": 1,
-        }
-        tokenizer = SimpleNamespace(decode=lambda *_, **__: "all of it as one text")
-        settings = {"reward": {"referee": {"config": str(config), "rule": False}}, "trainer": {"use_v1": True}}
-        asyncio.run(RefereeRewardManager(settings, tokenizer).run_single(Data(columns)))
+        fields = {"messages": talk, "tools": rollout.tools, "turn_scores": [], "tool_rewards": []}
+        verl_judge(config, verl_row(rollout, tool_extra_fields=fields, __num_turns__=4))
+
+    def test_the_form_of_older_releases_is_read(self, write_config: Any, listening: Any) -> None:
+        """Their multi-turn rollouts have a column of mappings."""
+        rollout = Rollout()
+        talk = {"messages": [*rollout.prompt, *thing(rollout.response)]}
+        verl_judge(write_config(self.missing, listening.url, judge={"view": "full"}), verl_row(rollout, messages=talk))
+        assert "result of search" in listening.heard()["response"]
+
+    def test_a_datasets_own_messages_are_not_the_rollouts(self, write_config: Any, listening: Any) -> None:
+        """A list in a column of that name was there before the rollout."""
+        gold = [{"role": "user", "content": "q"}, {"role": "assistant", "content": "the gold answer"}]
+        verl_judge(write_config(self.missing, listening.url), verl_row(Rollout(), messages=gold))
+        assert listening.heard()["response"] == "decoded-0"
+
+    def test_all_outputs_of_a_rollout_are_shown(self, write_config: Any, listening: Any) -> None:
+        """verl rewards the last one; the full view holds those before it."""
+        config = write_config(self.missing, listening.url, judge={"view": "full"})
+        verl_judge(config, verl_row(Rollout()), verl_row(Rollout()))
+        seen = listening.heard()["response"]
+        assert seen.index("decoded-0") < seen.index("decoded-1")
+
+    @pytest.mark.parametrize("place", ["extra_info", "column", "tool_extra_fields"])
+    def test_columns_are_found_by_name(self, write_config: Any, listening: Any, tmp_path: Path, place: str) -> None:
+        """In extra_info, among the dataset's own columns, or where an agent loop left them."""
+        (tmp_path / "judge.txt").write_text(TEMPLATE)
+        own = {"topic": TOPIC}
+        row = verl_row(Rollout())
+        row |= own if place == "column" else {place: own}
+        verl_judge(write_config(self.missing, listening.url, judge={"prompt_file": str(tmp_path / "judge.txt")}), row)
+        assert TOPIC in listening.heard()["column"]

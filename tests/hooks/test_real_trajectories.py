@@ -1,4 +1,4 @@
-"""Rollouts with a tool in the frameworks' own classes: what the judge is shown. Skipped where a framework is missing."""
+"""Rollouts with a tool in the frameworks' own classes: what the judge is shown. Skipped without the framework."""
 
 from __future__ import annotations
 

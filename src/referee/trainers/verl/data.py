@@ -14,9 +14,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from referee.errors import InputError
-from referee.records import Sample, Text
+from referee.records import Message, Sample, Text
 from referee.trainers.rows import holds, split, text_of, to_sample, with_reference
 from referee.trainers.shared import Judged
 
@@ -111,6 +112,16 @@ def rows_of(data: Any, tokenizer: Any, key: str = "data_source", window: int | N
             )
         )
     return rows
+
+
+def last_of(rows: Sequence[Row]) -> Row:
+    """The row verl rewards of a rollout with several outputs: the last one, with what came before it for the judge."""
+    last = rows[-1]
+    if len(rows) == 1:
+        return last
+    said = [row.response if row.talk is None else row.talk for row in rows]
+    parts = [(Message("assistant", text),) if isinstance(text, str) else text for text in said]
+    return replace(last, talk=tuple([message for part in parts for message in part]))
 
 
 def lengths_of(data: Any, pad: int | None = None) -> list[int]:

@@ -30,6 +30,7 @@ from referee.trainers.verl.data import (
     RuleFunction,
     default_rule,
     is_async,
+    last_of,
     lengths_of,
     number_of,
     place,
@@ -79,12 +80,13 @@ class RefereeRewardManager:
         return place(scores, lengths_of(data), data.batch["responses"])
 
     async def run_single(self, data: Any) -> dict[str, Any]:
-        """The reward of one rollout: {"reward_score", "reward_extra_info"}. Of several outputs the last one counts."""
+        """The reward of one rollout: {"reward_score", "reward_extra_info"}. Of several outputs the last one counts, and
+        the judge may see all of them."""
         with in_own_keys() if self.settings.own_keys else contextlib.nullcontext():
             return await self._rewarded(data)
 
     async def _rewarded(self, data: Any) -> dict[str, Any]:
-        row = rows_of(data[-1:], self.tokenizer, window=self.settings.response_length)[0]
+        row = last_of(rows_of(data, self.tokenizer, window=self.settings.response_length))
         member = row.session or uuid.uuid4().hex
         lengths = self._start(self._lengths(row, member)) if self.settings.config.shaping.length.enable else None
         rule, extra = await self._rule(row)
