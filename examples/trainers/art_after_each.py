@@ -31,7 +31,8 @@ class Trajectory:
     @property
     def messages_and_choices(self) -> list[Any]:
         """What the user said, and the model's choice."""
-        return [{"role": "user", "content": PROMPT}, SimpleNamespace(message=SimpleNamespace(content=self.text))]
+        message = SimpleNamespace(role="assistant", content=self.text)
+        return [{"role": "user", "content": PROMPT}, SimpleNamespace(message=message)]
 
     def messages(self) -> list[dict[str, str]]:
         """The same as messages."""

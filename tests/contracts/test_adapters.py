@@ -268,7 +268,10 @@ class ArtTrajectory:
 
     @property
     def messages_and_choices(self) -> list[Any]:
-        return [{"role": "user", "content": PROMPT}, SimpleNamespace(message=SimpleNamespace(content=self.text))]
+        return [
+            {"role": "user", "content": PROMPT},
+            SimpleNamespace(message=SimpleNamespace(role="assistant", content=self.text)),
+        ]
 
     def messages(self) -> list[Any]:
         return [{"role": "user", "content": PROMPT}, {"role": "assistant", "content": self.text}]

@@ -22,12 +22,16 @@ from referee.server import make_app
 from referee.server.listen import listening, url_of
 from referee.sim import Provider, ProviderSpec, SimTransport
 
-# That three lists are of one length, and that one text holds another, is more than a JSON schema can say.
-SETTINGS = """
+# That three lists are of one length, that one text holds another, or that an object is a message in one of several
+# formats, is more than a JSON schema can say.
+SETTINGS = "".join(
+    f"""
 [[operations]]
-include-path = "/get_reward"
+include-path = "{path}"
 checks.positive_data_acceptance.expected-statuses = ["2xx", 422]
 """
+    for path in ("/get_reward", "/slime", "/v1/score", "/v1/tickets")
+)
 
 
 @pytest.fixture(params=["", TOKEN], ids=["open", "token"])
