@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from referee.limits import AdaptiveLimit, FixedLimit, Limit, Outcome, Stamp
-from referee.limits.adaptive import CUT, PAUSE, START
+
+START = AdaptiveLimit.START
 
 
 class Load:
@@ -83,7 +84,7 @@ def test_refusals_in_a_row_are_one_small_cut() -> None:
     load.end("ok", 5)
     level = load.limit.limit
     load.end("throttled", 3, latency=0.05, newest=True)
-    assert load.limit.limit == round(CUT * (level - 1))
+    assert load.limit.limit == round(AdaptiveLimit.CUT * (level - 1))
 
 
 def test_refusals_that_come_at_any_level_are_not_answered() -> None:
@@ -242,7 +243,7 @@ def test_one_overload_stops_growth_for_a_while() -> None:
     """A single 503 in the ramp costs some successes without growth, not a cut."""
     load = Load(AdaptiveLimit(512))
     load.end("overloaded", latency=0.05)
-    load.end("ok", PAUSE)
+    load.end("ok", AdaptiveLimit.OVERLOAD_PAUSE)
     assert load.limit.limit == START
     load.end("ok", 1)
     assert load.limit.limit == START + 1
@@ -269,7 +270,7 @@ def test_an_outage_is_one_cut() -> None:
     load.end("ok", 5, latency=2.0)
     level = load.limit.limit
     load.end("overloaded", len(load.stamps), latency=0.05, refill=False)
-    assert load.limit.limit >= CUT * level - 1
+    assert load.limit.limit >= AdaptiveLimit.CUT * level - 1
 
 
 def test_time_outs_in_a_queue_leave_room_to_be_served() -> None:
@@ -329,9 +330,9 @@ def test_what_was_sent_before_a_cut_is_answered_by_it() -> None:
     """Its refusal is no news; that of a request sent at the lower limit is."""
     limit = AdaptiveLimit(512, start=60)
     before = [limit.admit(0.0, number + 1) for number in range(60)]
-    assert not limit.answered(before[0])
+    assert not limit.is_stale(before[0])
     for stamp in before[:3]:
         limit.release(stamp, "throttled", 0.1, 59, 0.1, 0)
     assert limit.limit < 60
-    assert limit.answered(before[3])
-    assert not limit.answered(limit.admit(0.2, 57))
+    assert limit.is_stale(before[3])
+    assert not limit.is_stale(limit.admit(0.2, 57))

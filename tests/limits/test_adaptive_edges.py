@@ -6,13 +6,14 @@ import pytest
 from tests.limits.test_adaptive import Load
 
 from referee.limits import AdaptiveLimit, Stamp
-from referee.limits.adaptive import HARD_CUT, SHORTEST_HOLD, START
+
+START = AdaptiveLimit.START
 
 
 @pytest.mark.parametrize(("in_flight", "explained"), [(47, False), (48, True), (60, True)])
 def test_a_refusal_is_explained_from_four_fifths_of_the_limit_on(in_flight: int, explained: bool) -> None:
     """With fewer in flight it is about something else than their number."""
-    assert AdaptiveLimit(512, start=60).explains(in_flight) is explained
+    assert AdaptiveLimit(512, start=60).caused_refusal(in_flight) is explained
 
 
 @pytest.mark.parametrize(("in_flight", "grown"), [(47, 0), (48, 1)])
@@ -28,7 +29,7 @@ def test_the_first_cut_is_a_hard_one_if_nothing_was_served() -> None:
     """Refused from the first request on: the start may be far too much."""
     load = Load(AdaptiveLimit(512, start=60))
     load.end("throttled", 3, newest=True)
-    assert load.limit.limit == round(HARD_CUT * 59)
+    assert load.limit.limit == round(AdaptiveLimit.HARD_CUT * 59)
 
 
 @pytest.mark.parametrize(("count", "cut"), [(8, False), (9, True)])
@@ -236,7 +237,7 @@ def test_a_prospect_of_nothing_is_none_to_compare_with() -> None:
     limit = AdaptiveLimit(512)
     load = Load(limit)
     load.end("ok", START)
-    limit._prospect = 0.0
+    limit._projected = 0.0
     load.end("ok", START + 2, latency=8.0)
     assert limit.mode == "hill"
 
@@ -247,7 +248,7 @@ def test_at_the_start_nothing_was_sent_before() -> None:
     stamp = limit.admit(0.0, 1)
     limit.admit(0.0, 2)
     limit.release(stamp, "ok", 1.0, 1, 1.0, 0)
-    assert limit._meter.prospect() == pytest.approx(1.0)
+    assert limit._meter.projected() == pytest.approx(1.0)
 
 
 def test_the_ceiling_once_reached_is_not_left_for_what_the_way_there_showed() -> None:
@@ -273,7 +274,7 @@ def test_a_level_is_measured_while_no_more_are_in_flight(over: int, measured: bo
     load.end("ok", 60)
     load.stamps.clear()
     stamp = limit.admit(load.now, 60)
-    limit._old = 0
+    limit._stale_in_flight = 0
     for _ in range(181):
         load.now += 1 / 30
         limit.release(stamp, "ok", load.now, 59 + over, 2.0, 0)
@@ -350,11 +351,11 @@ def test_back_to_the_edge_held_there_and_slowly_over_it() -> None:
     load.end("throttled", START - 4, latency=0.05, refill=False)
     stamp = load.limit.admit(load.now, 4)
     levels = []
-    for _ in range(1 + SHORTEST_HOLD + 3):
+    for _ in range(1 + AdaptiveLimit.HOLD_SUCCESSES + 3):
         load.now += 0.5
         load.limit.release(stamp, "ok", load.now, 3, 2.0, 0)
         levels.append(load.limit.limit)
-    assert levels[:-1] == [4] * (1 + SHORTEST_HOLD + 2)
+    assert levels[:-1] == [4] * (1 + AdaptiveLimit.HOLD_SUCCESSES + 2)
     assert levels[-1] == 5
 
 

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from tests.limits.simulated import Failing, Refusing, always, lognormal_jobs, run
 
 from referee.limits import AdaptiveLimit, Breaker
-from referee.limits.breaker import FAULTS, LONGEST_PAUSE, PATIENCE, PROBE_FIRST, PROBE_MOST, REFUSALS
 from referee.records import Reason, Unscored
 
 
@@ -29,7 +28,7 @@ def fail(breaker: Breaker, now: float, count: int = 1, connecting: bool = False)
 def suspended(now: float = 0.0) -> Breaker:
     """A breaker whose endpoint failed often enough, one request after the other."""
     breaker = Breaker()
-    for _ in range(FAULTS):
+    for _ in range(Breaker.FAULTS_TO_SUSPEND):
         send(breaker, now)
         fail(breaker, now)
     assert breaker.suspended
@@ -43,7 +42,7 @@ def test_healthy_lets_everything_through() -> None:
 
 def test_faults_in_a_row_suspend() -> None:
     """Five failures one after the other, and sending stops for a while."""
-    assert suspended().wait(0.0) == pytest.approx(PROBE_FIRST)
+    assert suspended().wait(0.0) == pytest.approx(Breaker.PROBE_MIN_S)
 
 
 def test_a_success_between_starts_the_count_anew() -> None:
@@ -85,9 +84,9 @@ def test_probes_slow_down_to_a_limit() -> None:
         now += gaps[-1]
         send(breaker, now)
         fail(breaker, now)
-    assert gaps[0] == pytest.approx(PROBE_FIRST)
+    assert gaps[0] == pytest.approx(Breaker.PROBE_MIN_S)
     assert gaps == sorted(gaps)
-    assert gaps[-1] == pytest.approx(PROBE_MOST)
+    assert gaps[-1] == pytest.approx(Breaker.PROBE_MAX_S)
 
 
 def test_one_probe_at_a_time_while_it_is_fresh() -> None:
@@ -95,7 +94,7 @@ def test_one_probe_at_a_time_while_it_is_fresh() -> None:
     breaker = suspended()
     send(breaker, 10.0)
     assert breaker.wait(10.0) > 0
-    assert breaker.wait(10.0 + PROBE_MOST) == 0.0
+    assert breaker.wait(10.0 + Breaker.PROBE_MAX_S) == 0.0
 
 
 def test_late_failures_of_older_requests_do_not_hold_up_probes() -> None:
@@ -121,7 +120,7 @@ def test_late_failures_do_not_make_probes_hasty() -> None:
     assert breaker.suspended
     send(breaker, 10.0)
     fail(breaker, 10.01, 5)
-    assert breaker.wait(10.01) == pytest.approx(PROBE_MOST - 0.01)
+    assert breaker.wait(10.01) == pytest.approx(Breaker.PROBE_MAX_S - 0.01)
 
 
 def test_recovery_resets_the_probe_interval() -> None:
@@ -131,10 +130,10 @@ def test_recovery_resets_the_probe_interval() -> None:
         send(breaker, i)
         fail(breaker, i)
     breaker.on_ok(sent=6.0)
-    for _ in range(FAULTS):
+    for _ in range(Breaker.FAULTS_TO_SUSPEND):
         send(breaker, 10.0)
         fail(breaker, 10.0)
-    assert breaker.wait(10.0) == pytest.approx(PROBE_FIRST)
+    assert breaker.wait(10.0) == pytest.approx(Breaker.PROBE_MIN_S)
 
 
 def test_pause_holds_in_any_state_and_the_longest_wins() -> None:
@@ -152,17 +151,17 @@ def test_retry_after_is_obeyed_with_jitter_and_a_ceiling() -> None:
     breaker.on_throttled(0.0, 0.5, retry_after=20.0)
     assert 20.0 <= breaker.wait(0.0) <= 22.0
     breaker.on_throttled(0.0, 0.0, retry_after=1e9)
-    assert breaker.wait(0.0) == LONGEST_PAUSE
+    assert breaker.wait(0.0) == Breaker.RETRY_AFTER_MAX_S
 
 
 def test_refusals_without_a_time_pause_only_in_a_row() -> None:
     """Single refusals among successes are the limiter's business; a run of them pauses sending, longer each time."""
     breaker = Breaker()
-    for i in range(10 * REFUSALS):
+    for i in range(10 * Breaker.REFUSALS_TO_PAUSE):
         breaker.on_throttled(i, 0.5)
         breaker.on_ok(sent=i)
     assert breaker.wait(80.0) == 0.0
-    for _ in range(REFUSALS):
+    for _ in range(Breaker.REFUSALS_TO_PAUSE):
         breaker.on_throttled(100.0, 0.5)
     first = breaker.wait(100.0)
     assert first > 0
@@ -181,10 +180,10 @@ def test_answers_to_requests_sent_before_the_refusals_do_not_end_them() -> None:
     """A minute's quota ran out while others are being served: their answers say nothing about now."""
     breaker = Breaker()
     send(breaker, 0.0)
-    for i in range(REFUSALS):
+    for i in range(Breaker.REFUSALS_TO_PAUSE):
         refuse(breaker, 10.0 + i)
         breaker.on_ok(sent=0.0)
-    assert breaker.wait(10.0 + REFUSALS - 1) > 0
+    assert breaker.wait(10.0 + Breaker.REFUSALS_TO_PAUSE - 1) > 0
     breaker.on_ok(sent=30.0)
     refuse(breaker, 31.0)
     assert breaker.wait(31.0) == 0.0
@@ -194,7 +193,7 @@ def test_in_a_run_of_refusals_one_at_a_time_asks() -> None:
     """After the pause one goes; while it may still be refused nothing else does, then more often, but
     never all at once: a few places may have come free, not all."""
     breaker = Breaker()
-    refuse(breaker, 0.0, REFUSALS)
+    refuse(breaker, 0.0, Breaker.REFUSALS_TO_PAUSE)
     now = breaker.wait(0.0)
     send(breaker, now)
     gaps = []
@@ -202,15 +201,15 @@ def test_in_a_run_of_refusals_one_at_a_time_asks() -> None:
         gaps.append(breaker.wait(now))
         now += gaps[-1]
         send(breaker, now)
-    assert gaps[0] == pytest.approx(PATIENCE)
+    assert gaps[0] == pytest.approx(Breaker.PROBE_TIMEOUT_S)
     assert gaps == sorted(gaps, reverse=True)
-    assert gaps[-1] == pytest.approx(PATIENCE / 8)
+    assert gaps[-1] == pytest.approx(Breaker.PROBE_TIMEOUT_S / 8)
 
 
 def test_a_server_that_refuses_slowly_is_given_the_time() -> None:
     """The next one asks when the one before it has had twice the time a refusal took."""
     breaker = Breaker()
-    refuse(breaker, 0.0, REFUSALS)
+    refuse(breaker, 0.0, Breaker.REFUSALS_TO_PAUSE)
     now = breaker.wait(0.0)
     send(breaker, now)
     breaker.on_throttled(now + 0.4, 0.5)
@@ -223,7 +222,7 @@ def test_a_server_that_refuses_slowly_is_given_the_time() -> None:
 def test_places_that_are_free_now_and_then_are_not_waited_for_longer_and_longer() -> None:
     """If one that asked was taken and the next was not, the pauses start from the first again."""
     breaker, now = Breaker(), 0.0
-    refuse(breaker, now, REFUSALS)
+    refuse(breaker, now, Breaker.REFUSALS_TO_PAUSE)
     for _ in range(4):
         now += breaker.wait(now)
         refuse(breaker, now)
@@ -244,7 +243,7 @@ def test_a_quota_is_learned_only_from_a_refusal_of_one_that_was_alone(others: in
     for _ in range(10 - others):
         breaker.on_ok(sent=0.0)
         breaker.on_gone()
-    refuse(breaker, 5.0, REFUSALS)
+    refuse(breaker, 5.0, Breaker.REFUSALS_TO_PAUSE)
     refuse(breaker, 20.0)
     send(breaker, 60.0)
     breaker.on_ok(sent=60.0)
@@ -262,7 +261,7 @@ def test_a_known_window_is_waited_for_without_asking() -> None:
     for _ in range(10):
         breaker.on_ok(sent=0.0)
         breaker.on_gone()
-    refuse(breaker, 1.0, REFUSALS + 1)
+    refuse(breaker, 1.0, Breaker.REFUSALS_TO_PAUSE + 1)
     send(breaker, 60.0)
     breaker.on_ok(sent=60.0)
     breaker.on_gone()
@@ -270,7 +269,7 @@ def test_a_known_window_is_waited_for_without_asking() -> None:
     for _ in range(8):
         breaker.on_ok(sent=61.0)
         breaker.on_gone()
-    refuse(breaker, 62.0, REFUSALS)
+    refuse(breaker, 62.0, Breaker.REFUSALS_TO_PAUSE)
     now = 62.0 + breaker.wait(62.0)
     refuse(breaker, now)
     assert now + breaker.wait(now) == pytest.approx(120.5, abs=1.0)
@@ -367,10 +366,10 @@ def test_refusals_of_what_was_sent_before_the_limit_was_lowered_make_no_run() ->
     for _ in range(60):
         breaker.on_send()
     for number in range(3):
-        breaker.on_throttled(1.0 + number / 1000, 0.5, latency=0.04, explained=True)
+        breaker.on_throttled(1.0 + number / 1000, 0.5, latency=0.04, over_limit=True)
     for number in range(20):
-        breaker.on_throttled(1.01 + number / 1000, 0.5, latency=0.04, explained=True, late=True)
+        breaker.on_throttled(1.01 + number / 1000, 0.5, latency=0.04, over_limit=True, stale=True)
     assert breaker.wait(1.05) == 0.0
     for number in range(3):
-        breaker.on_throttled(1.05 + number / 1000, 0.5, latency=0.04, explained=True)
+        breaker.on_throttled(1.05 + number / 1000, 0.5, latency=0.04, over_limit=True)
     assert breaker.wait(1.06) > 0.0

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from referee.limits import Bucket
-from referee.limits.bucket import SPREAD
+from referee.limits.bucket import ARRIVAL_JITTER_S
 
 
 def drain(bucket: Bucket, amounts: list[float], now: float = 0.0) -> list[tuple[float, float]]:
@@ -57,7 +57,7 @@ def test_no_minute_passes_the_limit(per_minute: int) -> None:
     assert taken[-1][0] <= 3 * 60 * 1.04
 
 
-@given(st.integers(1, 2000), st.floats(0.0, SPREAD), st.integers(0, 2**32))
+@given(st.integers(1, 2000), st.floats(0.0, ARRIVAL_JITTER_S), st.integers(0, 2**32))
 @settings(max_examples=30, deadline=None)
 def test_no_minute_of_the_servers_passes_the_limit(per_minute: int, spread: float, seed: int) -> None:
     """Requests that take up to a second longer than others to arrive: no sixty seconds hold more than the limit."""

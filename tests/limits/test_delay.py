@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from referee.limits import retry_delay
-from referee.limits.delay import CAP, GLITCH, THROTTLED
+from referee.limits.delay import MAX_DELAY_S, OVERLOAD_BASE_S, TRANSIENT_BASE_S
 from referee.records import Action, Failure, Reason
 
 
@@ -18,11 +18,11 @@ def failed(action: Action) -> Failure:
 @pytest.mark.parametrize(
     ("action", "base"),
     [
-        (Action.PARK, THROTTLED),
-        (Action.BACK_OFF, THROTTLED),
-        (Action.RETRY, GLITCH),
-        (Action.ASK_AGAIN, GLITCH),
-        (Action.CLOSE, GLITCH),
+        (Action.PARK, OVERLOAD_BASE_S),
+        (Action.BACK_OFF, OVERLOAD_BASE_S),
+        (Action.RETRY, TRANSIENT_BASE_S),
+        (Action.ASK_AGAIN, TRANSIENT_BASE_S),
+        (Action.CLOSE, TRANSIENT_BASE_S),
     ],
 )
 def test_first_wait_depends_on_what_happened(action: Action, base: float) -> None:
@@ -44,4 +44,4 @@ def test_jitter_is_full() -> None:
 @given(st.sampled_from(list(Action)), st.integers(0, 10_000), st.floats(0.0, 1.0, exclude_max=True))
 def test_never_negative_never_beyond_the_cap(action: Action, faults: int, chance: float) -> None:
     """However often it failed, the wait is between nothing and the cap."""
-    assert 0.0 <= retry_delay(failed(action), faults, chance) <= CAP
+    assert 0.0 <= retry_delay(failed(action), faults, chance) <= MAX_DELAY_S

@@ -11,28 +11,28 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from referee.limits import Bucket
-from referee.limits.header_quota import FIRST_TRY, LONGEST, HeaderQuota
+from referee.limits.header_quota import MAX_HEADER_WAIT_S, DistantReset, HeaderQuota
 from referee.limits.limit import Outcome
 
 
 def told(remaining: float, reset: float, limit: float | None = 600, sent: float = 0.0, now: float = 0.0) -> HeaderQuota:
     """After one answer to a request of one."""
     left = HeaderQuota()
-    left.heard(limit, remaining, reset, 1, sent, now)
+    left.on_headers(limit, remaining, reset, 1, sent, now)
     return left
 
 
 def test_nothing_heard_nothing_held_back() -> None:
     """Without headers there is nothing to count down."""
     left = HeaderQuota()
-    left.sent(1e9, 0.0)
+    left.on_send(1e9, 0.0)
     assert left.wait(1e9, 0.0) == 0.0
 
 
 def test_less_than_needed_is_waited_for() -> None:
     """300 tokens left are none for a request of 800; a request of 300 may go."""
     left = HeaderQuota()
-    left.heard(120_000, 300, 20.0, 800, 0.0, 0.0)
+    left.on_headers(120_000, 300, 20.0, 800, 0.0, 0.0)
     assert left.wait(300, 0.0) == 0.0
     assert left.wait(800, 0.0) == pytest.approx(20.0)
     assert left.wait(800, 20.0) == 0.0
@@ -43,24 +43,24 @@ def test_what_was_sent_since_is_taken_off() -> None:
     left = told(3, 30.0)
     for second in (1.0, 2.0, 3.0):
         assert left.wait(1, second) == 0.0
-        left.sent(1, second)
+        left.on_send(1, second)
     assert left.wait(1, 4.0) == pytest.approx(26.0)
 
 
 def test_an_answer_knows_nothing_of_what_was_sent_after_its_request() -> None:
     """Sent at 1 and answered at 5, it does not know of the two sent in between."""
     left = told(10, 30.0)
-    left.sent(1, 1.0)
-    left.sent(1, 2.0)
-    left.sent(1, 3.0)
-    left.heard(600, 2, 29.0, 1, 1.0, 5.0)
+    left.on_send(1, 1.0)
+    left.on_send(1, 2.0)
+    left.on_send(1, 3.0)
+    left.on_headers(600, 2, 29.0, 1, 1.0, 5.0)
     assert left.wait(1, 5.0) > 0.0
 
 
 def test_older_answers_change_nothing() -> None:
     """Answers come in any order; the one whose request was sent last knows most."""
     left = told(0, 30.0, sent=10.0, now=11.0)
-    left.heard(600, 500, 40.0, 1, 2.0, 12.0)
+    left.on_headers(600, 500, 40.0, 1, 2.0, 12.0)
     assert left.wait(1, 12.0) > 0.0
 
 
@@ -69,19 +69,19 @@ def test_of_a_burst_the_first_knows_best() -> None:
     for order in (range(10), reversed(range(10))):
         left = told(50, 60.0)
         for _ in range(10):
-            left.sent(1, 1.0)
+            left.on_send(1, 1.0)
         for place in order:
-            left.heard(600, 49 - place, 59.0, 1, 1.0, 3.0)
-        left.sent(39, 3.0)
+            left.on_headers(600, 49 - place, 59.0, 1, 1.0, 3.0)
+        left.on_send(39, 3.0)
         assert left.wait(1, 3.0) == 0.0
-        left.sent(1, 3.0)
+        left.on_send(1, 3.0)
         assert left.wait(1, 3.0) > 0.0
 
 
 def test_a_slow_answer_does_not_put_off_the_turn() -> None:
     """It tells the time left when its request came in; one that came back at once tells it better."""
     left = told(0, 20.0, sent=0.0, now=0.1)
-    left.heard(600, 0, 19.0, 1, 1.0, 8.0)
+    left.on_headers(600, 0, 19.0, 1, 1.0, 8.0)
     assert left.wait(1, 8.0) == pytest.approx(12.1)
 
 
@@ -90,19 +90,19 @@ def test_at_the_turn_all_of_it_is_there() -> None:
     left = told(0, 10.0, limit=5)
     assert left.wait(1, 10.0) == 0.0
     for _ in range(4):
-        left.sent(1, 10.0)
+        left.on_send(1, 10.0)
     assert left.wait(1, 10.0) > 0.0
-    assert left.wait(1, 10.0 + LONGEST) == 0.0
-    left.sent(100, 10.0 + LONGEST)
-    assert left.wait(100, 10.0 + LONGEST) == 0.0
+    assert left.wait(1, 10.0 + MAX_HEADER_WAIT_S) == 0.0
+    left.on_send(100, 10.0 + MAX_HEADER_WAIT_S)
+    assert left.wait(100, 10.0 + MAX_HEADER_WAIT_S) == 0.0
 
 
 def test_answers_from_before_the_turn_do_not_count_after_it() -> None:
     """They speak of a window that is over."""
     left = told(3, 10.0)
-    left.sent(1, 9.0)
+    left.on_send(1, 9.0)
     assert left.wait(1, 10.0) == 0.0
-    left.heard(600, 0, 1.0, 1, 9.0, 11.0)
+    left.on_headers(600, 0, 1.0, 1, 9.0, 11.0)
     assert left.wait(1, 11.0) == 0.0
 
 
@@ -111,7 +111,7 @@ def test_without_a_limit_the_turn_ends_it() -> None:
     left = told(0, 10.0, limit=None)
     assert left.wait(1, 0.0) == pytest.approx(10.0)
     left.wait(1, 10.0)
-    left.sent(1e6, 10.0)
+    left.on_send(1e6, 10.0)
     assert left.wait(1e6, 10.0) == 0.0
 
 
@@ -125,15 +125,15 @@ def test_more_than_the_whole_limit_can_only_be_tried() -> None:
 def test_junk_is_not_heard(reset: float | None) -> None:
     """A reset that is none says nothing."""
     left = HeaderQuota()
-    left.heard(600, 0, reset, 1, 0.0, 0.0)
+    left.on_headers(600, 0, reset, 1, 0.0, 0.0)
     assert left.wait(1, 0.0) == 0.0
 
 
 def test_a_limit_that_fills_evenly_is_waited_for_only_so_long() -> None:
     """Where the headers say that ten come back each second, one is there after a tenth, not after the minute."""
     left = HeaderQuota()
-    left.heard(600, 590, 1.0, 1, 0.0, 0.0)
-    left.heard(600, 0, 60.0, 1, 10.0, 10.0)
+    left.on_headers(600, 590, 1.0, 1, 0.0, 0.0)
+    left.on_headers(600, 0, 60.0, 1, 10.0, 10.0)
     assert left.wait(1, 10.0) == pytest.approx(0.1)
     assert left.wait(1, 10.1) == 0.0
 
@@ -141,8 +141,8 @@ def test_a_limit_that_fills_evenly_is_waited_for_only_so_long() -> None:
 def test_a_limit_that_comes_back_as_a_whole_is_waited_for() -> None:
     """Hardly used a moment after the turn, nearly used up long before the next: it does not fill in between."""
     left = HeaderQuota()
-    left.heard(600, 599, 59.0, 1, 0.0, 1.0)
-    left.heard(600, 0, 50.0, 1, 10.0, 10.0)
+    left.on_headers(600, 599, 59.0, 1, 0.0, 1.0)
+    left.on_headers(600, 0, 50.0, 1, 10.0, 10.0)
     assert left.wait(1, 10.0) == pytest.approx(50.0)
 
 
@@ -184,7 +184,7 @@ def closed_loop(server: Server, amounts: list[float], at_once: int, seed: int) -
             heapq.heappush(out, (now + took, serial, amount if taken else -amount, now, left, reset))
         elif out and out[0][0] <= now + wait:
             now, _, amount, sent, left, reset = heapq.heappop(out)
-            bucket.remaining.heard(server.limit, left, reset, abs(amount), sent, now)
+            bucket._header_quota.on_headers(server.limit, left, reset, abs(amount), sent, now)
             if amount < 0:
                 waiting.append(-amount)
         else:
@@ -226,10 +226,10 @@ def test_no_wait_is_longer_than_a_minute(
     left, now = HeaderQuota(), 100.0
     for seconds, amount, limit, remaining, reset, ago in events:
         now += seconds
-        left.sent(amount, now)
-        left.heard(limit, remaining, reset, amount, now - ago, now)
+        left.on_send(amount, now)
+        left.on_headers(limit, remaining, reset, amount, now - ago, now)
         wait = left.wait(amount, now)
-        assert 0.0 <= wait <= LONGEST
+        assert 0.0 <= wait <= MAX_HEADER_WAIT_S
         at, looks = now, 0
         while (wait := left.wait(amount, at)) > 0.0:
             at += max(wait, 1e-6)
@@ -244,17 +244,17 @@ HOUR = 3600.0
 
 def say(bucket: Bucket, outcome: Outcome, sent: float, now: float, reset: float = HOUR) -> None:
     """An answer whose headers say that nothing is left."""
-    bucket.heard(600, 0, reset, 1, outcome, sent, now)
+    bucket.on_headers(600, 0, reset, 1, outcome, sent, now)
 
 
 def test_an_hour_with_nothing_left_is_tried_by_one_request() -> None:
     """After a second one may go, the next waits for what becomes of it."""
     bucket = Bucket(600)
     say(bucket, "ok", 0.0, 1.0)
-    assert bucket.wait(1, 1.0) == pytest.approx(FIRST_TRY)
-    assert bucket.wait(1, 1.0 + FIRST_TRY) == 0.0
-    bucket.take(1, 1.0 + FIRST_TRY)
-    assert bucket.wait(1, 1.0 + FIRST_TRY) > 0.5
+    assert bucket.wait(1, 1.0) == pytest.approx(DistantReset.FIRST_PROBE_S)
+    assert bucket.wait(1, 1.0 + DistantReset.FIRST_PROBE_S) == 0.0
+    bucket.take(1, 1.0 + DistantReset.FIRST_PROBE_S)
+    assert bucket.wait(1, 1.0 + DistantReset.FIRST_PROBE_S) > 0.5
 
 
 def test_a_try_that_is_served_refutes_it_until_something_is_refused() -> None:
@@ -266,7 +266,7 @@ def test_a_try_that_is_served_refutes_it_until_something_is_refused() -> None:
     say(bucket, "ok", 2.5, 3.0)
     assert bucket.wait(1, 3.0) == 0.0
     say(bucket, "throttled", 3.0, 4.0)
-    assert bucket.wait(1, 4.0) == pytest.approx(2 * FIRST_TRY)
+    assert bucket.wait(1, 4.0) == pytest.approx(2 * DistantReset.FIRST_PROBE_S)
 
 
 def test_tries_that_are_refused_become_rare() -> None:
@@ -278,7 +278,7 @@ def test_tries_that_are_refused_become_rare() -> None:
         now += waits[-1]
         bucket.take(1, now)
         say(bucket, "throttled", now, now)
-    assert waits == pytest.approx([min(LONGEST, FIRST_TRY * 2**n) for n in range(9)])
+    assert waits == pytest.approx([min(MAX_HEADER_WAIT_S, DistantReset.FIRST_PROBE_S * 2**n) for n in range(9)])
 
 
 def test_answers_to_what_was_sent_before_it_was_said_refute_nothing() -> None:

@@ -10,149 +10,149 @@ from hypothesis import strategies as st
 from tests.limits.simulated import Quota, lognormal_jobs, run
 
 from referee.limits import AdaptiveLimit, Breaker, FixedLimit, Limit
-from referee.limits.learned_rate import FIRST_STEP, HOLD, LONGEST, LearnedRate
+from referee.limits.learned_rate import LearnedRate
 
 
 def learned(count: int = 10, closed: float = 5.0, opened: float = 60.0) -> LearnedRate:
-    """A pace that sent so many from second 0 on, was refused, and was served again at `opened`."""
-    pace = LearnedRate()
+    """A rate that sent so many from second 0 on, was refused, and was served again at `opened`."""
+    rate = LearnedRate()
     for i in range(count):
-        pace.sent(i * closed / count)
-    pace.opened(opened, closed)
-    return pace
+        rate.on_send(i * closed / count)
+    rate.on_reopen(opened, closed)
+    return rate
 
 
-def burst(pace: LearnedRate, now: float, most: int = 10_000) -> int:
+def burst(rate: LearnedRate, now: float, most: int = 10_000) -> int:
     """Send at that moment as many as may go."""
     sent = 0
-    while sent < most and pace.wait(now) == 0.0:
-        pace.sent(now)
+    while sent < most and rate.wait(now) == 0.0:
+        rate.on_send(now)
         sent += 1
     return sent
 
 
 def test_nothing_waits_before_a_window_has_closed() -> None:
     """Nothing learned, nothing held back."""
-    pace = LearnedRate()
-    assert burst(pace, 0.0, 5000) == 5000
-    assert pace.wait(1.0) == 0.0
+    rate = LearnedRate()
+    assert burst(rate, 0.0, 5000) == 5000
+    assert rate.wait(1.0) == 0.0
 
 
 def test_what_went_before_the_refusals_is_what_the_window_holds() -> None:
     """Ten were served and the eleventh was not: ten in a minute, and one look, which is refused."""
-    pace = learned(10)
-    assert pace.budget == 10
-    assert pace.seconds == 60.0
-    assert burst(pace, 60.0) == 11
-    pace.refused(60.1)
-    assert pace.wait(60.2) == pytest.approx(60.0, abs=1.0)
-    assert burst(pace, 121.0) == 10
+    rate = learned(10)
+    assert rate.quota == 10
+    assert rate.window_s == 60.0
+    assert burst(rate, 60.0) == 11
+    rate.on_refusal(60.1)
+    assert rate.wait(60.2) == pytest.approx(60.0, abs=1.0)
+    assert burst(rate, 121.0) == 10
 
 
 def test_a_window_that_opened_sooner_is_shorter() -> None:
     """Ten in ten seconds, where it opened after ten."""
-    assert learned(10, 5.0, 10.0).seconds == pytest.approx(10.0)
+    assert learned(10, 5.0, 10.0).window_s == pytest.approx(10.0)
 
 
 def test_a_window_is_never_longer_than_a_minute() -> None:
     """An hour of refusals is no window of an hour: after a minute we ask again."""
-    assert learned(10, 5.0, 3600.0).seconds == LONGEST
+    assert learned(10, 5.0, 3600.0).window_s == LearnedRate.MAX_WINDOW_S
 
 
 def test_a_window_that_was_met_half_way_is_corrected() -> None:
     """First seen from its last third, it looks shorter than it is; the next time it is measured from its start."""
-    pace = learned(10, 5.0, 20.0)
-    assert burst(pace, 20.0, 10) == 10
-    pace.opened(80.0, 40.1)
-    assert pace.seconds == 60.0
-    assert pace.budget == 10
-    pace.opened(90.0, 85.0)
-    assert pace.seconds == 60.0
+    rate = learned(10, 5.0, 20.0)
+    assert burst(rate, 20.0, 10) == 10
+    rate.on_reopen(80.0, 40.1)
+    assert rate.window_s == 60.0
+    assert rate.quota == 10
+    rate.on_reopen(90.0, 85.0)
+    assert rate.window_s == 60.0
 
 
 def test_refusals_do_not_count() -> None:
     """What was not taken is not part of what the window holds."""
-    pace = LearnedRate()
+    rate = LearnedRate()
     for _ in range(12):
-        pace.sent(0.0)
-    pace.refused(0.1)
-    pace.refused(0.1)
-    pace.opened(60.0, 0.1)
-    assert pace.budget == 10
+        rate.on_send(0.0)
+    rate.on_refusal(0.1)
+    rate.on_refusal(0.1)
+    rate.on_reopen(60.0, 0.1)
+    assert rate.quota == 10
 
 
 def test_a_look_that_is_served_makes_room() -> None:
     """More is served than thought: a little more at first, then twice as much each time."""
-    pace, now, budgets = learned(100), 60.0, []
+    rate, now, budgets = learned(100), 60.0, []
     for _ in range(4):
-        burst(pace, now)
-        pace.served(now)
-        budgets.append(pace.budget)
+        burst(rate, now)
+        rate.on_ok(now)
+        budgets.append(rate.quota)
         now += 1.0
-    steps = [FIRST_STEP * 2**i for i in range(4)]
+    steps = [LearnedRate.FIRST_INCREASE * 2**i for i in range(4)]
     expected = 100.0
     for step, budget in zip(steps, budgets, strict=True):
         expected = math.ceil(expected * (1 + step))
         assert budget == expected
 
 
-def test_one_look_at_a_time() -> None:
+def test_one_next_probe_a_time() -> None:
     """While a look is out nothing else goes; if it is lost, another goes after a window."""
-    pace = learned(10)
-    assert burst(pace, 60.0) == 11
-    assert burst(pace, 61.0) == 0
-    assert burst(pace, 122.0) >= 1
+    rate = learned(10)
+    assert burst(rate, 60.0) == 11
+    assert burst(rate, 61.0) == 0
+    assert burst(rate, 122.0) >= 1
 
 
 def test_a_look_that_was_refused_is_not_repeated_soon() -> None:
     """Looking costs a refusal: after one, several windows pass without."""
-    pace = learned(10)
-    burst(pace, 60.0)
-    pace.refused(60.1)
+    rate = learned(10)
+    burst(rate, 60.0)
+    rate.on_refusal(60.1)
     looks, now = 0, 60.1
-    for _ in range(2 * HOLD + 1):
+    for _ in range(2 * LearnedRate.PROBE_HOLD + 1):
         now += 61.0
-        sent = burst(pace, now)
+        sent = burst(rate, now)
         looks += sent > 10
         if sent > 10:
-            pace.refused(now + 0.1)
+            rate.on_refusal(now + 0.1)
     assert looks == 2
 
 
 def test_an_answer_to_an_older_request_is_no_look() -> None:
     """Only what was sent as a look says that there is room."""
-    pace = learned(10)
-    burst(pace, 60.0)
-    pace.served(59.0)
-    assert pace.budget == 10
+    rate = learned(10)
+    burst(rate, 60.0)
+    rate.on_ok(59.0)
+    assert rate.quota == 10
 
 
 def test_a_guess_far_too_low_is_soon_left_behind() -> None:
     """Three were sent, then an outage answered with refusals: a thousand are served within a few round trips."""
-    pace, now, sent = learned(3), 60.0, 0
+    rate, now, sent = learned(3), 60.0, 0
     for _ in range(12):
-        sent += burst(pace, now, 1000 - sent)
-        pace.served(now)
+        sent += burst(rate, now, 1000 - sent)
+        rate.on_ok(now)
         now += 2.0
     assert sent == 1000
 
 
 def test_a_window_that_held_nothing_teaches_nothing() -> None:
     """Refused from the very first request on: there is nothing to learn from."""
-    pace = LearnedRate()
-    pace.opened(60.0, 0.0)
-    assert pace.budget == math.inf
+    rate = LearnedRate()
+    rate.on_reopen(60.0, 0.0)
+    assert rate.quota == math.inf
 
 
 def test_no_look_in_the_middle_of_a_burst() -> None:
     """While room comes back every moment, one more that is served says nothing about the whole window."""
-    pace = learned(60, 30.0)
+    rate = learned(60, 30.0)
     for i in range(61):
-        pace.sent(60.0 + i / 2)
-    pace.refused(90.1)
-    pace._look_at = 0.0
-    assert pace.wait(120.3) > 0.0
-    assert pace.wait(100.0) == 0.0
+        rate.on_send(60.0 + i / 2)
+    rate.on_refusal(90.1)
+    rate._next_probe = 0.0
+    assert rate.wait(120.3) > 0.0
+    assert rate.wait(100.0) == 0.0
 
 
 def test_its_state_shows() -> None:
@@ -167,36 +167,36 @@ def test_its_state_shows() -> None:
 )
 def test_waiting_always_ends(count: int, events: list[tuple[float, str]]) -> None:
     """Whatever happens: no wait is longer than a window and its grain, and something goes after it."""
-    pace, now = learned(count), 60.0
+    rate, now = learned(count), 60.0
     for seconds, event in events:
         now += seconds
         looks = 0
-        while (wait := pace.wait(now)) > 0:
-            assert wait <= LONGEST * 1.01
+        while (wait := rate.wait(now)) > 0:
+            assert wait <= LearnedRate.MAX_WINDOW_S * 1.01
             assert now + wait > now
             now += wait
             looks += 1
             assert looks < 130
         if event == "send":
-            pace.sent(now)
+            rate.on_send(now)
         elif event == "ok":
-            pace.served(now)
+            rate.on_ok(now)
         elif event == "refuse":
-            pace.refused(now)
+            rate.on_refusal(now)
         else:
-            pace.opened(now, now - 1.0)
-        assert pace.budget >= 1
+            rate.on_reopen(now, now - 1.0)
+        assert rate.quota >= 1
 
 
 @settings(max_examples=40, deadline=None)
 @given(st.integers(1, 200), st.lists(st.floats(0.0, 5.0), min_size=1, max_size=300))
 def test_no_minute_holds_more_than_the_budget(budget: int, gaps: list[float]) -> None:
     """However requests come, in any sixty seconds go as many as were learned and at most one look."""
-    pace, now, sent = learned(budget), 60.0, []
+    rate, now, sent = learned(budget), 60.0, []
     for gap in gaps:
         now += gap
-        if pace.wait(now) == 0.0:
-            pace.sent(now)
+        if rate.wait(now) == 0.0:
+            rate.on_send(now)
             sent.append(now)
     for i, at in enumerate(sent):
         assert sum(at - 60.0 < other <= at for other in sent[: i + 1]) <= budget + 1

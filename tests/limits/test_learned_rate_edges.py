@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from referee.limits import Bucket, retry_delay
-from referee.limits.bucket import SPREAD
-from referee.limits.delay import CAP, GLITCH, THROTTLED
+from referee.limits.bucket import ARRIVAL_JITTER_S
+from referee.limits.delay import MAX_DELAY_S, OVERLOAD_BASE_S, TRANSIENT_BASE_S
 from referee.records import Action, Failure, Reason
 
 
@@ -26,13 +26,13 @@ def test_a_minutes_worth_goes_in_a_minute(per_minute: int) -> None:
     for _ in range(per_minute):
         now += bucket.wait(1, now)
         bucket.take(1, now)
-    assert now <= 60.0 + SPREAD
+    assert now <= 60.0 + ARRIVAL_JITTER_S
 
 
 def test_a_shortage_that_is_rounding_is_none() -> None:
     """A millionth of what is asked for, however much that is; a little more is a wait."""
     large, small = Bucket(60e6), Bucket(60)
-    rate, second = (60e6 - 1e6 + 1) / (60 + SPREAD), (60 + SPREAD) / 60
+    rate, second = (60e6 - 1e6 + 1) / (60 + ARRIVAL_JITTER_S), (60 + ARRIVAL_JITTER_S) / 60
     large.take(1e6, 0.0)
     assert large.wait(1e6, (1e6 - 0.5) / rate) == 0.0
     assert large.wait(1e6, (1e6 - 1.5) / rate) > 0.0
@@ -54,7 +54,7 @@ def test_a_lower_limit_gives_nothing_away() -> None:
     bucket = Bucket(600)
     bucket.take(10, 0.0)
     bucket.observe(300, None, None, 0.0)
-    assert bucket.wait(1, 0.0) == pytest.approx((60 + SPREAD) / (300 - 5 + 1))
+    assert bucket.wait(1, 0.0) == pytest.approx((60 + ARRIVAL_JITTER_S) / (300 - 5 + 1))
 
 
 @pytest.mark.parametrize(
@@ -69,13 +69,14 @@ def test_only_nothing_left_means_waiting(remaining: float | None, reset: float |
 
 
 @pytest.mark.parametrize(
-    ("action", "base"), [(Action.PARK, THROTTLED), (Action.BACK_OFF, THROTTLED), (Action.RETRY, GLITCH)]
+    ("action", "base"),
+    [(Action.PARK, OVERLOAD_BASE_S), (Action.BACK_OFF, OVERLOAD_BASE_S), (Action.RETRY, TRANSIENT_BASE_S)],
 )
 def test_every_delay_doubles_to_the_cap(action: Action, base: float) -> None:
     """After zero or one failure the first span, then twice that each time."""
     failed = Failure(reason=Reason.CONNECTION, action=action)
     spans = [retry_delay(failed, faults, 1.0) for faults in (0, 1, 2, 3, 4, 50)]
-    assert spans == pytest.approx([base, base, 2 * base, 4 * base, 8 * base, CAP])
+    assert spans == pytest.approx([base, base, 2 * base, 4 * base, 8 * base, MAX_DELAY_S])
 
 
 def test_a_fast_server_is_not_stayed_away_from_for_long() -> None:

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from referee.limits import FixedLimit
 from referee.limits.budget import NANO
 from referee.limits.quota_broker import (
-    LEASE,
-    SILENT,
+    LEASE_S,
+    MEMBER_TIMEOUT_S,
     Broker,
     EndpointReport,
     Grant,
@@ -104,14 +104,14 @@ def test_what_one_loses_is_free_only_after_its_next_report() -> None:
     shared = broker(10)
     assert shared.exchange("a", report(0, 0, 100), 0.0).endpoints[0].share == 10
     assert shared.exchange("b", report(0, 0, 100), 0.0).endpoints[0].share == 0
-    assert shared.owing == {"a"}
+    assert shared.over_share == {"a"}
     assert shared.exchange("a", report(10, 10, 100), 0.1).endpoints[0].share == 5
     assert shared.exchange("b", report(0, 0, 100), 0.1).endpoints[0].share == 0
     assert shared.exchange("a", report(5, 7, 100), 0.2).endpoints[0].share == 5
     assert shared.exchange("b", report(0, 0, 100), 0.2).endpoints[0].share == 3
     assert shared.exchange("a", report(5, 5, 100), 0.3).endpoints[0].share == 5
     assert shared.exchange("b", report(3, 3, 100), 0.3).endpoints[0].share == 5
-    assert shared.owing == set()
+    assert shared.over_share == set()
 
 
 def test_who_leaves_leaves_his_share_behind() -> None:
@@ -124,12 +124,12 @@ def test_who_leaves_leaves_his_share_behind() -> None:
 
 def test_a_silent_member_is_forgotten_where_asked() -> None:
     """Where nobody says that a member is gone, silence does; it may come back with what it holds."""
-    shared = broker(10, forget=SILENT)
+    shared = broker(10, forget=MEMBER_TIMEOUT_S)
     shared.exchange("a", report(0, 0, 6), 0.0)
-    shared.exchange("b", report(0, 0, 100), SILENT - 1.0)
+    shared.exchange("b", report(0, 0, 100), MEMBER_TIMEOUT_S - 1.0)
     assert shared.members == ("a", "b")
-    assert shared.exchange("b", report(0, 0, 100), SILENT + 1.0).endpoints[0].share == 10
-    assert shared.exchange("a", report(6, 6, 0), SILENT + 2.0).endpoints[0].share == 0
+    assert shared.exchange("b", report(0, 0, 100), MEMBER_TIMEOUT_S + 1.0).endpoints[0].share == 10
+    assert shared.exchange("a", report(6, 6, 0), MEMBER_TIMEOUT_S + 2.0).endpoints[0].share == 0
 
 
 def test_a_new_broker_gives_nobody_more_before_all_have_spoken() -> None:
@@ -139,7 +139,7 @@ def test_a_new_broker_gives_nobody_more_before_all_have_spoken() -> None:
     assert shared.exchange("a", report(8, 8, 50), 0.1).endpoints[0].share == 5
     alone = broker(10, expected=2)
     assert alone.exchange("b", report(2, 2, 50), 0.0).endpoints[0].share == 2
-    assert alone.exchange("b", report(2, 2, 50), SILENT + 1.0).endpoints[0].share == 10
+    assert alone.exchange("b", report(2, 2, 50), MEMBER_TIMEOUT_S + 1.0).endpoints[0].share == 10
 
 
 @settings(deadline=None, max_examples=30)
@@ -157,7 +157,7 @@ def test_no_minute_passes_the_pace(seed: int, rpm: int, members: int) -> None:
         have[who] += shared.exchange(str(who), told, now).endpoints[0].requests
         whole = math.floor(have[who] + 1e-9)
         have[who] -= whole
-        used += [now + rng.random() * LEASE] * whole
+        used += [now + rng.random() * LEASE_S] * whole
     used.sort()
     for place, at in enumerate(used):
         if place >= rpm:

@@ -161,7 +161,7 @@ class Router:
                 worker.keys[key] = worker.keys.get(key, 0) + 1
             worker.queue.append((out, out.routed, key))
             out.routed += 1
-        self._line.had(caller, out.routed - start)
+        self._line.charge(caller, out.routed - start)
         if out.routed < len(samples):
             self._line.push(caller, out)
 

@@ -236,7 +236,7 @@ class JudgeWorker:
             return
         opened = case.slots[slot] = Open(self._answered, job, case, slot, request, before)
         opened.flight = self.engine.ask(request, key, job.due, opened)
-        self._line.had(job.work.caller)
+        self._line.charge(job.work.caller)
 
     def _ask_in_text(self, job: Job, case: Case, slot: int, request: Ask, before: Settled) -> None:
         assert request.in_text is not None
