@@ -69,7 +69,7 @@ def test_deadlock_is_an_error_that_names_the_waiting_task() -> None:
         await asyncio.get_running_loop().create_future()
 
     with pytest.raises(Deadlock, match="stuck"):
-        run_virtual(stuck(), patience=0.01)
+        run_virtual(stuck(), thread_timeout=0.01)
 
 
 def test_deadlock_cancels_what_was_waiting() -> None:
@@ -83,7 +83,7 @@ def test_deadlock_cancels_what_was_waiting() -> None:
             cleaned.append("yes")
 
     with pytest.raises(Deadlock):
-        run_virtual(stuck(), patience=0.01)
+        run_virtual(stuck(), thread_timeout=0.01)
     assert cleaned == ["yes"]
 
 
