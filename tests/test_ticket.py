@@ -132,7 +132,7 @@ def test_progress_is_logged_while_somebody_waits(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, asynchronous: bool
 ) -> None:
     """Under `referee`, at level INFO, now and then; no handler is installed."""
-    monkeypatch.setattr(ticket_module, "SAY_EVERY", 0.0)
+    monkeypatch.setattr(ticket_module, "LOG_EVERY_S", 0.0)
     caplog.set_level(logging.INFO, "referee")
     claim = ticket(4)
 
