@@ -16,38 +16,11 @@ def test_a_refusal_is_explained_from_four_fifths_of_the_limit_on(in_flight: int,
     assert AdaptiveLimit(512, start=60).caused_refusal(in_flight) is explained
 
 
-@pytest.mark.parametrize(("in_flight", "grown"), [(47, 0), (48, 1)])
-def test_four_fifths_in_use_are_enough_to_grow(in_flight: int, grown: int) -> None:
-    """With fewer in use a success says nothing about one more."""
-    limit = AdaptiveLimit(512, start=60)
-    stamp = limit.admit(0.0, in_flight)
-    limit.release(stamp, "ok", 2.0, in_flight - 1, 2.0, 0)
-    assert limit.limit == 60 + grown
-
-
 def test_the_first_cut_is_a_hard_one_if_nothing_was_served() -> None:
     """Refused from the first request on: the start may be far too much."""
     load = Load(AdaptiveLimit(512, start=60))
     load.end("throttled", 3, newest=True)
     assert load.limit.limit == round(AdaptiveLimit.HARD_CUT * 59)
-
-
-@pytest.mark.parametrize(("count", "cut"), [(8, False), (9, True)])
-def test_three_overloads_count_for_one_refusal(count: int, cut: bool) -> None:
-    """And three refusals are a cut."""
-    load = Load(AdaptiveLimit(512, start=60))
-    load.end("overloaded", count, latency=0.05, newest=True)
-    assert (load.limit.limit < 60) == cut
-
-
-def test_the_first_answer_says_what_is_usual() -> None:
-    """A failure in half the time of the only answer so far is no time-out in a queue."""
-    limit = AdaptiveLimit(512, start=60)
-    stamps = [limit.admit(0.0, i + 1) for i in range(60)]
-    limit.release(stamps[0], "ok", 10.0, 59, 10.0, 0)
-    before = limit.limit
-    limit.release(stamps[1], "overloaded", 10.1, before - 1, 5.0, 0)
-    assert limit.limit == before
 
 
 def test_a_lucky_first_answer_is_no_measure() -> None:
@@ -93,26 +66,6 @@ def test_a_slow_server_is_no_reason_not_to_double() -> None:
     assert load.limit.limit == 2 * START
 
 
-def test_it_grows_unseen_for_an_eighth_of_a_window() -> None:
-    """From then on the window must show that the last doubling paid. Of 120, that is from the fifteenth answer on."""
-    load = Load(AdaptiveLimit(512, start=60))
-    load.end("ok", 60)
-    load.end("ok", 20, latency=5.0)
-    assert load.limit.limit == 120 + 14
-
-
-@pytest.mark.parametrize("start", [24, 60])
-def test_half_a_window_with_less_goodput_ends_the_ramp(start: int) -> None:
-    """Not one answer later, and also where the first window was the smallest that counts."""
-    limit = AdaptiveLimit(512, start=start)
-    load = Load(limit)
-    load.end("ok", start)
-    load.end("ok", start - 1, latency=8.0)
-    assert "ramp" in repr(limit)
-    load.end("ok", latency=8.0)
-    assert limit.mode == "hill"
-
-
 def test_after_idling_only_one_window_is_passed_over() -> None:
     """The one after it is compared again."""
     limit = AdaptiveLimit(512, start=60)
@@ -125,46 +78,6 @@ def test_after_idling_only_one_window_is_passed_over() -> None:
     assert "ramp" in repr(limit)
     load.end("ok", limit.limit // 2 + 1, latency=8.0)
     assert limit.mode == "hill"
-
-
-def test_a_window_a_fifth_larger_is_compared() -> None:
-    """60, then 72 for a twentieth more goodput: that does not pay."""
-    limit = AdaptiveLimit(512, start=60)
-    stamp, now = limit.admit(0.0, 60), 0.0
-    for _ in range(6):
-        limit.release(stamp, "overloaded", now, limit.limit - 1, 0.0, 0)
-    for _ in range(60):
-        now += 1 / 30
-        limit.release(stamp, "ok", now, limit.limit - 1, 2.0, 0)
-    assert limit.limit == 72
-    for _ in range(72):
-        assert limit.mode == "ramp"
-        now += 1 / 31.5
-        limit.release(stamp, "ok", now, limit.limit - 1, 2.0, 0)
-    assert limit.mode == "hill"
-
-
-@pytest.mark.parametrize(
-    ("count", "at", "mode", "limit_after"),
-    [
-        (17, 4.5, "hill", None),
-        (18, 4.5, "ramp", 77),
-        (35, 4.5, "ramp", 94),
-        (36, 4.5, "ramp", 96),
-        (5, 4.0, "ramp", 65),
-    ],
-)
-def test_a_line_is_seen_by_what_is_done_in_four_times_the_first_answers(
-    count: int, at: float, mode: str, limit_after: int | None
-) -> None:
-    """Of 60, fewer than 18 are a line, fewer than 36 perhaps: then the last did not raise the limit."""
-    limit = AdaptiveLimit(512, start=60)
-    stamp = limit.admit(0.0, 60)
-    for i in range(count):
-        now = at if i == count - 1 else 1.0
-        limit.release(stamp, "ok", now, limit.limit - 1, now, 0)
-    assert limit.mode == mode
-    assert limit.limit == limit_after or mode == "hill"
 
 
 def in_a_line() -> tuple[AdaptiveLimit, Stamp]:
@@ -232,25 +145,6 @@ def test_what_was_sent_since_comes_back_as_before(latency: float, mode: str, sec
     assert (limit.limit > 120) == (mode == "ramp")
 
 
-def test_a_prospect_of_nothing_is_none_to_compare_with() -> None:
-    """Nothing sent in the window before came back in it: then only goodput counts."""
-    limit = AdaptiveLimit(512)
-    load = Load(limit)
-    load.end("ok", START)
-    limit._projected = 0.0
-    load.end("ok", START + 2, latency=8.0)
-    assert limit.mode == "hill"
-
-
-def test_at_the_start_nothing_was_sent_before() -> None:
-    """Two requests, one answered after a second: one answer in two seconds of a request, for two places."""
-    limit = AdaptiveLimit(512, start=2)
-    stamp = limit.admit(0.0, 1)
-    limit.admit(0.0, 2)
-    limit.release(stamp, "ok", 1.0, 1, 1.0, 0)
-    assert limit._meter.projected() == pytest.approx(1.0)
-
-
 def test_the_ceiling_once_reached_is_not_left_for_what_the_way_there_showed() -> None:
     """70 is too near to 60 for a comparison, and 60 was seen from a cold start: it stays and measures."""
     limit = AdaptiveLimit(70, start=60)
@@ -266,36 +160,6 @@ def test_at_the_ceiling_it_looks_for_less() -> None:
     assert limit.mode == "hill"
 
 
-@pytest.mark.parametrize(("over", "measured"), [(0, True), (1, True), (2, False)])
-def test_a_level_is_measured_while_no_more_are_in_flight(over: int, measured: bool) -> None:
-    """With more than its number left in flight after an answer, the answer is not this level's."""
-    limit = AdaptiveLimit(60, start=60)
-    load = Load(limit)
-    load.end("ok", 60)
-    load.stamps.clear()
-    stamp = limit.admit(load.now, 60)
-    limit._stale_in_flight = 0
-    for _ in range(181):
-        load.now += 1 / 30
-        limit.release(stamp, "ok", load.now, 59 + over, 2.0, 0)
-    assert (limit.limit < 60) == measured
-
-
-@pytest.mark.parametrize(("old", "measured"), [(8, True), (9, False)])
-def test_an_eighth_of_a_level_may_be_left_over(old: int, measured: bool) -> None:
-    """Of 64, eight requests from before."""
-    limit = AdaptiveLimit(64, start=64)
-    load = Load(limit)
-    load.end("ok", 64)
-    assert limit.mode == "hill"
-    load.end("ok", 63 - old)
-    stamp = limit.admit(load.now, 64)
-    for _ in range(200):
-        load.now += 1 / 32
-        limit.release(stamp, "ok", load.now, 63, 2.0, 0)
-    assert (limit.limit < 64) == measured
-
-
 @pytest.mark.parametrize(("served", "edge"), [(0, 59), (1, 40)])
 def test_one_success_since_the_cut_makes_the_next_one_an_edge(served: int, edge: int) -> None:
     """Without any, a quota ran out, and the edge seen before it is the better guess."""
@@ -307,16 +171,6 @@ def test_one_success_since_the_cut_makes_the_next_one_an_edge(served: int, edge:
     for _ in range(3):
         load.limit.release(stamp, "throttled", load.now + 1.0, 40, 0.1, 0)
     assert repr(load.limit).endswith(f"of 512, edge at {edge})")
-
-
-@pytest.mark.parametrize(("in_flight", "cut"), [(47, False), (48, True)])
-def test_overloads_count_from_four_fifths_of_the_limit_on(in_flight: int, cut: bool) -> None:
-    """With fewer in flight the server is not overloaded by us."""
-    limit = AdaptiveLimit(512, start=60)
-    stamp = limit.admit(0.0, in_flight)
-    for _ in range(9):
-        limit.release(stamp, "overloaded", 0.1, in_flight - 1, 0.1, 0)
-    assert (limit.limit < 60) == cut
 
 
 @pytest.mark.parametrize("answers", [1, 100])

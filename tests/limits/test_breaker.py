@@ -206,19 +206,6 @@ def test_in_a_run_of_refusals_one_at_a_time_asks() -> None:
     assert gaps[-1] == pytest.approx(Breaker.PROBE_TIMEOUT_S / 8)
 
 
-def test_a_server_that_refuses_slowly_is_given_the_time() -> None:
-    """The next one asks when the one before it has had twice the time a refusal took."""
-    breaker = Breaker()
-    refuse(breaker, 0.0, Breaker.REFUSALS_TO_PAUSE)
-    now = breaker.wait(0.0)
-    send(breaker, now)
-    breaker.on_throttled(now + 0.4, 0.5)
-    breaker.on_gone()
-    now += 0.4 + breaker.wait(now + 0.4)
-    send(breaker, now)
-    assert breaker.wait(now) == pytest.approx(0.8)
-
-
 def test_places_that_are_free_now_and_then_are_not_waited_for_longer_and_longer() -> None:
     """If one that asked was taken and the next was not, the pauses start from the first again."""
     breaker, now = Breaker(), 0.0

@@ -166,16 +166,3 @@ def test_a_success_sent_with_the_first_refusal_ends_the_run() -> None:
     breaker.on_ok(sent=START)
     breaker.on_throttled(START, 0.5)
     assert breaker.wait(START) == 0.0
-
-
-def test_a_probe_is_given_four_times_what_the_last_one_took_to_fail() -> None:
-    """And the next goes half as late again as the one before."""
-    breaker = Breaker()
-    one_by_one(breaker, START, Breaker.FAULTS_TO_SUSPEND)
-    breaker.wait(START + 10)
-    breaker.on_send()
-    fail(breaker, START + 10.125)
-    assert breaker.wait(START + 10.125) == pytest.approx(1.5 * Breaker.PROBE_MIN_S)
-    breaker.wait(START + 20)
-    breaker.on_send()
-    assert breaker.wait(START + 20) == pytest.approx(0.5)

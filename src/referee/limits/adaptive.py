@@ -38,8 +38,8 @@ class AdaptiveLimit:
     """Refusals above the base rate that trigger a cut: one may be chance, above the edge several come together."""
     OVERLOAD_STRIKE = 1 / 3
     """Strikes of an overloaded outcome; a refusal is 1."""
-    STRIKE_DECAY, STRIKE_DECAY_PER_BASE = 0.01, 3.0
-    """What a success takes off the strikes: a constant, and this multiple of the base rate of refusals."""
+    STRIKE_DECAY = 3.0
+    """What a success takes off the strikes, in multiples of the base rate of refusals."""
     BASE_RATE_ALPHA = 1 / 256
     """Weight of one outcome in the moving average of refusals at or below the edge."""
     CUT, HARD_CUT = 0.98, 0.7
@@ -116,7 +116,7 @@ class AdaptiveLimit:
         current = stamp == self._epoch
         if current:
             self._epoch_successes += 1
-            self._strikes = max(0.0, self._strikes - self.STRIKE_DECAY - self.STRIKE_DECAY_PER_BASE * self._base_rate)
+            self._strikes = max(0.0, self._strikes - self.STRIKE_DECAY * self._base_rate)
             self._update_base_rate(0.0)
         if self._size_before_queue and self._queue.reordered:  # no queue after all, only slow replies
             self._resize(self._size_before_queue)

@@ -149,8 +149,6 @@ class Breaker:
         probed = bool(self._refusal_probes)
         self._refusal_probe_gap = min(self.PROBE_TIMEOUT_S, latency)
         if probed:
-            took = now - self._refusal_probes[0]
-            self._refusal_probe_gap = max(self._refusal_probe_gap, min(self.PROBE_MAX_S, 2 * took))
             if len(self._refusal_probes) > 1:
                 self._refusals = self.REFUSALS_TO_PAUSE  # an earlier probe was accepted: slots come free now and then
             self._refusal_probes.clear()

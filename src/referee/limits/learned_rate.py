@@ -82,8 +82,7 @@ class LearnedRate:
         """A window exhausted at `closed` serves again: what was sent in it is the quota."""
         self._expire(closed)
         if self._count > 0:
-            known = self.window_s if self.quota < math.inf else 0.0
-            self.window_s = min(self.MAX_WINDOW_S, max(known, now - self._window_start))
+            self.window_s = min(self.MAX_WINDOW_S, now - self._window_start)
             self.quota = float(self._count)
             self._next_probe, self._increase = now, self.FIRST_INCREASE
         self._sent.clear()

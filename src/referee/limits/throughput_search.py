@@ -113,9 +113,7 @@ class ThroughputSearch:
     """A window this much better or worse than the one before, beyond what the step between them explains, means that
     the server has changed."""
     STALE = 12
-    """Windows after which a level is measured again, and older measurements of it are dropped."""
-    HINT_STALE = 6
-    """Windows after which a hint about a lower level is dropped: measured from a cold start, it was too low."""
+    """Windows after which a level is measured again, and older measurements and hints are dropped."""
     HARM_ERRORS, HARM_STALE = 3.0, 48
     """If a higher level was worse by more than HARM_ERRORS standard errors, probe it only every HARM_STALE windows."""
 
@@ -159,7 +157,9 @@ class ThroughputSearch:
                 self._clear_steps = 2 if better else 0
         here, stats = self._here, self._stats
         stats.setdefault(here, _LevelStats(throughput, self._window)).add(throughput, self._window)
-        self._stats = {i: s for i, s in stats.items() if i > here or s.windows or self._age(i) <= self.HINT_STALE}
+        # A hint about a lower level was measured from a cold start and is too low: never measured again, it would keep
+        # the search above the knee.
+        self._stats = {i: s for i, s in stats.items() if i > here or s.windows or self._age(i) <= self.STALE}
         self._last = here
         if not self.ramp_again:
             self._here = self._next(here)
