@@ -1,4 +1,4 @@
-"""The adaptive limit at its edges: exact counts, exact shares, what the very first events say."""
+"""The adaptive limit in rare situations: first events, queues that are none, edges that move."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from referee.limits import AdaptiveLimit, Stamp
 START = AdaptiveLimit.START
 
 
-@pytest.mark.parametrize(("in_flight", "explained"), [(47, False), (48, True), (60, True)])
-def test_a_refusal_is_explained_from_four_fifths_of_the_limit_on(in_flight: int, explained: bool) -> None:
-    """With fewer in flight it is about something else than their number."""
-    assert AdaptiveLimit(512, start=60).caused_refusal(in_flight) is explained
+@pytest.mark.parametrize(("in_flight", "caused"), [(30, False), (60, True)])
+def test_concurrency_causes_a_refusal_only_near_the_limit(in_flight: int, caused: bool) -> None:
+    """With half of it in use there is another cause."""
+    assert AdaptiveLimit(512, start=60).caused_refusal(in_flight) is caused
 
 
 def test_the_first_cut_is_a_hard_one_if_nothing_was_served() -> None:
-    """Refused from the first request on: the start may be far too much."""
+    """Refused from the first request on: the start may be far too high."""
     load = Load(AdaptiveLimit(512, start=60))
     load.end("throttled", 3, newest=True)
     assert load.limit.limit == round(AdaptiveLimit.HARD_CUT * 59)
 
 
-def test_a_lucky_first_answer_is_no_measure() -> None:
-    """One answer came at once, the next after the usual time: that is no line."""
+def test_a_lucky_first_reply_is_not_the_service_time() -> None:
+    """One reply at once, the next after the usual time: that is no queue."""
     limit = AdaptiveLimit(512, start=60)
     stamps = [limit.admit(0.0, i + 1) for i in range(60)]
     for i, now in enumerate((0.1, 2.0, 2.1, 2.2)):
@@ -33,8 +33,8 @@ def test_a_lucky_first_answer_is_no_measure() -> None:
     assert limit.limit == 64
 
 
-def test_answers_that_come_in_one_moment_double_it_once() -> None:
-    """No time has passed, so there is no goodput yet to go on with."""
+def test_simultaneous_replies_double_it_once() -> None:
+    """No time has passed, so there is no throughput to compare."""
     limit = AdaptiveLimit(512, start=60)
     stamp = limit.admit(0.0, 60)
     for _ in range(70):
@@ -60,13 +60,13 @@ def test_the_first_window_of_a_new_ramp_counts() -> None:
 
 
 def test_a_slow_server_is_no_reason_not_to_double() -> None:
-    """Less than one answer a second, but nothing yet to compare it with."""
+    """Less than one reply per second, but nothing yet to compare it with."""
     load = Load(AdaptiveLimit(512))
     load.end("ok", START, latency=100.0)
     assert load.limit.limit == 2 * START
 
 
-def test_after_idling_only_one_window_is_passed_over() -> None:
+def test_after_idling_only_one_window_is_discarded() -> None:
     """The one after it is compared again."""
     limit = AdaptiveLimit(512, start=60)
     load = Load(limit)
@@ -80,8 +80,8 @@ def test_after_idling_only_one_window_is_passed_over() -> None:
     assert limit.mode == "hill"
 
 
-def in_a_line() -> tuple[AdaptiveLimit, Stamp]:
-    """A limit that fell from 76 to 19: of 60 requests, 17 were answered in 4.5 s, the first of them after 1 s."""
+def queued() -> tuple[AdaptiveLimit, Stamp]:
+    """A limit that fell from 76 to 19: of 60 requests, 17 were answered within 4.5 s, the first after 1 s."""
     limit = AdaptiveLimit(512, start=60)
     stamp = limit.admit(0.0, 60)
     for i in range(17):
@@ -91,9 +91,9 @@ def in_a_line() -> tuple[AdaptiveLimit, Stamp]:
     return limit, stamp
 
 
-def test_a_line_in_which_somebody_is_overtaken_was_none() -> None:
-    """One sent after the first answer comes back before most of the first: the limit is what it was, and grows."""
-    limit, stamp = in_a_line()
+def test_a_reordered_reply_undoes_a_fall_for_a_queue() -> None:
+    """A request sent after the first reply comes back before most of the first: there is no queue."""
+    limit, stamp = queued()
     limit.release(stamp, "ok", 4.6, 75, 4.6, 0)
     assert limit.limit == 19
     limit.release(stamp, "ok", 4.7, 74, 3.0, 0)
@@ -103,9 +103,9 @@ def test_a_line_in_which_somebody_is_overtaken_was_none() -> None:
     assert repr(limit) == "AdaptiveLimit(87 of 512, ramp)"
 
 
-def test_after_a_cut_the_line_is_forgotten() -> None:
-    """Refused meanwhile: what was before the line is no level to go back to."""
-    limit, stamp = in_a_line()
+def test_a_cut_forgets_the_level_before_the_queue() -> None:
+    """Refused meanwhile, that level is none to go back to."""
+    limit, stamp = queued()
     fresh = limit.admit(4.6, 76)
     for _ in range(3):
         limit.release(fresh, "throttled", 4.6, 75, 0.1, 0)
@@ -114,8 +114,8 @@ def test_after_a_cut_the_line_is_forgotten() -> None:
     assert limit.limit < 20
 
 
-def test_an_edge_that_is_gone_is_not_taken_for_a_line() -> None:
-    """Only the start is looked at: later, requests were not sent together, and a few done say nothing."""
+def test_a_queue_is_detected_only_at_the_start() -> None:
+    """Later, requests were not sent together, and a few replies say nothing."""
     limit = AdaptiveLimit(512, start=60)
     load = Load(limit)
     load.end("ok", 3, latency=0.1)
@@ -129,9 +129,9 @@ def test_an_edge_that_is_gone_is_not_taken_for_a_line() -> None:
 
 @pytest.mark.parametrize("second", [1.0, 100.0])
 @pytest.mark.parametrize(("latency", "mode"), [(0.1, "ramp"), (9.0, "hill")])
-def test_what_was_sent_since_comes_back_as_before(latency: float, mode: str, second: float) -> None:
-    """Twice as many in flight for hardly more goodput: if those that come back were sent since, slow ones of the start
-    hold the other places, and it grows on. If they are those of the start, it does not. Also a hundred times slower."""
+def test_the_ramp_goes_on_if_new_requests_are_served_as_before(latency: float, mode: str, second: float) -> None:
+    """Twice the concurrency for hardly more throughput. If the replies are to new requests, slow ones from the start
+    hold the other slots, and it grows on; if they are to those of the start, it does not."""
     limit = AdaptiveLimit(512, start=60)
     stamp, now = limit.admit(0.0, 60), second
     for _ in range(60):
@@ -145,16 +145,16 @@ def test_what_was_sent_since_comes_back_as_before(latency: float, mode: str, sec
     assert (limit.limit > 120) == (mode == "ramp")
 
 
-def test_the_ceiling_once_reached_is_not_left_for_what_the_way_there_showed() -> None:
-    """70 is too near to 60 for a comparison, and 60 was seen from a cold start: it stays and measures."""
+def test_the_ceiling_is_not_left_for_measurements_from_the_ramp() -> None:
+    """70 is too near to 60 for a comparison, and 60 was measured from a cold start."""
     limit = AdaptiveLimit(70, start=60)
     load = Load(limit)
     load.end("ok", 60 + 70)
     assert repr(limit) == "AdaptiveLimit(70 of 70, hill)"
 
 
-def test_at_the_ceiling_it_looks_for_less() -> None:
-    """A ramp that cannot go on has ended."""
+def test_at_the_ceiling_the_ramp_ends() -> None:
+    """The search for a lower level begins."""
     limit = AdaptiveLimit(60, start=60)
     Load(limit).end("ok", 60)
     assert limit.mode == "hill"
@@ -162,7 +162,7 @@ def test_at_the_ceiling_it_looks_for_less() -> None:
 
 @pytest.mark.parametrize(("served", "edge"), [(0, 59), (1, 40)])
 def test_one_success_since_the_cut_makes_the_next_one_an_edge(served: int, edge: int) -> None:
-    """Without any, a quota ran out, and the edge seen before it is the better guess."""
+    """Without any, a quota ran out, and the previous edge is the better guess."""
     load = Load(AdaptiveLimit(512, start=60))
     load.end("throttled", 3, newest=True)
     stamp = load.limit.admit(load.now, 41)
@@ -174,8 +174,8 @@ def test_one_success_since_the_cut_makes_the_next_one_an_edge(served: int, edge:
 
 
 @pytest.mark.parametrize("answers", [1, 100])
-def test_a_failure_slower_than_the_usual_answer_is_a_time_out(answers: int) -> None:
-    """The first answer is the usual one, and one slow answer later does not change that by much."""
+def test_a_failure_slower_than_the_mean_latency_is_a_timeout(answers: int) -> None:
+    """One slow reply does not change the mean by much."""
     limit = AdaptiveLimit(512, start=60)
     limit.admit(0.0, 60)
     now = 0.0
@@ -192,15 +192,15 @@ def test_its_state_shows() -> None:
     assert repr(AdaptiveLimit(512, start=60)) == "AdaptiveLimit(60 of 512, ramp)"
 
 
-def test_one_place_is_always_left() -> None:
-    """Everything of the first burst was refused: one at a time from then on."""
+def test_the_limit_never_falls_below_one() -> None:
+    """Even if the whole first burst was refused."""
     load = Load(AdaptiveLimit(512))
     load.end("throttled", START, latency=0.05, refill=False)
     assert repr(load.limit) == "AdaptiveLimit(1 of 512, edge at 1)"
 
 
-def test_back_to_the_edge_held_there_and_slowly_over_it() -> None:
-    """Cut a little below four places: one success to come back, the hold, and three to try a fifth."""
+def test_back_to_the_edge_hold_and_probe_slowly() -> None:
+    """Cut a little below four slots: one success to come back, the hold, and three to probe a fifth."""
     load = Load(AdaptiveLimit(512))
     load.end("throttled", START - 4, latency=0.05, refill=False)
     stamp = load.limit.admit(load.now, 4)
@@ -213,8 +213,8 @@ def test_back_to_the_edge_held_there_and_slowly_over_it() -> None:
     assert levels[-1] == 5
 
 
-def test_refusals_at_the_edge_itself_are_not_about_the_level() -> None:
-    """One in sixteen is refused although nothing was raised: that is learned, and not answered by a cut."""
+def test_random_refusals_at_the_edge_do_not_cut() -> None:
+    """One in sixteen at a constant limit becomes the base rate."""
     load = Load(AdaptiveLimit(512, start=60))
     load.end("throttled", 3, newest=True)
     while load.limit.limit < 59:
@@ -241,8 +241,8 @@ def test_far_below_the_edge_one_more_per_success() -> None:
 
 @pytest.mark.parametrize("answers", [8, 961])
 @pytest.mark.parametrize(("latency", "level"), [(60.0, 30), (10.0, 15)])
-def test_a_time_out_leaves_half_of_what_is_served_in_its_time(answers: int, latency: float, level: int) -> None:
-    """One answer a second, of late or all along; but a quarter of the limit at least."""
+def test_a_timeout_leaves_half_of_what_is_served_in_its_time(answers: int, latency: float, level: int) -> None:
+    """At the recent rate of one reply per second; but at least a quarter of the limit."""
     limit = AdaptiveLimit(60, start=60)
     stamp = limit.admit(0.0, 60)
     for i in range(answers):

@@ -1,4 +1,4 @@
-"""A breaker's arithmetic at its edges: exact counts, exact moments, chance at both ends."""
+"""A breaker's arithmetic: exact counts, exact moments, jitter at both ends."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def one_by_one(breaker: Breaker, now: float, count: int, chance: float = 0.5) ->
 
 
 @pytest.mark.parametrize(("chance", "factor"), [(0.0, 0.75), (0.5, 1.0), (1.0, 1.25)])
-def test_probes_are_spread_around_their_interval(chance: float, factor: float) -> None:
+def test_probes_have_jitter(chance: float, factor: float) -> None:
     """A quarter sooner or later, so that many clients do not probe together."""
     breaker = Breaker()
     one_by_one(breaker, START, Breaker.FAULTS_TO_SUSPEND, chance)
@@ -61,7 +61,7 @@ def test_one_fault_or_refusal_too_few_changes_nothing(before: str) -> None:
         (30, 0.001, 0.5, 0.256),
     ],
 )
-def test_a_pause_doubles_from_the_usual_latency(further: int, latency: float, chance: float, seconds: float) -> None:
+def test_pauses_double_from_the_usual_latency(further: int, latency: float, chance: float, seconds: float) -> None:
     """From one answer's time, at most a second, up to the longest; a very fast server never waits for long."""
     breaker, now = Breaker(), START
     for _ in range(Breaker.REFUSALS_TO_PAUSE + further):
@@ -78,16 +78,16 @@ def test_refusals_during_a_pause_do_not_lengthen_it() -> None:
     assert breaker.wait(START) == Breaker.PAUSE_MIN_S
 
 
-def test_a_success_sent_with_the_first_fault_ends_the_trouble() -> None:
-    """The very moment the trouble began counts as after it."""
+def test_a_success_sent_with_the_first_fault_ends_the_suspension() -> None:
+    """The moment of the first fault counts as after it."""
     breaker = Breaker()
     one_by_one(breaker, START, Breaker.FAULTS_TO_SUSPEND)
     breaker.on_ok(sent=START)
     assert not breaker.suspended
 
 
-def test_trouble_begins_with_the_first_fault() -> None:
-    """A success from before it does not start the count anew."""
+def test_an_earlier_success_does_not_reset_the_count() -> None:
+    """It was sent before the first fault."""
     breaker = Breaker()
     one_by_one(breaker, START, 1)
     breaker.on_ok(sent=START - 1)
@@ -95,7 +95,7 @@ def test_trouble_begins_with_the_first_fault() -> None:
     assert breaker.suspended
 
 
-def test_a_fault_without_a_probe_moves_nothing() -> None:
+def test_a_fault_without_a_probe_changes_nothing() -> None:
     """Stray faults between probes neither delay the next one nor slow the rest down."""
     breaker = Breaker()
     one_by_one(breaker, START, Breaker.FAULTS_TO_SUSPEND)
@@ -104,8 +104,8 @@ def test_a_fault_without_a_probe_moves_nothing() -> None:
     assert breaker.wait(START + 0.1) == before
 
 
-def test_the_last_of_the_old_faults_is_not_the_probes() -> None:
-    """Every request that was out at the suspension may fail late; only then is a fault the probe's."""
+def test_faults_of_earlier_requests_are_not_the_probes() -> None:
+    """Every request in flight at the suspension may fail late; only then is a fault the probe's."""
     breaker = Breaker()
     breaker.wait(START)
     for _ in range(Breaker.FAULTS_TO_SUSPEND + 3):
@@ -123,8 +123,8 @@ def test_the_last_of_the_old_faults_is_not_the_probes() -> None:
     assert breaker.wait(START + 10.01) < Breaker.PROBE_MAX_S - 0.01
 
 
-def test_nobody_is_there_after_exactly_so_many_tries_and_seconds() -> None:
-    """Not one try sooner, not a moment sooner."""
+def test_unreachable_needs_both_tries_and_time() -> None:
+    """Not one try or moment sooner."""
     breaker = Breaker()
     for _ in range(Breaker.UNREACHABLE_TRIES - 1):
         breaker.on_fault(START, 0.5, connecting=True)
@@ -135,8 +135,8 @@ def test_nobody_is_there_after_exactly_so_many_tries_and_seconds() -> None:
 
 
 @pytest.mark.parametrize("answer", ["ok", "throttled", "fault"])
-def test_somebody_is_there_who_answered_or_accepted(answer: str) -> None:
-    """A success, a refusal, or faults that are not about connecting: no wrong address."""
+def test_an_endpoint_that_answered_or_accepted_is_reachable(answer: str) -> None:
+    """A success, a refusal, or faults after connecting: no wrong address."""
     breaker = Breaker()
     if answer == "ok":
         breaker.on_ok(sent=START)
@@ -159,7 +159,7 @@ def test_its_state_shows() -> None:
 
 
 def test_a_success_sent_with_the_first_refusal_ends_the_run() -> None:
-    """The very moment of the first refusal counts as after it."""
+    """The moment of the first refusal counts as after it."""
     breaker = Breaker()
     for _ in range(Breaker.REFUSALS_TO_PAUSE - 1):
         breaker.on_throttled(START, 0.5)
