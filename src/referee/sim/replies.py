@@ -198,14 +198,12 @@ def _logprobs(text: str, answer: Answer, question: Question, top: int) -> list[d
 
 
 def _shares(token: str, answer: Answer, question: Question) -> dict[str, float]:
-    """Probabilities at the verdict token: labels with spelling variants, or neighbouring numbers."""
+    """Probabilities at the verdict token: spelling variants of it, and the other labels."""
     sure = min(max(answer.confidence, 0.01), 0.99)
     lead = token[: len(token) - len(token.lstrip())]
     shares = {token.strip() if lead else token.capitalize(): sure * 0.09}
     shares[token] = sure * 0.9
     others = [label for label in question.labels if label != answer.value]
-    if not question.labels and isinstance(answer.value, int):
-        others = [str(n) for n in (answer.value - 1, answer.value + 1) if question.low <= n <= question.high]
     for label in others:
         shares[lead + label] = (1 - sure) * 0.99 / len(others)
     return shares
