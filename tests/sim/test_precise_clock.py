@@ -65,7 +65,7 @@ def test_one_that_is_cancelled_does_not_hold_up_the_others() -> None:
 
 
 def test_a_long_sleep_does_not_put_off_a_short_one() -> None:
-    """The clock rings for whoever is first."""
+    """The timer is set for the earliest sleep."""
 
     async def story(precise: PreciseClock) -> None:
         short, long = (asyncio.ensure_future(precise.sleep(seconds)) for seconds in (0.001, 1000.0))
@@ -77,7 +77,7 @@ def test_a_long_sleep_does_not_put_off_a_short_one() -> None:
 
 
 def test_a_ring_without_anybody_to_wake() -> None:
-    """It wakes nobody, and the next is heard."""
+    """It wakes no sleeper, and the next expiration is not lost."""
 
     async def story(precise: PreciseClock) -> None:
         sleeper = asyncio.ensure_future(precise.sleep(0.01))
