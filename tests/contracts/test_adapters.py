@@ -273,9 +273,6 @@ class ArtTrajectory:
             SimpleNamespace(message=SimpleNamespace(role="assistant", content=self.text)),
         ]
 
-    def messages(self) -> list[Any]:
-        return [{"role": "user", "content": PROMPT}, {"role": "assistant", "content": self.text}]
-
     def model_copy(self, update: dict[str, Any]) -> ArtTrajectory:
         return replace(self, **update)
 

@@ -17,6 +17,7 @@ import pytest
 
 pytest.importorskip("verl")
 
+from hydra.utils import get_class
 from omegaconf import OmegaConf
 from tests.contracts.adapter_suite import sim_url, write_config
 from tests.contracts.trajectory_suite import (
@@ -145,6 +146,14 @@ def test_the_judge_sees_what_the_agent_did(write_config: Any, listening: Listeni
     assert places == sorted(places)
     assert "<eos>" not in texts["response"]
     assert texts["prompt"].index("looks-it-up") < texts["prompt"].index(RULES) < texts["prompt"].index(TASK)
+
+
+def test_the_page_names_it_as_verl_finds_it() -> None:
+    """The agent loop configuration of docs/verl.md."""
+    page = (Path(__file__).parents[2] / "docs" / "verl.md").read_text(encoding="utf-8")
+    (written,) = OmegaConf.create(page.partition("```yaml\n")[2].partition("```")[0])
+    assert written.name in page.partition("default_agent_loop=")[2].splitlines()[0]
+    assert get_class(written._target_) is JudgedToolAgentLoop
 
 
 def test_an_agent_stopped_at_a_limit_keeps_its_last_words(write_config: Any, listening: Listening) -> None:

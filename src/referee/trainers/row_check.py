@@ -79,7 +79,7 @@ class RowCheck:
             )
         missing = [name for name in self.shown if name not in columns] if self._lacks_column else []
         if missing:
-            held = ", ".join(sorted(map(str, columns))) or "none"
+            held = ", ".join(sorted(str(name) for name in columns if name not in BOOKKEEPING)) or "none"
             raise ConfigError(
                 f"the judge's template shows {{{{columns.{missing[0]}}}}}, and these rows have no such column (they "
                 f"have: {held}): no answer could be scored. Add it to the data, or take it out of judge.prompt_file.",
