@@ -53,11 +53,11 @@ class Aimd:
                     self.limit = min(self._most, self.limit + more)
                 self._clean = self._peak = 0
 
-    def explains(self, in_flight: int) -> bool:
+    def caused_refusal(self, in_flight: int) -> bool:
         """It has no opinion."""
         return False
 
-    def answered(self, stamp: Stamp) -> bool:
+    def is_stale(self, stamp: Stamp) -> bool:
         """Nor of this."""
         return False
 

@@ -95,7 +95,7 @@ def test_an_error_carries_the_rewards_there_are() -> None:
 
 
 def test_a_dead_place_fails_the_waiter() -> None:
-    """Whoever waits on work that can no longer finish gets an error, not silence."""
+    """Waiting for work that cannot finish raises."""
     with pytest.raises(TicketCancelled, match="the judging thread has died"):
         ticket(1, "the judging thread has died;").result()
 
@@ -128,11 +128,11 @@ def test_tickets_do_not_pickle() -> None:
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])
-def test_progress_is_logged_while_somebody_waits(
+def test_progress_is_logged_while_a_caller_waits(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, asynchronous: bool
 ) -> None:
     """Under `referee`, at level INFO, now and then; no handler is installed."""
-    monkeypatch.setattr(ticket_module, "SAY_EVERY", 0.0)
+    monkeypatch.setattr(ticket_module, "LOG_EVERY_S", 0.0)
     caplog.set_level(logging.INFO, "referee")
     claim = ticket(4)
 

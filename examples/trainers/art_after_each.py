@@ -31,11 +31,8 @@ class Trajectory:
     @property
     def messages_and_choices(self) -> list[Any]:
         """What the user said, and the model's choice."""
-        return [{"role": "user", "content": PROMPT}, SimpleNamespace(message=SimpleNamespace(content=self.text))]
-
-    def messages(self) -> list[dict[str, str]]:
-        """The same as messages."""
-        return [{"role": "user", "content": PROMPT}, {"role": "assistant", "content": self.text}]
+        said = SimpleNamespace(role="assistant", content=self.text)
+        return [{"role": "user", "content": PROMPT}, SimpleNamespace(message=said)]
 
     def model_copy(self, update: dict[str, Any]) -> Trajectory:
         """As pydantic copies."""

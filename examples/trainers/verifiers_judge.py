@@ -6,12 +6,13 @@ For a judge by plugin id, see docs/trainers/verifiers.md.
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 from typing import Any
 
 from simulated import GOOD, POOR, PROMPT, UNSCORED, simulated_judge
 
 from referee.errors import UnscoredError
-from referee.trainers.verifiers import judge_answer
+from referee.trainers.verifiers import judge_answer, talk_of
 
 
 class Task:
@@ -21,7 +22,8 @@ class Task:
 
     async def helpful(self, trace: Any) -> float:
         """An answer without a verdict raises; the rollout carries the error and prime-rl leaves it out."""
-        reward = await judge_answer(self.question, trace["last_reply"], reference="4")
+        talk = talk_of(trace)
+        reward = await judge_answer(self.question, talk.answer, reference="4", row={"tools": talk.tools})
         assert reward.value is not None
         return reward.value
 
@@ -32,7 +34,7 @@ def main() -> None:
     async def run() -> None:
         for answer in (GOOD, POOR, UNSCORED):
             try:
-                print(await Task().helpful({"last_reply": answer}))
+                print(await Task().helpful(SimpleNamespace(last_reply=answer)))
             except UnscoredError as error:
                 print("left out:", error)
 

@@ -1,7 +1,7 @@
-"""Time. The only module that reads a clock or sleeps; everything else takes `now` as an argument or asks here.
+"""The only module that reads a clock or sleeps; other code takes `now` as an argument or calls this.
 
-Waits use the monotonic clock of the running event loop, so a virtual loop (`referee.sim.virtual`) makes an hour
-pass in milliseconds. Wall time is for records, never for waiting.
+Waits use the clock of the running event loop, so that `referee.sim.virtual` can replace it. Wall time is for records,
+never for waiting.
 """
 
 from __future__ import annotations
@@ -12,42 +12,42 @@ from collections.abc import Callable
 
 
 def now() -> float:
-    """Seconds on the running event loop's clock. Only inside a loop."""
+    """Seconds on the running event loop's clock."""
     return asyncio.get_running_loop().time()
 
 
 def running() -> Callable[[], float]:
-    """`now` of the running loop, for what lives on one loop and asks often: finding the loop takes a system call."""
+    """`now` bound to the running loop, for hot paths: finding the loop takes a system call."""
     return asyncio.get_running_loop().time
 
 
 def monotonic() -> float:
-    """Seconds on the process's monotonic clock, for code that runs outside a loop."""
+    """Seconds on the monotonic clock, for code outside a loop."""
     return time.monotonic()
 
 
 def wall() -> float:
-    """Seconds since the epoch, for records and for dates in server headers."""
+    """Seconds since the epoch, for records and HTTP dates."""
     return time.time()
 
 
 def cpu() -> float:
-    """Processor seconds this process has used."""
+    """CPU seconds of this process."""
     return time.process_time()
 
 
 async def sleep(seconds: float) -> None:
-    """Let others run for `seconds` of the loop's clock."""
+    """`asyncio.sleep`; negative counts as 0."""
     await asyncio.sleep(max(0.0, seconds))
 
 
 async def breathe() -> None:
-    """Give the loop one turn, so that a long planning loop does not starve replies that have arrived."""
+    """Yield to the loop once, so that a long computation does not starve replies that have arrived."""
     await asyncio.sleep(0)
 
 
 def pause(seconds: float) -> None:
-    """Block this thread. For threads of our own and the command line, never on a loop."""
+    """Block this thread. For our own threads and the command line, never on a loop."""
     time.sleep(seconds)
 
 

@@ -9,7 +9,7 @@
     ├── EndpointClosed         no endpoint can answer: bad key, no quota, unknown model, unreachable
     ├── TicketTimeout          the caller's own timeout ran out; the work goes on (also a TimeoutError)
     ├── TicketCancelled        the work was cancelled or the Referee was closed
-    └── WrongContext           a call that could only deadlock: from the engine's own loop, or across a fork
+    └── WrongContext           a call that would deadlock: from the engine's own loop, or across a fork
 
 A message says what happened, what it means for the reward, and which setting to change. All of them pickle:
 one positional message, the rest keywords with defaults. No message ever holds a key.
@@ -64,14 +64,14 @@ class TooManyUnscored(UnscoredError):
 
 
 class EndpointClosed(RefereeError):
-    """No endpoint can answer. `reason` is the closed set's word for it; `rewards` holds what there is."""
+    """No endpoint can answer. `reason` is a value of `Reason`; `rewards` holds what there is."""
 
     reason: str = ""
     rewards: Any = None
 
 
 class TicketTimeout(RefereeError, TimeoutError):
-    """The caller's timeout ran out. The work goes on: ask again, or cancel."""
+    """The caller's timeout expired. The work goes on: ask again, or cancel."""
 
 
 class TicketCancelled(RefereeError):
@@ -79,4 +79,4 @@ class TicketCancelled(RefereeError):
 
 
 class WrongContext(RefereeError):
-    """A blocking call from a place where it could only deadlock."""
+    """A blocking call that would deadlock."""

@@ -29,8 +29,8 @@ from referee.ticket import Ticket
 
 log = logging.getLogger("referee")
 
-QUOTED = 300
-"""Characters of a judge's reply in a warning."""
+MAX_QUOTED_CHARS = 300
+"""Of a judge's reply, in a warning."""
 
 
 class Referee:
@@ -44,7 +44,7 @@ class Referee:
         build_judges(config, b"")
         self.config = config
         self._runtime: Runtime = open_runtime(config, build)
-        # Dropped without close, the background thread must not go on for ever.
+        # Without `close`, the background thread would run on after the Referee is collected.
         weakref.finalize(self, self._runtime.close, 0.0).atexit = False
         self._numbers = itertools.count(1)
         self._waited_s = 0.0
@@ -54,8 +54,8 @@ class Referee:
     def from_config(cls, source: str | Path | Mapping[str, Any] | Config) -> Referee:
         """From a TOML file or a mapping, whose keys REFEREE_* environment variables override, or from a Config as is.
 
-        A Config is settled: whoever holds one has read it, or changed it on purpose afterwards (one worker's share of
-        a rate, say), and a variable must not undo that. `referee.config.load(source, os.environ)` applies them.
+        Variables do not apply to a Config: it may have been changed on purpose after it was read (one worker's share of
+        a rate, say). `referee.config.load(source, os.environ)` applies them.
         """
         return cls(load(source, os.environ))
 
@@ -69,11 +69,11 @@ class Referee:
         started: Callable[[Ticket], None] | None = None,
     ) -> Ticket:
         """Start judging and return at once. `deadline`: seconds for the batch, instead of limits.deadline. `caller`:
-        on whose behalf; different callers take turns, and what one of them submits is judged in the order it is due.
+        callers share capacity fairly; batches of one caller are judged by deadline.
 
-        `shaped=False`: the caller makes its own rewards of the verdicts, and tells them to `Ticket.rewarded`: the
-        ledger has those instead of the ones the ticket gives. `started`: is given the ticket before anything is judged;
-        with runtime = "inline" this call returns when all of it is done.
+        `shaped=False`: the caller computes its own rewards from the verdicts and passes them to `Ticket.rewarded`; the
+        ledger records those instead of the ticket's. `started`: called with the ticket before anything is judged; with
+        runtime = "inline" this call returns when all is done.
         """
         samples = listed(samples)
         seconds = self.config.limits.deadline if deadline is None else deadline
@@ -83,7 +83,7 @@ class Referee:
             raise InputError(f"caller must be a name, not {type(caller).__name__}.", field="caller")
         name = f"{os.getpid()}-{next(self._numbers)}"
         batch: Batch
-        runtime = self._runtime  # a ticket must not keep a forgotten Referee alive
+        runtime = self._runtime  # not self: a ticket must not keep the Referee alive
         ticket = Ticket(len(samples), runtime.trouble, lambda: runtime.cancel(batch))
         batch = Batch(name, samples, self.config, seconds, ticket.deliver)
         batch.caller = caller
@@ -117,7 +117,7 @@ class Referee:
         try:
             ticket = await asyncio.shield(submitting)
         except asyncio.CancelledError:
-            submitting.add_done_callback(_cancel_ticket)  # the thread submits all the same
+            submitting.add_done_callback(_cancel_ticket)  # the thread cannot be stopped and submits anyway
             raise
         try:
             return await ticket
@@ -126,11 +126,11 @@ class Referee:
             raise
 
     def metrics(self) -> dict[str, float]:
-        """Counts and gauges so far, under the stable names of docs/metrics.md."""
+        """Counts and gauges so far, by the stable names of docs/metrics.md."""
         return {**self._runtime.metrics(), "wait_s": self._waited_s}
 
     def close(self, seconds: float = 10.0) -> None:
-        """Cancel what is in flight and write everything out. Safe to call twice."""
+        """Cancel what is in flight and flush all records. Safe to call twice."""
         self._runtime.close(seconds)
 
     def __enter__(self) -> Referee:
@@ -176,14 +176,14 @@ class Referee:
 
 
 def _warn_of_unscored(rewards: Sequence[Reward]) -> bool:
-    """Say in the log why nothing of a batch was scored, with one of the judge's replies if there are any."""
+    """Log why no sample of a batch was scored, with one of the judge's replies if there is any."""
     missing = [(reward.verdict, reward.settled.reply) for reward in rewards if isinstance(reward.verdict, Unscored)]
     reasons = Counter(verdict.reason for verdict, _ in missing if verdict.reason is not Reason.CANCELLED)
     if not reasons:
         return False
     first = reasons.most_common(1)[0][0]
     detail, reply = next((verdict.detail, reply) for verdict, reply in missing if verdict.reason is first)
-    said = f" The judge's reply, for example: {reply.text[:QUOTED]!r}" if reply is not None else ""
+    said = f" The judge's reply, for example: {reply.text[:MAX_QUOTED_CHARS]!r}" if reply is not None else ""
     log.warning(
         "no sample of a batch of %d was scored (%s). First %s: %s.%s",
         len(rewards),

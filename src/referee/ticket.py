@@ -16,14 +16,14 @@ from referee.records import Reward
 
 log = logging.getLogger("referee")
 
-SAY_EVERY = 10.0
-"""Seconds between two lines of progress in the log (level INFO) while somebody waits."""
-POLL = 1.0
-"""Seconds between looks at whether the place that does the work still lives. Landing rewards wake waiters at once."""
+LOG_EVERY_S = 10.0
+"""Interval of progress lines in the log (INFO) while a caller waits."""
+LIVENESS_POLL_S = 1.0
+"""Interval of checks that the worker is still alive. Rewards wake waiters at once."""
 
 
 class Ticket:
-    """Rewards to come. Safe to use from any thread; results can be asked for more than once."""
+    """Future rewards. Thread-safe; results can be read more than once."""
 
     def __init__(self, count: int, trouble: Callable[[bool], str], cancel: Callable[[], None]) -> None:
         """`trouble(blocking)` says why the work cannot finish, or ""; it raises where blocking would deadlock."""
@@ -39,10 +39,10 @@ class Ticket:
         self._wakers: list[Callable[[], None]] = []
         self._last_wakers: list[Callable[[], None]] = []
         self._iterating = 0
-        """Threads that wait for any reward. Those that wait for all of them are woken once: waking costs. The same goes
-        for event loops: the first wakers are called with the next rewards, the last ones with the last."""
+        """Threads that wait for any reward. Those that wait for all are notified once, with the last: waking costs.
+        Likewise for event loops: `_wakers` are called with the next rewards, `_last_wakers` with the last."""
         self.waited_s = 0.0
-        """Seconds callers have stood still in `result` or iteration, so far."""
+        """Seconds callers have blocked in `result` or iteration so far."""
         self.finished = 0.0
         """Wall time at which the last reward became final."""
         self.count_settled: Callable[[], int] | None = None
@@ -107,19 +107,19 @@ class Ticket:
                 return
 
     def rewarded(self, rewards: Sequence[Reward]) -> None:
-        """What the trainer was given for these samples, where they were submitted with shaped=False; for the record."""
+        """Record the rewards the trainer was given for samples submitted with shaped=False."""
         if self.on_rewards is not None:
             self.on_rewards(rewards)
 
     def deliver(self, rewards: list[Reward], error: RefereeError | None, done: bool) -> None:
-        """Called by the work's thread as rewards become final."""
+        """Called from the runtime's thread as rewards become final."""
         with self._changed:
             for reward in rewards:
                 self._rewards[reward.index] = reward
             self._landed += rewards
             if done:
                 self._error, self._done, self.finished = error, True, clock.wall()
-                self._cancel, self.count_settled = _nothing, None  # they lead to the batch, and the batch led here
+                self._cancel, self.count_settled = _nothing, None  # break the reference cycle with the batch
             if done or self._iterating:
                 self._changed.notify_all()
             wakers, self._wakers = self._wakers, []
@@ -140,7 +140,7 @@ class Ticket:
     async def _changes(self, seen: int | None) -> None:
         loop = asyncio.get_running_loop()
         self._check(blocking=False)
-        started = said = clock.monotonic()
+        started = logged = clock.monotonic()
         while not self._ready(seen):
             woken: asyncio.Future[None] = loop.create_future()
             wake = functools.partial(_wake, loop, woken)
@@ -149,24 +149,24 @@ class Ticket:
                     break
                 (self._last_wakers if seen is None else self._wakers).append(wake)
             try:
-                await asyncio.wait_for(woken, POLL)
+                await asyncio.wait_for(woken, LIVENESS_POLL_S)
             except TimeoutError:
                 self._check(blocking=False)
             finally:
                 with self._changed:
                     self._last_wakers = [other for other in self._last_wakers if other is not wake]
-            said = self._say(said)
+            logged = self._log_progress(logged)
         self.waited_s += clock.monotonic() - started
 
     def _wait(self, seen: int | None, until: float | None = None, timeout: float | None = None) -> None:
         if self._done:
             return
-        self._check(blocking=True)  # before the lock, which in a forked child may seem held for ever
-        started = said = clock.monotonic()
+        self._check(blocking=True)  # before the lock, which a forked child may inherit locked
+        started = logged = clock.monotonic()
         try:
             while not self._ready(seen):
                 self._check(blocking=True)
-                left = POLL if until is None else min(POLL, until - clock.monotonic())
+                left = LIVENESS_POLL_S if until is None else min(LIVENESS_POLL_S, until - clock.monotonic())
                 if left <= 0:
                     raise TicketTimeout(
                         f"{len(self._landed)} of {self._count} rewards are final after {timeout:g} s; the rest is "
@@ -179,28 +179,28 @@ class Ticket:
                             self._changed.wait(left)
                         finally:
                             self._iterating -= seen is not None
-                said = self._say(said)  # outside the lock: a slow log must not hold up rewards
+                logged = self._log_progress(logged)  # outside the lock: a slow log must not delay rewards
         finally:
             self.waited_s += clock.monotonic() - started
 
-    def _say(self, said: float) -> float:
-        """Tell the log how far it is, if that is due; when it was said last."""
+    def _log_progress(self, logged: float) -> float:
+        """Log progress if due. Returns the time of the latest line."""
         now = clock.monotonic()
-        if now - said < SAY_EVERY or self._done:
-            return said
+        if now - logged < LOG_EVERY_S or self._done:
+            return logged
         landed = len(self._landed)
         log.info("%d %% complete: %d of %d rewards are final", 100 * landed // self._count, landed, self._count)
         return now
 
     def _check(self, blocking: bool) -> None:
-        """Raise if waiting any longer is in vain."""
+        """Raise if the work cannot finish."""
         if self._done:
             return
         if os.getpid() != self._pid:
             trouble = "This process was forked after the batch was submitted; submit it again here."
         else:
             trouble = self._trouble(blocking)
-        if trouble and not self._done:  # the last reward may have landed while we asked
+        if trouble and not self._done:  # the last reward may have landed meanwhile
             raise TicketCancelled(f"{trouble} {len(self._landed)} of {self._count} rewards were final.")
 
     def _collect(self) -> list[Reward]:
@@ -230,7 +230,7 @@ def _wake(loop: asyncio.AbstractEventLoop, future: asyncio.Future[None]) -> None
         if not future.done():
             future.set_result(None)
 
-    # The caller's loop may be gone by now: then nobody waits there any more.
+    # The waiting loop may be closed by now, and its waiters gone with it.
     if not loop.is_closed():
         try:
             loop.call_soon_threadsafe(settle)

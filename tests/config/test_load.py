@@ -255,7 +255,7 @@ def test_the_environment_wins_over_the_file_and_spares_the_rest(tmp_path: Path) 
 
 
 def test_other_variables_are_left_alone() -> None:
-    """Variables that name no section are somebody else's."""
+    """Variables that name no section belong to other programs."""
     assert load({}, {"REFEREE_HOME": "/x", "LIMITS_RPM": "5", "PATH": "/bin", "REFEREE_": ""}) == Config()
 
 

@@ -268,10 +268,10 @@ class ArtTrajectory:
 
     @property
     def messages_and_choices(self) -> list[Any]:
-        return [{"role": "user", "content": PROMPT}, SimpleNamespace(message=SimpleNamespace(content=self.text))]
-
-    def messages(self) -> list[Any]:
-        return [{"role": "user", "content": PROMPT}, {"role": "assistant", "content": self.text}]
+        return [
+            {"role": "user", "content": PROMPT},
+            SimpleNamespace(message=SimpleNamespace(role="assistant", content=self.text)),
+        ]
 
     def model_copy(self, update: dict[str, Any]) -> ArtTrajectory:
         return replace(self, **update)

@@ -24,7 +24,8 @@ from referee.errors import ConfigError, EndpointClosed, InputError, TooManyUnsco
 from referee.records import Reason, Sample, Unscored
 from referee.sim import ProviderSpec, start_server_process
 from referee.trainers import shared
-from referee.trainers.shared import Judged, close_all, from_environment, number, unscored, values, why
+from referee.trainers.outcome import number, unscored, values, why
+from referee.trainers.shared import Judged, close_all, from_environment
 
 __all__ = ["sim_url", "write_config"]
 

@@ -1,56 +1,180 @@
-"""Prompts and completions in every shape trainers use become the same text."""
+"""Prompts, completions and columns in every shape trainers pass become samples, or are refused by name."""
 
 from __future__ import annotations
 
+import logging
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from referee.trainers.rows import last_user, reference_of, text_of, to_sample, to_samples
+from referee.config import load
+from referee.errors import ConfigError, InputError
+from referee.records import Media, Message, Tool, ToolCall
+from referee.trainers.row_check import RowCheck
+from referee.trainers.rows import (
+    column_text,
+    omitted,
+    reference_of,
+    reference_text,
+    split,
+    text_of,
+    to_sample,
+    to_samples,
+    tools_of,
+)
 
 TALK = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi?"}]
+CALL = {"role": "assistant", "content": "", "tool_calls": [{"function": {"name": "add", "arguments": "{}"}}]}
+SAID = (Message("assistant", "a"), Message("tool", "b"), Message("assistant", "c"))
 
 
 @pytest.mark.parametrize(
-    ("value", "text"),
+    ("value", "read"),
     [
         ("plain", "plain"),
         (None, ""),
         ([], ""),
         (7, "7"),
+        (0.5, "0.5"),
         ([{"role": "assistant", "content": "yes"}], "yes"),
         ({"role": "assistant", "content": "yes"}, "yes"),
-        (TALK, "system: Be brief.\n\nuser: Hi?"),
         ([SimpleNamespace(role="user", content="object")], "object"),
-        ([{"role": "user", "content": [{"type": "text", "text": "see"}, {"type": "image"}]}], "see\n[image]"),
-        ([{"role": "user", "content": {"type": "text", "text": "one part"}}], "one part"),
         ([{"role": "assistant", "content": None}], ""),
-        (
-            [{"role": "assistant", "content": "", "tool_calls": [{"function": {"name": "add", "arguments": "{}"}}]}],
-            "[calls add({})]",
-        ),
-        (["not", "messages"], "['not', 'messages']"),
+        (TALK, (Message("system", "Be brief."), Message("user", "Hi?"))),
+        ([CALL], (Message("assistant", "", tool_calls=(ToolCall("add", "{}"),)),)),
+        (SAID, SAID),
     ],
 )
-def test_text_of(value: Any, text: str) -> None:
-    """Text, messages as mappings or objects, parts, tool calls."""
-    assert text_of(value) == text
+def test_prompts_and_completions_are_text_or_messages(value: Any, read: Any) -> None:
+    """Messages keep what they hold; nothing, numbers and single messages of text are text."""
+    assert text_of(value) == read
 
 
-def test_last_user() -> None:
-    """The last question; the whole text where nobody is named."""
-    assert last_user(TALK) == "Hi?"
-    assert last_user("just text") == "just text"
-    assert last_user([{"role": "system", "content": "alone"}]) == "alone"
+@pytest.mark.parametrize(
+    ("completions", "where"),
+    [
+        (["fine", ["not", "messages"]], r"completions\[1\]\[0\]"),
+        (
+            ["fine", [{"role": "assistant", "tool_calls": [{"function": {}}]}]],
+            r"completions\[1\]\[0\].tool_calls\[0\].name",
+        ),
+        ([object(), "fine"], r"completions\[0\]"),
+    ],
+)
+def test_what_cannot_be_read_names_row_and_argument(completions: Any, where: str) -> None:
+    """An error before anything is spent, in the trainer's own words."""
+    with pytest.raises(InputError, match=where + ": .* Nothing was spent") as caught:
+        to_samples(["q", "q"], completions)
+    assert caught.value.field.startswith("completions[")
 
 
-def test_reference_of() -> None:
-    """The first known column that holds something, as text."""
+@pytest.mark.parametrize(
+    ("tools", "read"),
+    [
+        (None, ()),
+        ([], ()),
+        ("", ()),
+        ([{"name": "add", "description": "Adds."}], (Tool("add", "Adds."),)),
+        (['{"name": "add"}', "subtract"], (Tool("add"), Tool("subtract"))),
+        ('[{"name": "add"}]', (Tool("add"),)),
+    ],
+)
+def test_tools_come_as_lists_text_or_names(tools: Any, read: Any) -> None:
+    """As datasets and trainers keep them."""
+    assert tools_of(tools) == to_sample("q", "a", row={"tools": tools}).tools == read
+
+
+def test_a_reference_is_text() -> None:
+    """The first known column that holds something; messages in words, other values as Python writes them."""
     assert reference_of({"ground_truth": "4", "label": "5"}) == "4"
     assert reference_of({"answer": 4}) == "4"
     assert reference_of({"reference": None, "solution": "x"}) == "x"
     assert reference_of({"difficulty": "hard"}) is None
+    assert reference_text(TALK) == "system:\nBe brief.\n\nuser:\nHi?"
+    assert reference_text({"numbers": [1, 2]}) == "{'numbers': [1, 2]}"
+    assert reference_text(["a", "b"]) == "['a', 'b']"
+
+
+class Numpy:
+    """As much of numpy's values as JSON needs."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def tolist(self) -> Any:
+        return self.value
+
+
+def test_only_columns_that_are_shown_are_taken() -> None:
+    """Text as it is, anything else as JSON; a row without one has none."""
+    columns = {"topic": ["sea", None], "level": [{"a": 1}, {"a": 2}], "other": ["x", "y"]}
+    first, second = to_samples(["q", "q"], ["a", "b"], None, columns, shown=("topic", "level"))
+    assert (first.columns, second.columns) == ({"topic": "sea", "level": '{"a":1}'}, {"level": '{"a":2}'})
+    assert column_text([1, Numpy(2), Numpy([3])]) == "[1,2,[3]]"
+
+
+def test_images_beside_a_prompt_are_part_of_it() -> None:
+    """A column of them is not read past; where the messages hold them already, they are not counted twice."""
+    made = to_sample("look", "a", row={"images": [object()], "videos": []})
+    assert made.prompt == (Message("user", "look", media=(Media("images", at=4),)),)
+    asked = [{"role": "user", "content": [{"type": "image"}, "look"]}]
+    assert to_sample(asked, "a", row={"images": [object()]}).prompt == text_of(asked)
+
+
+@pytest.mark.parametrize(
+    ("talk", "prompt", "found"),
+    [
+        ([Message("user", "q"), *SAID], "q", ("q", SAID)),
+        (SAID, "q", ("q", SAID)),
+        (
+            [Message("system", "s"), Message("user", "Q"), *SAID[:1]],
+            "q",
+            ((Message("system", "s"), Message("user", "Q")), "a"),
+        ),
+        ([Message("user", "q")], "q", ("q", "")),
+        ("only text", "q", ("q", "only text")),
+    ],
+)
+def test_a_conversation_is_split_behind_its_prompt(talk: Any, prompt: Any, found: Any) -> None:
+    """Behind the prompt that is known; else before the first assistant message."""
+    assert split(talk, prompt, "messages") == found
+
+
+def test_what_is_left_out_is_said() -> None:
+    """As a turn of its own."""
+    assert omitted("2 other branches").role == "not shown: 2 other branches"
+
+
+def checker(**judge: Any) -> RowCheck:
+    return RowCheck(load({"judge": judge, "endpoint": {"url": "http://127.0.0.1:9/v1", "key_env": ""}}))
+
+
+def test_a_column_that_no_row_has_is_an_error_once(tmp_path: Any) -> None:
+    """It names what there is. Once a row had it, another without it is that row's matter."""
+    (tmp_path / "t").write_text("{{columns.topic}} {{prompt}} {{response}}")
+    check = checker(prompt_file=str(tmp_path / "t"))
+    assert check.shown == ("topic",)
+    with pytest.raises(ConfigError, match=r"columns.topic.*they have: level\)"):
+        check.check({"level"}, False, "x")
+    check.check({"topic"}, False, "x")
+    check.check({"level"}, False, "x")
+
+
+def test_bookkeeping_is_never_named(caplog: pytest.LogCaptureFixture) -> None:
+    """Only columns of the user's own, and fields of messages that are not read."""
+    caplog.set_level(logging.INFO, "referee.trainers")
+    message = {"role": "user", "content": "x", "mood": "good", "trainable": True, "status": "done"}
+    names = ["trainer_state", "uid", "tools", "images", "answer", "_ng_task", "level", "reference_answer"]
+    check = checker()
+    for _ in range(2):
+        check.check(names, True, "x", [("prompts", [message])])
+    assert [record.getMessage().partition(".")[0] for record in caplog.records] == [
+        "not read: reference_answer",
+        "not read: level, prompts[]",
+    ]
+    assert "prompts[].mood" in caplog.text
+    assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
 
 
 def test_to_sample_counts_tokens() -> None:

@@ -72,7 +72,7 @@ class Provider(Protocol):
 
 
 Capacity = Callable[[float], int]
-"""How many can be served at once, at a given time."""
+"""Concurrent requests served at a given time."""
 
 
 def always(n: int) -> Capacity:
@@ -103,21 +103,21 @@ class Refusing:
 
 @dataclass
 class Queueing:
-    """Serves `capacity` at once and lets the rest wait in line, refusing nothing: vLLM, llama.cpp."""
+    """Serves `capacity` at once and queues the rest (FIFO), like vLLM and llama.cpp."""
 
     capacity: Capacity
     busy: int = 0
-    line: deque[tuple[Job, Reply]] = field(default_factory=deque)
+    queue: deque[tuple[Job, Reply]] = field(default_factory=deque)
 
     def send(self, world: World, job: Job, reply: Reply) -> None:
-        self.line.append((job, reply))
+        self.queue.append((job, reply))
         self._start(world)
 
     def _start(self, world: World) -> None:
-        while self.line and self.busy < self.capacity(world.now):
-            job, reply = self.line.popleft()
+        while self.queue and self.busy < self.capacity(world.now):
+            job, reply = self.queue.popleft()
             if job.gone:
-                continue  # the client hung up while it stood in line
+                continue  # the client disconnected while it was queued
             self.busy += 1
             world.at(world.now + job.seconds, lambda reply=reply: self._done(world, reply))  # type: ignore[misc]
 
@@ -129,7 +129,7 @@ class Queueing:
 
 @dataclass
 class Sharing:
-    """Works on everything at once, each request `slowdown(n)` times slower when n are in progress."""
+    """Processor sharing: each request is `slowdown(n)` times slower when n are in progress."""
 
     slowdown: Callable[[int], float]
     progress: float = 0.0
@@ -156,7 +156,7 @@ class Sharing:
 
     def _finish(self, world: World, version: int) -> None:
         if version != self.version:
-            return  # something arrived or left meanwhile: this appointment no longer holds
+            return  # something arrived or left meanwhile: this event is outdated
         self._advance(world)
         self.version += 1
         _, _, reply = heapq.heappop(self.active)
@@ -185,7 +185,7 @@ class RateLimited:
 
 @dataclass
 class Quota:
-    """So many per minute, counted in whole minutes; the rest of the minute everything is refused, with no hint when."""
+    """A fixed window of `per_minute`; then everything is refused until the next minute, without Retry-After."""
 
     per_minute: int
     minute: int = -1
@@ -267,7 +267,7 @@ class Result:
 
 
 class Client:
-    """Keeps the limit's worth of requests in flight; parks what was refused; asks the breaker, if there is one."""
+    """Keeps as many requests in flight as the limit and the breaker allow; backs off after refusals and faults."""
 
     def __init__(self, world: World, limit: Limit, provider: Provider, breaker: Breaker | None, timeout: float) -> None:
         self.world, self.limit, self.provider = world, limit, provider
@@ -289,7 +289,7 @@ class Client:
         self.result.levels.append((self.world.now, self.limit.limit, self.in_flight))
 
     def _wake_at(self, when: float) -> None:
-        if not self.world.now < self.wake <= when:  # an earlier look is planned already
+        if not self.world.now < self.wake <= when:  # an earlier wake-up is scheduled
             self.wake = when
             self.world.at(when, self.pump)
 
@@ -353,7 +353,7 @@ def run(
     timeout: float = math.inf,
     per_second: float = math.inf,
 ) -> Result:
-    """Send every job until it is done, and say how it went. Jobs come all at once, or `per_second`."""
+    """Send every job until it is done. Jobs arrive all at once, or `per_second`."""
     world = World()
     client = Client(world, limit, provider, breaker, timeout)
     for i, job in enumerate(jobs):

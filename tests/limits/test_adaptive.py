@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from referee.limits import AdaptiveLimit, FixedLimit, Limit, Outcome, Stamp
-from referee.limits.adaptive import CUT, PAUSE, START
+
+START = AdaptiveLimit.START
 
 
 class Load:
@@ -35,7 +36,7 @@ class Load:
 
 
 @pytest.mark.parametrize(("ceiling", "expected"), [(512, START), (10, 10), (1, 1), (0, 1)])
-def test_starts_moderate_and_within_the_ceiling(ceiling: int, expected: int) -> None:
+def test_the_start_is_within_the_ceiling(ceiling: int, expected: int) -> None:
     """The first limit is the start value, the ceiling if that is lower, and at least one."""
     assert AdaptiveLimit(ceiling).limit == expected
 
@@ -83,11 +84,11 @@ def test_refusals_in_a_row_are_one_small_cut() -> None:
     load.end("ok", 5)
     level = load.limit.limit
     load.end("throttled", 3, latency=0.05, newest=True)
-    assert load.limit.limit == round(CUT * (level - 1))
+    assert load.limit.limit == round(AdaptiveLimit.CUT * (level - 1))
 
 
-def test_refusals_that_come_at_any_level_are_not_answered() -> None:
-    """A provider that refuses three in a hundred whatever we do is not pressed less: it would not help."""
+def test_refusals_at_any_level_do_not_lower_the_limit() -> None:
+    """A provider that refuses three in a hundred at random is not relieved by a lower limit."""
     load = Load(AdaptiveLimit(60, start=60))
     for i in range(3000):
         load.end("throttled" if i % 33 == 0 else "ok", newest=i % 33 == 0)
@@ -102,7 +103,7 @@ def test_a_burst_of_refusals_is_one_cut_to_what_was_accepted() -> None:
 
 
 def test_refusals_from_before_the_cut_do_not_cut_again() -> None:
-    """Few late refusals of requests sent before the cut change nothing: the cut has taken care of them."""
+    """Refusals of requests sent before the cut are no news."""
     load = Load(AdaptiveLimit(512, start=100))
     load.end("throttled", 3, refill=False)
     after_cut = load.limit.limit
@@ -111,15 +112,15 @@ def test_refusals_from_before_the_cut_do_not_cut_again() -> None:
 
 
 def test_refusal_far_below_the_limit_at_most_halves_it() -> None:
-    """A refusal while the limit is mostly unused is about something else than concurrency."""
+    """While the limit is mostly unused, concurrency is an unlikely cause."""
     limit = AdaptiveLimit(512)
     for _ in range(3):
         limit.release(limit.admit(0.0, 3), "throttled", 0.1, 2, 0.1, 0)
     assert limit.limit == START // 2
 
 
-def test_edge_is_approached_and_held() -> None:
-    """After a refusal the limit returns to the level that was served and stays there for several rounds."""
+def test_the_edge_is_approached_and_held() -> None:
+    """After a cut the limit returns to the level that was served and holds it for several rounds."""
     load = Load(AdaptiveLimit(512, start=60))
     load.end("throttled", 3, newest=True)
     assert load.limit.limit < 59
@@ -130,7 +131,7 @@ def test_edge_is_approached_and_held() -> None:
     assert load.limit.limit == 59
 
 
-def test_edge_that_is_gone_is_left_behind() -> None:
+def test_an_edge_that_is_gone_is_left_behind() -> None:
     """When nothing is refused any more the limit passes the old edge, slowly at first, then fast."""
     load = Load(AdaptiveLimit(512, start=60))
     load.end("throttled", 3, newest=True)
@@ -162,7 +163,7 @@ def test_a_quota_that_ran_out_is_not_mistaken_for_an_edge() -> None:
 
 
 def test_a_refusal_of_one_that_was_alone_is_not_about_the_limit() -> None:
-    """A quota that ran out refuses single requests: the limit is needed again when it opens."""
+    """An exhausted quota refuses single requests: the limit is needed again when it resets."""
     limit = AdaptiveLimit(512)
     for _ in range(50):
         limit.release(limit.admit(0.0, 1), "throttled", 0.1, 0, 0.1, 0)
@@ -170,7 +171,7 @@ def test_a_refusal_of_one_that_was_alone_is_not_about_the_limit() -> None:
 
 
 def test_after_a_cut_one_refusal_below_it_is_enough() -> None:
-    """The server has fewer places than the cut left: nothing served since, so the level is followed down at once."""
+    """Nothing was served since: the server's capacity is below the cut, and is followed down at once."""
     load = Load(AdaptiveLimit(512, start=60))
     load.end("throttled", 3, newest=True, latency=0.05)
     before = load.limit.limit
@@ -180,8 +181,8 @@ def test_after_a_cut_one_refusal_below_it_is_enough() -> None:
 
 
 @pytest.mark.parametrize(("served_at_once", "fewer"), [(1, True), (2, True), (30, False), (60, False)])
-def test_answers_one_after_another_mean_a_line(served_at_once: int, fewer: bool) -> None:
-    """Where the first answers come a few at a time, the start was too many; where half of it is served, it was not."""
+def test_replies_one_after_another_mean_a_queue(served_at_once: int, fewer: bool) -> None:
+    """If the first replies come a few at a time the start was too high; if half of it is served at once it was not."""
     limit = AdaptiveLimit(512)
     stamps = [limit.admit(0.0, i + 1) for i in range(START)]
     for i in range(40):
@@ -191,8 +192,8 @@ def test_answers_one_after_another_mean_a_line(served_at_once: int, fewer: bool)
     assert (limit.limit < START) == fewer
 
 
-def test_the_ramp_ends_where_more_in_flight_makes_it_slower() -> None:
-    """Half a window with less goodput than before is enough: the rest would only add to the crowd."""
+def test_the_ramp_ends_where_more_in_flight_lowers_throughput() -> None:
+    """Half a window is enough: the rest would only add load."""
     limit = AdaptiveLimit(512)
     load = Load(limit)
     load.end("ok", START)
@@ -203,8 +204,8 @@ def test_the_ramp_ends_where_more_in_flight_makes_it_slower() -> None:
     assert limit.limit == START
 
 
-def test_requests_of_a_crowd_are_waited_for_before_a_level_is_measured() -> None:
-    """What was sent before the level was taken comes back late and slow, and is not this level's."""
+def test_a_level_is_not_measured_while_earlier_requests_hold_slots() -> None:
+    """Requests sent under higher load come back late and slow."""
     limit = AdaptiveLimit(512)
     load = Load(limit)
     load.end("ok", START)
@@ -216,14 +217,14 @@ def test_requests_of_a_crowd_are_waited_for_before_a_level_is_measured() -> None
     slow = [load.stamps.pop() for _ in range(START // 4)]
     assert all(stamp < epoch for stamp in slow)
     load.stamps = [epoch] * (START - len(slow))
-    for _ in range(10 * START):  # far better than anything before, with a quarter of the places held by the crowd
+    for _ in range(10 * START):  # far better than before, with a quarter of the slots held by earlier requests
         load.now += 0.001
         limit.release(epoch, "ok", load.now, START - 1, 2.0, 0)
     assert limit.limit == START
 
 
 def test_the_first_round_after_idling_is_not_compared() -> None:
-    """Requests sent together come back together, late: that is no loss of goodput."""
+    """Requests sent together come back together: that is no loss of throughput."""
     limit = AdaptiveLimit(512)
     load = Load(limit)
     load.end("ok", START)
@@ -242,14 +243,14 @@ def test_one_overload_stops_growth_for_a_while() -> None:
     """A single 503 in the ramp costs some successes without growth, not a cut."""
     load = Load(AdaptiveLimit(512))
     load.end("overloaded", latency=0.05)
-    load.end("ok", PAUSE)
+    load.end("ok", AdaptiveLimit.OVERLOAD_PAUSE)
     assert load.limit.limit == START
     load.end("ok", 1)
     assert load.limit.limit == START + 1
 
 
 def test_overloads_while_mostly_idle_teach_nothing() -> None:
-    """With few in flight an overloaded server is not overloaded by us: lowering the limit would not help it."""
+    """With few in flight, a lower limit would not help an overloaded server."""
     limit = AdaptiveLimit(512, start=100)
     for _ in range(40):
         limit.release(limit.admit(0.0, 3), "overloaded", 0.1, 2, 0.1, 0)
@@ -257,7 +258,7 @@ def test_overloads_while_mostly_idle_teach_nothing() -> None:
 
 
 def test_many_overloads_cut_like_a_refusal() -> None:
-    """A server that sheds load with 503 is obeyed like one that says 429."""
+    """A server that sheds load with 503 is treated like one that answers 429."""
     load = Load(AdaptiveLimit(512))
     load.end("overloaded", 32, latency=0.05)
     assert load.limit.limit < START
@@ -269,11 +270,11 @@ def test_an_outage_is_one_cut() -> None:
     load.end("ok", 5, latency=2.0)
     level = load.limit.limit
     load.end("overloaded", len(load.stamps), latency=0.05, refill=False)
-    assert load.limit.limit >= CUT * level - 1
+    assert load.limit.limit >= AdaptiveLimit.CUT * level - 1
 
 
-def test_time_outs_in_a_queue_leave_room_to_be_served() -> None:
-    """If requests wait longer than the time-out, the limit falls to about half of what is served in that time."""
+def test_timeouts_in_a_queue_lower_the_limit() -> None:
+    """To about half of what is served within the timeout."""
     limit = AdaptiveLimit(512)
     stamps = [limit.admit(0.0, i + 1) for i in range(32)]
     for i in range(24):  # one server, 2.5 s each
@@ -283,8 +284,8 @@ def test_time_outs_in_a_queue_leave_room_to_be_served() -> None:
     assert 12 <= limit.limit <= 16
 
 
-def test_time_out_after_an_idle_hour_is_no_queue() -> None:
-    """Pauses between batches do not count as slow service: one lost request costs next to nothing."""
+def test_a_timeout_after_an_idle_hour_is_no_queue() -> None:
+    """Pauses between batches do not count as slow service."""
     load = Load(AdaptiveLimit(60, start=60))
     load.end("ok", 120)
     load.now += 3600.0
@@ -302,7 +303,7 @@ EVENTS = st.lists(st.tuples(OUTCOMES, st.floats(0.001, 100.0), st.integers(0, 30
 def test_any_history_keeps_the_limit_in_bounds(
     ceiling: int, start: int, events: list[tuple[Outcome, float, int, bool]]
 ) -> None:
-    """Whatever happens, in whatever order, the limit stays between one and the ceiling."""
+    """Between one and the ceiling."""
     limit = AdaptiveLimit(ceiling, start)
     now, out = 0.0, [limit.admit(0.0, 1)]
     for outcome, latency, tokens, oldest_first in events:
@@ -325,13 +326,13 @@ def test_fixed_limit_learns_nothing() -> None:
     assert repr(FixedLimit(7)) == "FixedLimit(7)"
 
 
-def test_what_was_sent_before_a_cut_is_answered_by_it() -> None:
-    """Its refusal is no news; that of a request sent at the lower limit is."""
+def test_a_request_sent_before_a_cut_is_stale() -> None:
+    """One sent at the lower limit is not."""
     limit = AdaptiveLimit(512, start=60)
     before = [limit.admit(0.0, number + 1) for number in range(60)]
-    assert not limit.answered(before[0])
+    assert not limit.is_stale(before[0])
     for stamp in before[:3]:
         limit.release(stamp, "throttled", 0.1, 59, 0.1, 0)
     assert limit.limit < 60
-    assert limit.answered(before[3])
-    assert not limit.answered(limit.admit(0.2, 57))
+    assert limit.is_stale(before[3])
+    assert not limit.is_stale(limit.admit(0.2, 57))

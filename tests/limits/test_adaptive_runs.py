@@ -44,7 +44,7 @@ def compare(make: Callable[[], Provider], capacity: int, jobs: list[Job]) -> tup
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_one_batch_on_a_server_that_refuses(seed: int) -> None:
-    """1024 samples, 60 at once, unknown: at least 0.97 of the possible, start included; hardly anything refused."""
+    """1024 samples, unknown capacity of 60: at least 0.97 of the ideal, start included; hardly anything refused."""
     ours, efficiency, _ = compare(lambda: Refusing(always(60)), 60, lognormal_jobs(1024, seed))
     assert efficiency > 0.97
     assert ours.refused < 0.015 * ours.sent
@@ -70,7 +70,7 @@ def test_steady_state_on_a_server_that_refuses(seed: int) -> None:
 
 @pytest.mark.parametrize("jobs", [lognormal_jobs(6000, 1), token_jobs(6000, 2)], ids=["unrelated", "by tokens"])
 def test_steady_state_on_a_server_that_queues(jobs: list[Job]) -> None:
-    """Over a long run: the server never idles, and what waits in its line is bounded."""
+    """Over a long run the server never idles, and its queue is bounded."""
     ours, efficiency, steady = compare(lambda: Queueing(always(60)), 60, jobs)
     assert steady > 0.97
     assert efficiency > 0.97
@@ -78,8 +78,8 @@ def test_steady_state_on_a_server_that_queues(jobs: list[Job]) -> None:
     assert ours.peak_in_flight(ours.steady()[0]) < 3.5 * 60
 
 
-def test_heavy_tails_do_not_fool_it() -> None:
-    """With latencies spread over a factor of a hundred the server is still kept busy."""
+def test_heavy_tails_leave_the_server_busy() -> None:
+    """With latencies spread over a factor of a hundred."""
     ours, efficiency, _ = compare(lambda: Queueing(always(60)), 60, lognormal_jobs(3000, 3, sigma=1.0))
     assert efficiency > 0.93
     assert ours.mean_in_flight(*ours.steady()) < 2 * 60
@@ -87,7 +87,7 @@ def test_heavy_tails_do_not_fool_it() -> None:
 
 @pytest.mark.parametrize("seed", [2, 4])
 @pytest.mark.parametrize(("capacity", "least"), [(60, 0.95), (200, 0.93), (10**9, 0.94)])
-def test_the_slow_replies_of_a_heavy_tail_are_no_line(capacity: int, least: float, seed: int) -> None:
+def test_a_heavy_tail_is_not_taken_for_a_queue(capacity: int, least: float, seed: int) -> None:
     """Sigma 1.3: one reply takes a thousand times as long as another. Small and large servers that queue are used as by
     a client that knows them, in one batch."""
     jobs = lognormal_jobs(1024, seed, sigma=1.3)
@@ -96,16 +96,16 @@ def test_the_slow_replies_of_a_heavy_tail_are_no_line(capacity: int, least: floa
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_the_slow_replies_of_a_heavy_tail_do_not_end_the_ramp(seed: int) -> None:
-    """Places fill with slow replies after a start, so goodput falls; what was sent since comes back as before. With no
-    limit there, the ceiling is reached in a few rounds and held."""
+def test_a_heavy_tail_does_not_end_the_ramp(seed: int) -> None:
+    """Slots fill with slow replies after a start, so throughput falls; new requests are served as before. Without a
+    capacity, the ceiling is reached in a few rounds and held."""
     ours = run(AdaptiveLimit(512), Queueing(always(10**9)), lognormal_jobs(6000, seed, sigma=1.3))
     assert next(t for t, limit, _ in ours.levels if limit >= 512) < 5 * 4.7
     assert ours.mean_in_flight(*ours.steady()) > 0.95 * 512
 
 
 def test_a_long_run_on_a_degrading_server_never_breaks() -> None:
-    """Looking again at a level that the ramp saw, long after it: nothing is divided by nothing."""
+    """Probing a level again long after the ramp measured it: no division by zero."""
     ours = run(AdaptiveLimit(512), Sharing(lambda n: max(1.0, n / 90) ** 2), lognormal_jobs(4000, 7))
     assert ours.done == 4000
 
@@ -118,8 +118,8 @@ def test_server_that_slows_down_under_load(power: float, least: float) -> None:
     assert ours.mean_in_flight(*ours.steady()) < 2 * 60
 
 
-def test_batching_server_is_pressed_as_long_as_it_pays() -> None:
-    """Where each request slows the others a little and the whole still gains, it goes well beyond the first slowing."""
+def test_a_batching_server_is_loaded_as_long_as_it_gains() -> None:
+    """Each request slows the others a little, and total throughput still rises."""
     jobs = lognormal_jobs(5000, 1)
     ours = run(AdaptiveLimit(512), Sharing(lambda n: 1 + n / 60), jobs)
     timid = run(FixedLimit(60), Sharing(lambda n: 1 + n / 60), jobs)
@@ -140,7 +140,7 @@ def test_capacity_changes_on_a_server_that_refuses() -> None:
 
 
 def test_capacity_changes_on_a_server_that_queues() -> None:
-    """The same without refusals: it follows down without idling and up within a minute."""
+    """Without refusals: followed down without idling, and up within a minute."""
     jobs = lognormal_jobs(6000, 2)
     ours = run(AdaptiveLimit(512), Queueing(changing), jobs)
     assert ours.throughput(120, 160) > 0.9 * 20 / 2.4
@@ -148,7 +148,7 @@ def test_capacity_changes_on_a_server_that_queues() -> None:
 
 
 def test_a_server_that_grows_twentyfold_is_not_climbed_step_by_step() -> None:
-    """20 at once, then 400, without refusals: found within a minute, of which most is the time to the next look. On the
+    """Capacity 20, then 400, without refusals: found within a minute, most of which is the time to the next probe. The
     mean of six seeds, since single comparisons of small levels are noisy."""
     ratios = []
     for seed in range(1, 7):
@@ -175,14 +175,14 @@ def test_server_that_refuses_first_and_queues_later() -> None:
 
 @pytest.mark.parametrize(("capacity", "count", "most_refused"), [(1, 200, 90), (4, 600, 90)])
 def test_small_servers_that_refuse(capacity: int, count: int, most_refused: int) -> None:
-    """One or four at once: full use from the start; the first burst and one look in sixty are refused."""
+    """Capacity 1 or 4: full use from the start; the first burst and the probes are refused."""
     ours, efficiency, _ = compare(lambda: Refusing(always(capacity)), capacity, lognormal_jobs(count, 1))
     assert efficiency > 0.97
     assert ours.refused < most_refused
 
 
 def test_large_server() -> None:
-    """500 at once are found within seconds."""
+    """A capacity of 500 is found within seconds."""
     ours, efficiency, steady = compare(lambda: Refusing(always(500)), 500, lognormal_jobs(8000, 1))
     assert steady > 0.95
     assert efficiency > 0.85
@@ -190,21 +190,21 @@ def test_large_server() -> None:
 
 
 def test_no_limit_at_all() -> None:
-    """Where nothing holds it back it doubles every round trip up to the ceiling and stays there."""
+    """It doubles every round trip up to the ceiling and stays there."""
     ours = run(AdaptiveLimit(512), Queueing(always(10**9)), lognormal_jobs(6000, 1))
     assert next(t for t, limit, _ in ours.levels if limit >= 512) < 6 * 2.4
     assert ours.mean_in_flight(*ours.steady()) > 0.95 * 512
 
 
 def test_server_that_sheds_load_with_503() -> None:
-    """Overload answers work as well as refusals."""
+    """503 works as well as 429."""
     _, efficiency, steady = compare(lambda: Refusing(always(60), "overloaded"), 60, lognormal_jobs(5000, 1))
     assert efficiency > 0.93
     assert steady > 0.93
 
 
 def test_limit_on_rate_instead_of_concurrency() -> None:
-    """25 requests a second and no header that says so: close to it, with few refusals."""
+    """25 requests per second without headers: close to it, with few refusals."""
     ours, efficiency, _ = compare(lambda: RateLimited(25), 60, lognormal_jobs(5000, 1))
     assert efficiency > 0.72
     assert ours.refused < 0.03 * ours.sent
@@ -216,7 +216,7 @@ def test_refusals_by_chance_cost_little(outcome: Outcome, share: float) -> None:
     """A provider that refuses one in a hundred or one in twenty at random is still used to the full."""
 
     @dataclass
-    class Moody:
+    class Random:
         inner: Provider
         rng: random.Random
 
@@ -226,13 +226,13 @@ def test_refusals_by_chance_cost_little(outcome: Outcome, share: float) -> None:
             else:
                 self.inner.send(world, job, reply)
 
-    _, efficiency, _ = compare(lambda: Moody(Refusing(always(60)), random.Random(3)), 60, lognormal_jobs(5000, 1))
+    _, efficiency, _ = compare(lambda: Random(Refusing(always(60)), random.Random(3)), 60, lognormal_jobs(5000, 1))
     assert efficiency > 0.9
 
 
 @pytest.mark.parametrize("seconds", [0.5, 2.0])
-def test_server_that_takes_its_time_to_refuse(seconds: float) -> None:
-    """Refusals that come late say less about what was accepted; it still finds the edge."""
+def test_server_that_refuses_slowly(seconds: float) -> None:
+    """Late refusals say less about what was accepted; it still finds the edge."""
 
     class Slow(Refusing):
         def send(self, world: World, job: Job, reply: Reply) -> None:
@@ -247,22 +247,22 @@ def test_server_that_takes_its_time_to_refuse(seconds: float) -> None:
 
 
 def test_quota_per_minute_without_headers() -> None:
-    """When a minute's quota is gone few ask whether it is back; the next minutes are used in full, and not passed."""
+    """Few probes while it is exhausted; the next minutes are used in full, and not passed."""
     ours = run(AdaptiveLimit(512), Quota(600), lognormal_jobs(3000, 1), Breaker())
     assert ours.refused < 0.015 * ours.sent
     assert ours.makespan < 1.1 * (4 * 60 + 8)
 
 
-def test_a_server_that_loses_places_is_not_stormed() -> None:
-    """60 at once, then 20: what is in flight passes the new capacity, and the breaker lets single ones ask."""
+def test_a_server_that_loses_capacity_is_not_stormed() -> None:
+    """60, then 20: more is in flight than the new capacity, and the breaker allows single probes."""
     ours = run(AdaptiveLimit(512), Refusing(lambda now: 60 if now < 40 else 20), lognormal_jobs(1500, 1), Breaker())
     assert ours.refused < 0.04 * ours.sent
     assert ours.throughput(60, 80) > 0.85 * 20 / 2.4
 
 
 @pytest.mark.parametrize(("capacity", "median", "count"), [(1, 2.0, 150), (4, 2.0, 400), (8, 8.0, 300)])
-def test_small_servers_that_queue_with_time_outs(capacity: int, median: float, count: int) -> None:
-    """A start far above the capacity leads to time-outs; it comes down before they eat the work."""
+def test_small_servers_that_queue_with_timeouts(capacity: int, median: float, count: int) -> None:
+    """A start far above the capacity leads to timeouts; it comes down before they waste the work."""
     jobs = [Job(min(job.seconds, 36.0)) for job in lognormal_jobs(count, 1, median=median)]
     ours = run(AdaptiveLimit(512), Queueing(always(capacity)), jobs, timeout=60.0)
     assert sum(job.seconds for job in jobs) / capacity / ours.makespan > 0.8
@@ -270,7 +270,7 @@ def test_small_servers_that_queue_with_time_outs(capacity: int, median: float, c
 
 
 def test_runs_repeat_exactly() -> None:
-    """The same seed gives the same run: nothing reads a clock or rolls its own dice."""
+    """The same seed gives the same run: nothing reads a clock or draws its own random numbers."""
     runs = [run(AdaptiveLimit(512), Refusing(always(60)), lognormal_jobs(500, 5)) for _ in range(2)]
     assert runs[0].finished_at == runs[1].finished_at
     assert runs[0].levels == runs[1].levels

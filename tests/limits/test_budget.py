@@ -1,4 +1,4 @@
-"""The money ceiling holds whatever the order of events."""
+"""The budget holds in any order of events."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ def test_a_million_small_sums_do_not_drift() -> None:
 
 
 def test_tiny_requests_are_not_free() -> None:
-    """What is less than the smallest unit counts as one: a limit cannot be passed by crumbs."""
+    """Less than the smallest unit counts as one: rounding cannot pass the limit."""
     budget = Budget(5e-9)
     assert [budget.reserve(4e-10) for _ in range(6)] == [True] * 5 + [False]
 
 
 def test_a_cost_above_the_reservation_is_counted_in_full() -> None:
-    """If a provider charges more than the worst case, the books say so, and nothing more is sent."""
+    """If a provider charges more than the worst case, that counts, and nothing more is sent."""
     budget = Budget(1.0)
     assert budget.reserve(0.5)
     budget.settle(0.5, 2.0)
@@ -102,6 +102,6 @@ TestSpending = Spending.TestCase
 TestSpending.settings = settings(max_examples=40, stateful_step_count=40, deadline=None)
 
 
-def test_a_budget_of_ones_own_waits_for_nobody() -> None:
-    """What cannot be reserved is given up at once: no money will come from elsewhere."""
+def test_an_unshared_budget_waits_for_no_grant() -> None:
+    """What cannot be reserved is given up at once."""
     assert Budget(1.0).waiting is False

@@ -1,4 +1,4 @@
-"""Whose turn is next: callers by what they have had, what one caller sends by how it sorts."""
+"""Fair queueing: callers by what they were charged, items of one caller by their order."""
 
 from __future__ import annotations
 
@@ -6,104 +6,90 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from referee.limits import FairQueue
-from referee.limits.fair_queue import REMEMBERED
+from referee.limits.fair_queue import MAX_IDLE_CALLERS
 
 
-def turns(line: FairQueue[tuple[int, str]], count: int, each: int = 1) -> str:
-    """The callers of the next turns, of whom each takes so many and stands in line again."""
+def serve(queue: FairQueue[tuple[int, str]], count: int, each: int = 1) -> str:
+    """The callers of the next items, each charged and queued again."""
     found = ""
     for _ in range(count):
-        item = line.pop()
+        item = queue.pop()
         found += item[1]
-        for _ in range(each):
-            line.had(item[1])
-        line.push(item[1], item)
+        queue.charge(item[1], each)
+        queue.push(item[1], item)
     return found
 
 
-def test_of_one_caller_what_sorts_first_goes_first() -> None:
-    """The order of a single caller is the order of his items, whenever they came."""
-    line: FairQueue[int] = FairQueue()
+def test_one_callers_items_come_in_their_own_order() -> None:
+    """Whenever they were pushed."""
+    queue: FairQueue[int] = FairQueue()
     for item in (3, 1, 2):
-        line.push("", item)
-        line.had("")
-    assert [line.pop() for _ in range(3)] == [1, 2, 3]
-    assert not line
+        queue.push("", item)
+        queue.charge("")
+    assert [queue.pop() for _ in range(3)] == [1, 2, 3]
+    assert not queue
 
 
-def test_callers_take_turns_however_much_they_bring() -> None:
-    """A hundred items of one caller, all of them first by their own order, do not go before the other's one."""
-    line: FairQueue[tuple[int, str]] = FairQueue()
+def test_callers_alternate_however_much_they_push() -> None:
+    """A hundred items of one caller do not go before the other's one."""
+    queue: FairQueue[tuple[int, str]] = FairQueue()
     for number in range(100):
-        line.push("a", (number, "a"))
-    line.push("b", (999, "b"))
-    assert turns(line, 8) == "abababab"
+        queue.push("a", (number, "a"))
+    queue.push("b", (999, "b"))
+    assert serve(queue, 8) == "abababab"
 
 
-def test_turns_are_counted_by_what_is_had_in_them() -> None:
-    """Who takes one a turn has as many turns as make up for the other's thirty-two."""
-    line: FairQueue[tuple[int, str]] = FairQueue()
-    had = {"a": 0, "b": 0}
+def test_turns_are_weighted_by_what_is_charged() -> None:
+    """A caller charged 1 a turn gets as many turns as make up for another's 32."""
+    queue: FairQueue[tuple[int, str]] = FairQueue()
+    charged = {"a": 0, "b": 0}
     for name in "ab":
-        line.push(name, (0, name))
+        queue.push(name, (0, name))
     for _ in range(660):
-        item = line.pop()
-        for _ in range(32 if item[1] == "a" else 1):
-            line.had(item[1])
-            had[item[1]] += 1
-        line.push(item[1], item)
-    assert abs(had["a"] - had["b"]) <= 32
+        item = queue.pop()
+        amount = 32 if item[1] == "a" else 1
+        queue.charge(item[1], amount)
+        charged[item[1]] += amount
+        queue.push(item[1], item)
+    assert abs(charged["a"] - charged["b"]) <= 32
 
 
-def test_who_comes_late_starts_level() -> None:
-    """Neither the time somebody was alone nor the time he was away counts for or against him."""
-    line: FairQueue[tuple[int, str]] = FairQueue()
-    for _ in range(5000):
-        line.had("a")  # without ever having to wait
-    line.push("a", (0, "a"))
-    line.push("b", (0, "b"))
-    assert turns(line, 6) == "ababab"
-    for _ in range(1000):
-        item = line.pop()
-        line.had(item[1])
-        line.push(item[1], item)
-    line.push("c", (0, "c"))
-    assert sorted(turns(line, 6)) == list("aabbcc")
+def test_idle_time_earns_no_credit_and_costs_none() -> None:
+    """Neither being alone nor being away counts for or against a caller."""
+    queue: FairQueue[tuple[int, str]] = FairQueue()
+    queue.charge("a", 5000)  # without competition
+    queue.push("a", (0, "a"))
+    queue.push("b", (0, "b"))
+    assert serve(queue, 6) == "ababab"
+    serve(queue, 1000)
+    queue.push("c", (0, "c"))
+    assert sorted(serve(queue, 6)) == list("aabbcc")
 
 
-def test_callers_that_are_gone_are_forgotten() -> None:
+def test_an_old_caller_is_not_behind_a_new_one() -> None:
+    """Thousands served without competition give a new caller no claim to as many."""
+    queue: FairQueue[tuple[int, str]] = FairQueue()
+    queue.charge("s", 20_000)
+    queue.push("n", (0, "n"))
+    queue.push("s", (0, "s"))
+    assert sorted(serve(queue, 6, each=32)) == list("nnnsss")
+
+
+def test_idle_callers_are_forgotten() -> None:
     """However many names come and go, a bounded number is kept."""
-    line: FairQueue[int] = FairQueue()
-    for number in range(10 * REMEMBERED):
-        line.push(str(number), 1)
-        line.pop()
-        line.had(str(number))
-    assert len(line._had) <= REMEMBERED + 1
+    queue: FairQueue[int] = FairQueue()
+    for number in range(10 * MAX_IDLE_CALLERS):
+        queue.push(str(number), 1)
+        queue.pop()
+        queue.charge(str(number))
+    assert len(queue._charged) <= MAX_IDLE_CALLERS + 1
 
 
 @given(st.lists(st.sampled_from("abc"), max_size=50))
-def test_everybody_who_waits_has_his_turn(callers: list[str]) -> None:
-    """What was pushed comes out, once."""
-    line: FairQueue[int] = FairQueue()
+def test_every_item_comes_out_once(callers: list[str]) -> None:
+    """None is lost or repeated."""
+    queue: FairQueue[int] = FairQueue()
     for number, caller in enumerate(callers):
-        line.push(caller, number)
-    assert sorted(line.pop() for _ in callers) == list(range(len(callers)))
-    assert not line
-
-
-def test_who_came_long_ago_is_not_behind_a_newcomer() -> None:
-    """Thousands had while nobody waited give whoever waits first no right to as many."""
-    line: FairQueue[tuple[int, str]] = FairQueue()
-    for _ in range(20_000):
-        line.had("steady")
-    line.push("new", (0, "n"))
-    line.push("steady", (0, "s"))
-    found = ""
-    for _ in range(6):
-        item = line.pop()
-        found += item[1]
-        name = "new" if item[1] == "n" else "steady"
-        for _ in range(32):
-            line.had(name)
-        line.push(name, item)
-    assert sorted(found) == list("nnnsss")
+        queue.push(caller, number)
+    assert sorted(queue.pop() for _ in callers) == list(range(len(callers)))
+    assert not queue

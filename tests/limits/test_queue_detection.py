@@ -1,109 +1,99 @@
-"""Telling a line in front of the server from slow replies: who is served before whom."""
+"""Telling a queue at the server from slow replies: by the order in which requests are served."""
 
 from __future__ import annotations
 
 import pytest
 
-from referee.limits.queue_detection import FIRST_ANSWERS, LATE, QueueDetector
+from referee.limits.queue_detection import QueueDetector
 
 SENT = 10
 """Requests sent at time 0 in these tests."""
 
 
-def first_answer(in_flight: int = SENT - 1) -> QueueDetector:
-    """After the first answer, at 1 s."""
-    line = QueueDetector()
-    line.over(True, 1.0, in_flight, 1.0)
-    return line
+def first_reply(in_flight: int = SENT - 1) -> QueueDetector:
+    """After the first reply, at 1 s."""
+    queue = QueueDetector()
+    queue.on_finished(True, 1.0, in_flight, 1.0)
+    return queue
 
 
-def test_the_first_answers_overtake_nobody() -> None:
-    """They were sent together with the rest."""
-    line = QueueDetector()
+def test_replies_to_requests_sent_together_are_in_order() -> None:
+    """None of them was sent after the first reply."""
+    queue = QueueDetector()
     for i in range(SENT):
-        line.over(True, 1.0 + i, SENT - 1, 1.0 + i)
-        assert not line.overtaken
+        queue.on_finished(True, 1.0 + i, SENT - 1, 1.0 + i)
+        assert not queue.reordered
 
 
-def test_one_sent_later_and_answered_sooner_overtakes() -> None:
-    """Also if it was sent in the moment of the first answer."""
-    line = first_answer()
-    line.over(True, 1.5, SENT - 1, 0.5)
-    assert line.overtaken
+def test_a_later_request_served_earlier_rules_a_queue_out() -> None:
+    """Even if sent in the moment of the first reply."""
+    queue = first_reply()
+    queue.on_finished(True, 1.5, SENT - 1, 0.5)
+    assert queue.reordered
 
 
-@pytest.mark.parametrize(("done", "overtaken"), [(3, True), (4, True), (5, False)])
-def test_most_of_those_before_must_still_be_out(done: int, overtaken: bool) -> None:
-    """Nine were left: with four of them gone, five are most of them; with five gone, the four left are merely slow."""
-    line = first_answer()
+@pytest.mark.parametrize(("done", "reordered"), [(3, True), (4, True), (5, False)])
+def test_most_of_the_earlier_requests_must_be_in_flight(done: int, reordered: bool) -> None:
+    """Of the nine left, five are most; the last four are merely slow."""
+    queue = first_reply()
     for i in range(done):
-        line.over(True, 2.0 + i / 100, SENT - 1, 2.0 + i / 100)
-    line.over(True, 3.0, SENT - 1, 0.5)
-    assert line.overtaken is overtaken
+        queue.on_finished(True, 2.0 + i / 100, SENT - 1, 2.0 + i / 100)
+    queue.on_finished(True, 3.0, SENT - 1, 0.5)
+    assert queue.reordered is reordered
 
 
-def test_half_of_those_before_are_not_most() -> None:
-    """Of eight that were left, four."""
-    line = first_answer(8)
-    for _ in range(4):
-        line.over(True, 2.0, 8, 2.0)
-    line.over(True, 3.0, 8, 0.5)
-    assert not line.overtaken
-
-
-def test_those_who_gave_up_are_no_longer_ahead() -> None:
-    """They timed out together; what is served next was not served before them."""
-    line = first_answer()
+def test_timed_out_requests_are_no_longer_in_the_queue() -> None:
+    """What is served next was not served before them."""
+    queue = first_reply()
     for _ in range(5):
-        line.over(False, 60.0, SENT - 1, 60.0)
-    line.over(True, 61.0, SENT - 1, 30.0)
-    assert not line.overtaken
+        queue.on_finished(False, 60.0, SENT - 1, 60.0)
+    queue.on_finished(True, 61.0, SENT - 1, 30.0)
+    assert not queue.reordered
 
 
-def test_a_refusal_overtakes_nobody() -> None:
-    """It was not served; and it is no first answer either."""
-    line = QueueDetector()
-    line.over(False, 0.5, SENT - 1, 0.5)
-    line.over(True, 1.0, SENT - 2, 1.0)
-    line.over(False, 1.5, SENT - 2, 0.2)
-    assert not line.overtaken
-    line.over(True, 1.5, SENT - 2, 0.8)
-    assert not line.overtaken
-    line.over(True, 1.6, SENT - 2, 0.3)
-    assert line.overtaken
+def test_refusals_do_not_count_as_served() -> None:
+    """Nor as the first reply."""
+    queue = QueueDetector()
+    queue.on_finished(False, 0.5, SENT - 1, 0.5)
+    queue.on_finished(True, 1.0, SENT - 2, 1.0)
+    queue.on_finished(False, 1.5, SENT - 2, 0.2)
+    assert not queue.reordered
+    queue.on_finished(True, 1.5, SENT - 2, 0.8)
+    assert not queue.reordered
+    queue.on_finished(True, 1.6, SENT - 2, 0.3)
+    assert queue.reordered
 
 
-def test_it_begins_anew() -> None:
-    """What was overtaken before is no sign of now, and the next answer is the first one."""
-    line = first_answer()
-    line.over(True, 1.5, SENT - 1, 0.5)
-    line.begin()
-    assert not line.overtaken
-    line.over(True, 5.0, SENT - 1, 0.1)
-    assert not line.overtaken
-    line.over(True, 5.5, SENT - 1, 4.0)
-    assert not line.overtaken
-    line.over(True, 5.5, SENT - 1, 0.2)
-    assert line.overtaken
+def test_a_reset_starts_with_the_next_reply() -> None:
+    """What was reordered before says nothing about now."""
+    queue = first_reply()
+    queue.on_finished(True, 1.5, SENT - 1, 0.5)
+    queue.reset()
+    assert not queue.reordered
+    queue.on_finished(True, 5.0, SENT - 1, 0.1)
+    assert not queue.reordered
+    queue.on_finished(True, 5.5, SENT - 1, 4.0)
+    assert not queue.reordered
+    queue.on_finished(True, 5.5, SENT - 1, 0.2)
+    assert queue.reordered
 
 
-def test_a_few_answers_tell_what_is_usual() -> None:
-    """The third one; failures are not counted, later ones change nothing."""
-    line = QueueDetector()
-    assert line.done(1, 10, 1e9) == 1.0
+def test_the_service_time_comes_from_the_first_replies() -> None:
+    """The third one; failures do not count, later replies change nothing."""
+    queue = QueueDetector()
+    assert queue.done_share(1, 10, 1e9) == 1.0
     for latency in (0.1, 2.0, 3.0, 9.0):
-        line.over(False, latency, SENT - 1, latency)
-        line.over(True, latency, SENT - 1, latency)
-    assert FIRST_ANSWERS == 3
-    assert line.done(4, 10, LATE * 3.0) == 1.0
-    assert line.done(4, 10, LATE * 3.0 + 0.1) == pytest.approx(0.4)
+        queue.on_finished(False, latency, SENT - 1, latency)
+        queue.on_finished(True, latency, SENT - 1, latency)
+    assert queue.done_share(4, 10, QueueDetector.LATE * 3.0) == 1.0
+    assert queue.done_share(4, 10, QueueDetector.LATE * 3.0 + 0.1) == pytest.approx(0.4)
 
 
-def test_where_somebody_was_overtaken_nothing_is_late() -> None:
-    """Few are done, but they do not stand in line."""
-    line = first_answer()
+def test_where_a_queue_is_ruled_out_nothing_is_late() -> None:
+    """Few requests are done, but they are only slow."""
+    queue = first_reply()
     for _ in range(3):
-        line.over(True, 1.0, SENT - 1, 1.0)
-    assert line.done(4, 10, 100.0) == pytest.approx(0.4)
-    line.over(True, 1.5, SENT - 1, 0.25)
-    assert line.done(5, 10, 100.0) == 1.0
+        queue.on_finished(True, 1.0, SENT - 1, 1.0)
+    assert queue.done_share(4, 10, 100.0) == pytest.approx(0.4)
+    queue.on_finished(True, 1.5, SENT - 1, 0.25)
+    assert queue.done_share(5, 10, 100.0) == 1.0

@@ -1,4 +1,4 @@
-"""Late is what nearly all the others are not, and only so many may be asked again."""
+"""Which requests are late, and how many may be hedged."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from referee.limits import Stragglers
 
 
-def test_nothing_is_late_before_enough_is_known() -> None:
-    """A handful of answers says nothing."""
+def test_nothing_is_late_before_enough_replies() -> None:
+    """A small sample says nothing."""
     found = Stragglers(0.05)
-    for _ in range(31):
+    for _ in range(Stragglers.MIN_SAMPLE - 1):
         found.answered(1.0)
     assert found.late_after is None
     found.answered(1.0)
@@ -40,7 +40,7 @@ def test_off_means_off() -> None:
 
 @given(st.floats(0.0, 1.0), st.lists(st.booleans(), max_size=200))
 def test_never_more_than_the_share(share: float, events: list[bool]) -> None:
-    """However requests and lateness alternate."""
+    """In any order of sends and hedges."""
     found, sent = Stragglers(share), 0
     for send in events:
         if send:

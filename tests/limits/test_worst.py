@@ -1,4 +1,4 @@
-"""What a request can be billed for: a bound, and what is learned where a provider passes it."""
+"""What a request can be billed for: the bound, and the excess of a provider that passes it."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from referee.limits.worst import HEADROOM, Excess, bound
 
 
 def test_within_the_bound_there_is_nothing_to_learn() -> None:
-    """One token for each byte and twice max_tokens are expected of everybody."""
+    """One token per byte and twice max_tokens are assumed of every provider."""
     excess = Excess()
     assert not excess.learn(bound(1000, 64), 1000, 128)
     assert (excess.prompt, excess.reply) == (1.0, 1.0)
 
 
-def test_what_was_seen_is_expected_again_with_some_room() -> None:
-    """Three times the bound once: more than that from then on. Less teaches nothing, and is not forgotten."""
+def test_an_excess_is_assumed_from_then_on_with_headroom() -> None:
+    """Three times the bound once: more than that from then on. A smaller one changes nothing."""
     excess = Excess()
     assert excess.learn(bound(1000, 64), 10, 384)
     assert (excess.prompt, excess.reply) == (1.0, 3 * HEADROOM)
@@ -26,8 +26,8 @@ def test_what_was_seen_is_expected_again_with_some_room() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 10**5), st.integers(1, 2000), st.integers(0, 10**6), st.integers(0, 10**6))))
-def test_nothing_seen_is_above_what_is_expected(calls: list[tuple[int, int, int, int]]) -> None:
-    """After any calls, each of them fits into the expectation made of its own bound."""
+def test_every_call_seen_fits_into_the_assumption(calls: list[tuple[int, int, int, int]]) -> None:
+    """After any calls, each was billed at most its bound times the excess."""
     excess = Excess()
     for size, most, tokens_in, tokens_out in calls:
         excess.learn(bound(size, most), tokens_in, tokens_out)

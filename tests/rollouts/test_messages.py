@@ -67,6 +67,15 @@ def test_responses_items_keep_their_order() -> None:
     )
 
 
+def test_an_mcp_call_carries_its_result() -> None:
+    """Both are in one item, and neither is lost."""
+    item = {"type": "mcp_call", "id": "m", "name": "search", "arguments": "{}", "output": "Two a day.", "error": None}
+    assert read_text([item]) == (
+        Message("assistant", tool_calls=(ToolCall("search", "{}"),)),
+        Message("tool", "Two a day.", "search"),
+    )
+
+
 @pytest.mark.parametrize(
     ("given", "read"),
     [

@@ -12,7 +12,7 @@ from referee import clock
 from referee.config import Config, load
 from referee.engine.port import Transport
 from referee.errors import RefereeError
-from referee.limits import AdaptiveLimit, FixedLimit
+from referee.limits import make_limit
 from referee.limits.quota_broker import Broker, Grant, Report, SharedEndpoint
 from referee.records import Reward, Sample
 from referee.runtime.client import RemoteTracker
@@ -45,16 +45,7 @@ class Fleet:
         self._network = network
         self.remote = RemoteTracker(config, hosts, self._send, exclusive=alone)
         self.broker = Broker(
-            [
-                SharedEndpoint(
-                    AdaptiveLimit(config.limits.max_concurrency)
-                    if config.limits.concurrency == "auto"
-                    else FixedLimit(config.limits.concurrency),
-                    config.limits.rpm,
-                    config.limits.tpm,
-                )
-                for _ in config.endpoint
-            ],
+            [SharedEndpoint(make_limit(config.limits), config.limits.rpm, config.limits.tpm) for _ in config.endpoint],
             config.limits.budget_usd,
         )
         self.answering = True

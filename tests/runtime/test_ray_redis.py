@@ -17,8 +17,8 @@ from tests.trainers.ray_tools import PATIENCE, local_ray, wait_for
 
 from referee import clock
 from referee.config import load
-from referee.limits.bucket import BURST
-from referee.limits.quota_broker import LEASE
+from referee.limits.bucket import BURST_S
+from referee.limits.quota_broker import LEASE_S
 from referee.records import Reward, Sample
 from referee.referee import Referee
 from referee.runtime.ray import shutdown
@@ -128,7 +128,7 @@ def test_requests_per_minute_are_one_limit_for_the_engines_of_both(start: Start,
 
     def seen() -> bool:
         received = provider.stats().received - before
-        assert received <= 20 * (clock.monotonic() - began + BURST + LEASE) + 1
+        assert received <= 20 * (clock.monotonic() - began + BURST_S + LEASE_S) + 1
         return received == 160
 
     wait_for(seen, "the end of both")

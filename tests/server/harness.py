@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import random
 import threading
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -34,12 +35,15 @@ class HeldTransport:
         self._open = threading.Event()
         self._waiting: list[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = []
         self.asked = 0
+        self.shown: list[str] = []
+        """What the judge was asked, request by request."""
         self.left = 0
         """Requests whose caller gave up."""
 
     async def post(self, url: str, headers: Mapping[str, str], body: bytes, timeout: float) -> Response:
         """One request, answered after `release`."""
         self.asked += 1
+        self.shown.append(json.loads(body)["messages"][-1]["content"])
         if not self._open.is_set():
             loop = asyncio.get_running_loop()
             future: asyncio.Future[None] = loop.create_future()

@@ -22,8 +22,8 @@ from referee.server import make_app
 from referee.server.listen import listening, url_of
 from referee.sim import Provider, ProviderSpec, SimTransport
 
-# That three lists are of one length, that one text holds another, and which formats of messages and rubrics there are,
-# is more than a JSON schema can say.
+# That three lists are of one length, that one text holds another, or that an object is a message in one of several
+# formats, is more than a JSON schema can say.
 SETTINGS = "".join(
     f"""
 [[operations]]

@@ -77,7 +77,7 @@ def test_a_reward_carries_its_sample() -> None:
 
 
 def test_the_median_counts_unscored_members() -> None:
-    """An answer nobody judged is still an answer of the group, and has a length penalty on record."""
+    """An unscored response still counts in the group's median, and its penalty is recorded."""
     settings_ = config(shaping={"length": {"enable": True}})
     rewards = shape_group(group(judged(10), MISSING, MISSING, lengths=[10, 100, 100]), settings_)
     assert [reward.median_length for reward in rewards] == [100.0] * 3
@@ -102,7 +102,7 @@ def test_lengths_of_a_mixed_group_are_all_counted() -> None:
 
 
 def test_an_empty_answer_group_has_no_penalty() -> None:
-    """A median of zero penalises nobody."""
+    """A median of zero penalises no response."""
     settings_ = config(shaping={"length": {"enable": True}})
     assert values(shape_group(group(judged(1), judged(1), lengths=[0, 0]), settings_)) == [0.0, 0.0]
 

@@ -49,7 +49,7 @@ def test_the_group_mean_is_of_the_siblings_rewards() -> None:
 
 
 def test_no_sibling_no_mean() -> None:
-    """A group where nobody was scored stays without rewards."""
+    """A group without any score stays without rewards."""
     assert filled(MissingConfig(policy="group_mean"), None, None) == [(None, ""), (None, "")]
 
 

@@ -19,15 +19,15 @@ from referee.sim.precise_clock import PreciseClock
 
 def with_clock(story: Callable[[PreciseClock], Awaitable[None]]) -> None:
     async def main() -> None:
-        fine, failed = PreciseClock(), list[object]()
+        precise, failed = PreciseClock(), list[object]()
         asyncio.get_running_loop().set_exception_handler(lambda loop, what: failed.append(what))
         try:
-            await asyncio.wait_for(story(fine), 10)
+            await asyncio.wait_for(story(precise), 10)
         finally:
-            fine.close()
+            precise.close()
         assert not failed
         with pytest.raises(OSError, match="Bad file descriptor"):
-            os.fstat(fine._timer)
+            os.fstat(precise._timer)
 
     asyncio.run(main())
 
@@ -36,10 +36,10 @@ def test_everyone_is_woken_in_order_and_not_too_soon() -> None:
     """Whatever the order they went to sleep in."""
     woken: list[float] = []
 
-    async def story(fine: PreciseClock) -> None:
+    async def story(precise: PreciseClock) -> None:
         async def one(seconds: float) -> None:
             began = clock.monotonic()
-            await fine.sleep(seconds)
+            await precise.sleep(seconds)
             assert clock.monotonic() - began >= seconds
             woken.append(seconds)
 
@@ -53,36 +53,36 @@ def test_everyone_is_woken_in_order_and_not_too_soon() -> None:
 def test_one_that_is_cancelled_does_not_hold_up_the_others() -> None:
     """Nor does it break the clock."""
 
-    async def story(fine: PreciseClock) -> None:
-        gone, stays = (asyncio.ensure_future(fine.sleep(seconds)) for seconds in (0.001, 0.002))
+    async def story(precise: PreciseClock) -> None:
+        gone, stays = (asyncio.ensure_future(precise.sleep(seconds)) for seconds in (0.001, 0.002))
         await asyncio.sleep(0)
         gone.cancel()
         await stays
         assert gone.cancelled()
-        await fine.sleep(0.001)
+        await precise.sleep(0.001)
 
     with_clock(story)
 
 
 def test_a_long_sleep_does_not_put_off_a_short_one() -> None:
-    """The clock rings for whoever is first."""
+    """The timer is set for the earliest sleep."""
 
-    async def story(fine: PreciseClock) -> None:
-        short, long = (asyncio.ensure_future(fine.sleep(seconds)) for seconds in (0.001, 1000.0))
+    async def story(precise: PreciseClock) -> None:
+        short, long = (asyncio.ensure_future(precise.sleep(seconds)) for seconds in (0.001, 1000.0))
         await short
-        await fine.sleep(0.001)
+        await precise.sleep(0.001)
         long.cancel()
 
     with_clock(story)
 
 
 def test_a_ring_without_anybody_to_wake() -> None:
-    """It wakes nobody, and the next is heard."""
+    """It wakes no sleeper, and the next expiration is not lost."""
 
-    async def story(fine: PreciseClock) -> None:
-        sleeper = asyncio.ensure_future(fine.sleep(0.01))
+    async def story(precise: PreciseClock) -> None:
+        sleeper = asyncio.ensure_future(precise.sleep(0.01))
         await asyncio.sleep(0)
-        fine._ring()
+        precise._wake_due()
         assert not sleeper.done()
         await sleeper
 

@@ -111,7 +111,7 @@ def test_a_queued_request_can_leave(body: MakeBody) -> None:
 
 
 def test_above_the_knee_it_degrades(body: MakeBody) -> None:
-    """mode = degrade: nobody is refused, all get slower."""
+    """mode = degrade: nothing is refused, all get slower."""
     spec = ProviderSpec(latency_median=1.0, capacity=2, mode="degrade", degrade_power=2.0)
     _, trace = run(spec, *[(0.0, body())] * 4)
     assert [when for when, *_ in trace] == [1.0, 1.0, 2.25, 4.0]
@@ -125,7 +125,7 @@ def test_capacity_follows_its_schedule(body: MakeBody) -> None:
 
 
 def test_requests_per_minute(body: MakeBody) -> None:
-    """Within a window only so many are served; the headers say when the next begins."""
+    """A window serves up to its limit; the headers say when the next begins."""
     spec = ProviderSpec(rpm=2, retry_after="seconds", refuse_latency=0.0)
     _, trace = run(spec, *[(at, body()) for at in (0.0, 1.0, 2.0, 59.0, 60.0, 61.0, 62.0)])
     assert [status for _, status, *_ in trace] == [200, 200, 429, 429, 200, 200, 429]
@@ -243,7 +243,7 @@ def content(fault: Fault, body: bytes) -> tuple[str | None, str]:
     return choice["message"]["content"], choice["finish_reason"]
 
 
-def test_spoiled_replies_are_spoiled_in_the_right_place(body: MakeBody) -> None:
+def test_corrupted_replies_are_corrupted_in_the_right_place(body: MakeBody) -> None:
     """Each reply fault is what its name says, in the form that was asked for."""
     text = "An answer. [[quality=4]]"
     assert json.loads(content("out_of_range", body(text))[0] or "")["score"] == 100
@@ -260,7 +260,7 @@ def test_spoiled_replies_are_spoiled_in_the_right_place(body: MakeBody) -> None:
         json.loads(cut or "")
 
 
-def test_spoiled_bodies_are_spoiled_json(body: MakeBody) -> None:
+def test_corrupted_bodies_are_invalid_json(body: MakeBody) -> None:
     """Bodies that lenient parsers accept and careful ones must not."""
 
     def raw(fault: Fault) -> bytes:

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from referee.errors import ConfigError
-from referee.sim.replies import AT_ONCE, BODIES, WIRES
+from referee.sim.replies import BODIES, IMMEDIATE, WIRES
 from referee.sim.spec import FAULTS, ProviderSpec, read_spec
 
 
@@ -41,7 +41,7 @@ def test_a_spec_survives_json() -> None:
     ],
 )
 def test_a_bad_spec_is_refused_by_name(text: str, named: str) -> None:
-    """The error names the field, so that nobody has to guess."""
+    """The error names the field."""
     with pytest.raises(ConfigError, match=named):
         read_spec(text)
 
@@ -54,6 +54,6 @@ def test_an_unknown_fault_hints_at_the_nearest() -> None:
 
 def test_every_fault_has_its_implementation() -> None:
     """No name in the list falls through to an ordinary answer; `test_provider` looks at each."""
-    spoiled = {"malformed", "nan_json", "duplicate_keys", "no_choices", "refusal", "content_filter", "length"}
-    spoiled |= {"empty_content", "tool_call", "two_verdicts", "no_verdict", "out_of_range", "nan_score"}
-    assert set(FAULTS) <= AT_ONCE | WIRES.keys() | BODIES.keys() | spoiled | {"duplicate_score"}
+    corrupted = {"malformed", "nan_json", "duplicate_keys", "no_choices", "refusal", "content_filter", "length"}
+    corrupted |= {"empty_content", "tool_call", "two_verdicts", "no_verdict", "out_of_range", "nan_score"}
+    assert set(FAULTS) <= IMMEDIATE | WIRES.keys() | BODIES.keys() | corrupted | {"duplicate_score"}

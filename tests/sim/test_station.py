@@ -30,7 +30,7 @@ def test_a_slot_given_to_one_who_leaves_goes_back() -> None:
 
 
 def test_one_who_leaves_the_queue_is_gone_from_it() -> None:
-    """The queue's length is that of those who still wait."""
+    """A cancelled request leaves the queue."""
 
     async def main() -> list[int]:
         station = Station(ProviderSpec(capacity=1))

@@ -54,7 +54,7 @@ def test_wire_faults_become_transport_faults(body: MakeBody, fault: Fault, kind:
 
 
 def test_a_silent_cut_looks_complete(body: MakeBody) -> None:
-    """Without a length nobody on the wire notices: half a body comes as an answer."""
+    """Without a Content-Length half a body looks complete."""
     spec = ProviderSpec(faults={"cut_silent": 1.0})
     whole, _ = run_virtual(post(SimTransport(Provider(ProviderSpec())), body()))
     answer, _ = run_virtual(post(SimTransport(Provider(spec)), body()))
@@ -72,7 +72,7 @@ def test_a_slow_answer_is_a_timeout(body: MakeBody) -> None:
 
 
 def test_a_drip_that_ends_in_time_is_an_answer(body: MakeBody) -> None:
-    """Slow is not broken, if the client has the patience."""
+    """Slow is not broken, if the client's timeout is long enough."""
     spec = ProviderSpec(faults={"drip": 1.0}, drip_interval=0.01)
     answer, when = run_virtual(post(SimTransport(Provider(spec)), body(), timeout=60.0))
     assert answer.status == 200

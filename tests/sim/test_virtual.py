@@ -38,7 +38,7 @@ def test_a_year_of_sleeping_ends() -> None:
     assert run_virtual(main()) == 366 * 86_400 + 0.5
 
 
-def test_nobody_wakes_before_the_time_asked_for() -> None:
+def test_no_task_wakes_early() -> None:
     """A loop that sleeps until its moment has come ends, however the sums round."""
 
     async def main() -> None:
@@ -69,7 +69,7 @@ def test_deadlock_is_an_error_that_names_the_waiting_task() -> None:
         await asyncio.get_running_loop().create_future()
 
     with pytest.raises(Deadlock, match="stuck"):
-        run_virtual(stuck(), patience=0.01)
+        run_virtual(stuck(), thread_timeout=0.01)
 
 
 def test_deadlock_cancels_what_was_waiting() -> None:
@@ -83,7 +83,7 @@ def test_deadlock_cancels_what_was_waiting() -> None:
             cleaned.append("yes")
 
     with pytest.raises(Deadlock):
-        run_virtual(stuck(), patience=0.01)
+        run_virtual(stuck(), thread_timeout=0.01)
     assert cleaned == ["yes"]
 
 
@@ -112,11 +112,11 @@ def test_the_clock_stands_still_while_an_executor_works() -> None:
         job = loop.run_in_executor(None, release.wait, 30)
         for _ in range(50):
             await asyncio.sleep(0)
-        overtaken = loop.call_later(1.0, release.clear)
+        late = loop.call_later(1.0, release.clear)
         release.set()
         async with asyncio.timeout(0.5):
             await job
-        overtaken.cancel()
+        late.cancel()
         return "done", clock.now()
 
     assert run_virtual(main()) == ("done", 0.0)

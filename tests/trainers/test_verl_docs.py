@@ -1,4 +1,4 @@
-"""Every example of docs/verl.md, its Chinese twin and examples/verl_grpo runs; the promised signatures are there."""
+"""Every example of docs/verl.md, its translation and examples/verl_grpo runs; the promised signatures are there."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def composed(overrides: list[str]) -> Any:
 def test_the_chinese_page_has_the_same_code() -> None:
     """Both pages were written side by side and stay so."""
     assert blocks("verl.zh-CN.md") == BLOCKS
-    assert {name for name, _ in BLOCKS} == {"bash", "hydra", "python", "toml"}
+    assert {name for name, _ in BLOCKS} == {"bash", "hydra", "python", "toml", "yaml"}
 
 
 def test_toml_is_a_configuration() -> None:

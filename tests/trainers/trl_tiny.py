@@ -16,8 +16,8 @@ OFFLINE = {
     "TRL_EXPERIMENTAL_SILENCE": "1",
 }
 TEMPLATE = (
-    "{% for m in messages %}{{ m['role'] + ': ' + m['content'] + '\n' }}{% endfor %}"
-    "{% if add_generation_prompt %}assistant: {% endif %}"
+    "{% for m in messages %}{{ m['role'] + ': ' + m['content'] }}{% if m.tool_calls %}{{ m.tool_calls | tojson }}"
+    "{% endif %}{{ '\n' }}{% endfor %}{% if add_generation_prompt %}assistant: {% endif %}"
 )
 PROMPTS = ["2+2=", "Say hi. ", "The sky is ", "Count to 3: "]
 
@@ -65,7 +65,7 @@ def model(tokens: Any) -> Any:
         num_hidden_layers=2,
         num_attention_heads=2,
         num_key_value_heads=2,
-        max_position_embeddings=256,
+        max_position_embeddings=512,
         pad_token_id=tokens.pad_token_id,
         eos_token_id=tokens.eos_token_id,
         bos_token_id=None,
@@ -75,11 +75,22 @@ def model(tokens: Any) -> Any:
 
 
 def make_trainer(
-    folder: Path, funcs: Any, kind: str = "GRPO", chat: bool = False, steps: int = 2, **settings: Any
+    folder: Path,
+    funcs: Any,
+    kind: str = "GRPO",
+    chat: bool = False,
+    steps: int = 2,
+    parts: dict[str, Any] | None = None,
+    columns: dict[str, str] | None = None,
+    **settings: Any,
 ) -> Any:
-    """A GRPOTrainer or RLOOTrainer over a few prompts, four answers to each, two prompts a step."""
+    """A GRPOTrainer or RLOOTrainer over a few prompts, four answers to each, two prompts a step.
+
+    `parts`: more arguments of the trainer. `columns`: more columns of its dataset, the same in every row.
+    """
     trl, datasets = quietly("trl"), quietly("datasets")
-    tokens = tokenizer()
+    parts = {"processing_class": tokenizer(), **(parts or {})}
+    tokens = parts["processing_class"]
     policy: Any = model(tokens)
     if settings.get("beta"):  # the reference model is loaded by name
         path = folder / "model"
@@ -89,7 +100,9 @@ def make_trainer(
     prompts: list[Any] = PROMPTS * 4
     if chat:
         prompts = [[{"role": "user", "content": text}] for text in prompts]
-    rows = datasets.Dataset.from_dict({"prompt": prompts, "ground_truth": [str(n) for n in range(len(prompts))]})
+    more = {name: [value] * len(prompts) for name, value in (columns or {}).items()}
+    known = [str(n) for n in range(len(prompts))]
+    rows = datasets.Dataset.from_dict({"prompt": prompts, "ground_truth": known, **more})
     arguments = getattr(trl, f"{kind}Config")(
         **{
             "output_dir": str(folder / "out"),
@@ -112,7 +125,7 @@ def make_trainer(
         }
     )
     trainer = getattr(trl, f"{kind}Trainer")(
-        model=policy, args=arguments, train_dataset=rows, processing_class=tokens, reward_funcs=funcs
+        model=policy, args=arguments, train_dataset=rows, reward_funcs=funcs, **parts
     )
     for name, kept in trainer._logs.items():  # TRL keeps the last step's rows; here, all of them
         trainer._logs[name] = collections.defaultdict(list) if isinstance(kept, dict) else []

@@ -18,7 +18,7 @@ from referee.cli.report import make_report
 from referee.cli.words import counted
 from referee.config import CacheConfig, LedgerConfig, load
 from referee.errors import RefereeError
-from referee.local import HONESTY, demo_rollouts, embedded_config, separation, start_local
+from referee.local import DISCLAIMER, demo_rollouts, embedded_config, separation, start_local
 from referee.records import Reward, Sample, Unscored
 from referee.referee import Referee
 from referee.rollouts import plain
@@ -61,7 +61,7 @@ def _judge(console: Console, run: Path) -> None:
     samples = [sample for sample, _ in labelled]
     console.print(
         f"Judging {len(samples)} rollouts of {len({s.group for s in samples})} prompts with SmolLM2-135M on this CPU. "
-        + HONESTY
+        + DISCLAIMER
     )
     with start_local() as judge:
         config = replace(load(embedded_config(judge.url, judge.model)), cache=CacheConfig(path=""))

@@ -8,7 +8,7 @@ from pathlib import Path
 import typer
 from msgspec import Struct
 
-from referee.cli.problems import Problems, refuse_binary, refuse_text, rubric_polarity, text_only, warn_unread
+from referee.cli.problems import Problems, refuse_binary, refuse_text, text_only, warn_unread
 from referee.cli.words import counted
 from referee.config import Config, endpoints_of
 from referee.errors import InputError
@@ -17,7 +17,7 @@ from referee.records import Sample
 from referee.report.plan import Workload
 from referee.report.workload import limits_in
 from referee.rollouts import BadLine, first_rows, read_rollouts
-from referee.scoring.build import build_judge, columns_shown
+from referee.scoring.build import build_judge, columns_shown, rubric_polarity
 
 NO_DEADLINE = 1e9
 """Seconds. `referee score` judges a file to its end, however long that takes."""

@@ -91,11 +91,6 @@ def text_only(config: Config) -> bool:
     return any(judge.parts == "refuse" for judge in config.judge)
 
 
-def rubric_polarity(config: Config) -> Polarity | None:
-    """How rubrics of rows are read; None: no judge has one."""
-    return next((judge.polarity for judge in config.judge if judge.kind == "rubric"), None)
-
-
 def warn_unread(name: str, rows: Rows, shown: Collection[str], rubric: Polarity | None) -> None:
     """Say which columns no judge sees, and how pitfalls of rubrics are understood. `shown`: columns that templates
     show."""

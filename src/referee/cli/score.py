@@ -16,7 +16,7 @@ import msgspec
 import typer
 
 from referee.cli.output import check_output, claimed, rejects_of
-from referee.cli.problems import Problems, refuse_binary, refuse_text, rubric_polarity, text_only, warn_unread
+from referee.cli.problems import Problems, refuse_binary, refuse_text, text_only, warn_unread
 from referee.cli.progress import Meter
 from referee.cli.rows import Digests, Row, RowWriter, consolidate, read_rows, row_of
 from referee.cli.settings import settings, with_ledger
@@ -29,7 +29,7 @@ from referee.records import Sample
 from referee.referee import Referee
 from referee.rollouts import BadLine, doubtful_columns, first_rows, media_in, not_text, read_rollouts
 from referee.scoring.batch import depends_on_siblings
-from referee.scoring.build import columns_shown
+from referee.scoring.build import columns_shown, rubric_polarity
 
 UNSCORED = 3
 """Exit status when the output is complete and too few of its rows have a score to go on with."""

@@ -11,7 +11,7 @@ import typer
 from msgspec.structs import replace
 
 from referee.config import Config, LedgerConfig, load
-from referee.local import HONESTY, embedded_config, start_local
+from referee.local import DISCLAIMER, embedded_config, start_local
 from referee.scoring.build import with_rubrics
 
 DEFAULT_FILE = Path("referee.toml")
@@ -29,7 +29,7 @@ def settings(path: Path | None, references: bool = True) -> Iterator[Config]:
     if path is not None:
         yield with_rubrics(load(path, os.environ))
         return
-    typer.echo("no configuration: using the embedded judge (SmolLM2-135M on this CPU). " + HONESTY, err=True)
+    typer.echo("no configuration: using the embedded judge (SmolLM2-135M on this CPU). " + DISCLAIMER, err=True)
     with start_local() as judge:
         yield load(embedded_config(judge.url, judge.model, references), os.environ)
 

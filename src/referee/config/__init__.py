@@ -1,4 +1,4 @@
-"""What a user may write (TOML, environment, mappings), and nothing about what is done with it."""
+"""Settings from TOML, environment or mappings: schema, loading, checks."""
 
 from referee.config.check import key_may_travel
 from referee.config.judge_schema import Gates, JudgeConfig

@@ -1,4 +1,4 @@
-"""Rules that span settings. Each message names the key, the value and what would be right."""
+"""Validation across settings. Each message names the key, the value and what would be right."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from referee.config.judges import HEAVIEST, check_judges
+from referee.config.judges import MAX_WEIGHT, check_judges
 from referee.config.keys import is_variable
 from referee.config.schema import Config, EndpointConfig, RedisConfig
 from referee.errors import ConfigError
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
-OURS = {
+RESERVED_FIELDS = {
     "model": "endpoint.model",
     "messages": "judge.prompt_file",
     "max_tokens": "judge.max_tokens",
@@ -23,7 +23,7 @@ OURS = {
     "logprobs": "judge.kind",
     "top_logprobs": "judge.kind",
 }
-"""Fields of the request that a setting of ours fills in, and that the budget and the reading of replies go by."""
+"""Request fields and the settings that fill them in: the budget and the reading of replies depend on these."""
 
 
 def checked(config: Config, where: str) -> Config:
@@ -61,10 +61,10 @@ def checked(config: Config, where: str) -> Config:
         ("shaping.length.penalty_scale", length.penalty_scale),
         ("shaping.length.max_penalty", length.max_penalty),
     ):
-        if not 0 <= weight <= HEAVIEST:
-            raise refuse(name, f"must be a number from 0 to {HEAVIEST:g}, not {weight}.")
-    if not abs(config.shaping.coefficient) <= HEAVIEST:
-        raise refuse("shaping.coefficient", f"must be at most {HEAVIEST:g}, not {config.shaping.coefficient}.")
+        if not 0 <= weight <= MAX_WEIGHT:
+            raise refuse(name, f"must be a number from 0 to {MAX_WEIGHT:g}, not {weight}.")
+    if not abs(config.shaping.coefficient) <= MAX_WEIGHT:
+        raise refuse("shaping.coefficient", f"must be at most {MAX_WEIGHT:g}, not {config.shaping.coefficient}.")
     if missing.policy == "value" and (missing.value is None or not math.isfinite(missing.value)):
         raise refuse("missing.value", f'policy = "value" needs a finite number here, not {missing.value}; no default.')
     if missing.policy != "value" and missing.value is not None:
@@ -136,7 +136,7 @@ def _check_endpoint(endpoint: EndpointConfig, name: str, budget: bool, refuse: A
         msgspec.json.encode(endpoint.extra)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise refuse(f"{name}.extra", f"cannot be sent as JSON ({type(error).__name__}).") from None
-    for field, setting in OURS.items():
+    for field, setting in RESERVED_FIELDS.items():
         if field in endpoint.extra:
             raise refuse(f"{name}.extra", f"`{field}` is not for extra: {setting} says it.")
     for field, usual in (("n", 1), ("stream", False)):
@@ -169,7 +169,7 @@ def _check_redis(redis: RedisConfig, refuse: Any) -> None:
 
 
 def _next_host(endpoint: EndpointConfig) -> str | None:
-    """The host that sees the request as it is: the endpoint's, or the proxy's in front of it."""
+    """The host that sees the request unencrypted: the endpoint's or its proxy's."""
     return urlsplit(endpoint.proxy or endpoint.url).hostname
 
 
@@ -200,8 +200,8 @@ def _is_web(url: str) -> bool:
 
 
 def key_may_travel(endpoint: EndpointConfig) -> bool:
-    """False where a key would cross a network in the clear; such an endpoint is asked without one."""
+    """False if a key would cross a network unencrypted; such an endpoint is called without one."""
     parts = urlsplit(endpoint.url)
-    # What goes to a proxy has left this machine, wherever it is to come back to.
-    at_home = parts.hostname in LOOPBACK and (not endpoint.proxy or urlsplit(endpoint.proxy).hostname in LOOPBACK)
-    return parts.scheme == "https" or at_home or endpoint.key_over_http
+    # What goes to a remote proxy leaves this machine, even if the endpoint is local.
+    local = parts.hostname in LOOPBACK and (not endpoint.proxy or urlsplit(endpoint.proxy).hostname in LOOPBACK)
+    return parts.scheme == "https" or local or endpoint.key_over_http

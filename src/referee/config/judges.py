@@ -1,4 +1,4 @@
-"""Rules about judges: what each may say of itself, and which endpoints it may ask."""
+"""Validation of judges: their own settings, and which endpoints they may use."""
 
 from __future__ import annotations
 
@@ -14,16 +14,15 @@ from referee.config.keys import holds_key
 from referee.config.schema import Config, EndpointConfig
 from referee.errors import ConfigError
 
-SHORTEST_VIEW = 16
-"""Least tokens of a text that a judge can be shown."""
-HEAVIEST = 1e9
-"""Largest weight of a reward's term: trainers keep 7 digits, beyond this the other terms would vanish."""
+MIN_VIEW_TOKENS = 16
+MAX_WEIGHT = 1e9
+"""Of a reward's term: trainers keep 7 digits, beyond this the other terms would vanish."""
 
 Refuse = Callable[[str, str], ConfigError]
 
 
 def check_judges(config: Config, refuse: Refuse) -> None:
-    """Raises what `refuse` makes of the first thing that is wrong."""
+    """Raise what `refuse` makes of the first problem."""
     judges = config.judge
     if not judges:
         raise refuse("judge", "there must be at least one.")
@@ -43,13 +42,13 @@ def check_judges(config: Config, refuse: Refuse) -> None:
 
 
 def pool_of(judge: JudgeConfig) -> str:
-    """A name for the set of endpoints a judge asks; empty: all of them."""
+    """A name for the endpoints of a judge; empty: all of them."""
     wanted = (judge.endpoint,) if isinstance(judge.endpoint, str) else judge.endpoint
     return "\0".join(sorted({name for name in wanted if name}))
 
 
 def endpoints_of(judge: JudgeConfig, endpoints: Sequence[EndpointConfig]) -> list[int]:
-    """Which endpoints a judge asks, by their numbers."""
+    """Indices of the endpoints of a judge."""
     wanted = (judge.endpoint,) if isinstance(judge.endpoint, str) else judge.endpoint
     names = [name for name in wanted if name]
     return [number for number, endpoint in enumerate(endpoints) if not names or endpoint.label in names]
@@ -60,8 +59,8 @@ def _check_judge(judge: JudgeConfig, where: str, refuse: Refuse) -> None:
         raise refuse(f"{where}.low", f"low ({judge.low}) must be below high ({judge.high}).")
     if judge.temperature != "default" and not (judge.temperature >= 0 and math.isfinite(judge.temperature)):
         raise refuse(f"{where}.temperature", f'must be a number of at least 0, or "default", not {judge.temperature}.')
-    if not abs(judge.weight) <= HEAVIEST:
-        raise refuse(f"{where}.weight", f"must be a number of at most {HEAVIEST:g}, not {judge.weight}.")
+    if not abs(judge.weight) <= MAX_WEIGHT:
+        raise refuse(f"{where}.weight", f"must be a number of at most {MAX_WEIGHT:g}, not {judge.weight}.")
     if not judge.fences and judge.kind != "yes_no":
         raise refuse(
             f"{where}.fences", f'false needs kind = "yes_no", not "{judge.kind}": elsewhere fences are the defence.'
@@ -71,7 +70,7 @@ def _check_judge(judge: JudgeConfig, where: str, refuse: Refuse) -> None:
     for name, number, least in (
         ("max_tokens", judge.max_tokens, 1),
         ("ask_again", judge.ask_again, 0),
-        ("max_view_tokens", SHORTEST_VIEW if view is None else view, SHORTEST_VIEW),
+        ("max_view_tokens", MIN_VIEW_TOKENS if view is None else view, MIN_VIEW_TOKENS),
     ):
         if number < least:
             raise refuse(f"{where}.{name}", f"must be at least {least}, not {number}.")
@@ -90,7 +89,7 @@ def _check_options(options: dict[str, Any], where: str, refuse: Refuse) -> None:
 
 
 def _check_endpoints(judge: JudgeConfig, where: str, endpoints: Sequence[EndpointConfig], refuse: Refuse) -> None:
-    """Two models that take turns would give one group scores that do not compare."""
+    """Two models alternating within a group would give scores that do not compare."""
     labels = [endpoint.label for endpoint in endpoints]
     wanted = (judge.endpoint,) if isinstance(judge.endpoint, str) else judge.endpoint
     for name in wanted:

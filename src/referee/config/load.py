@@ -1,4 +1,4 @@
-"""From a TOML file, a mapping and the environment to a checked Config.
+"""Loads a Config from a TOML file or a mapping, and the environment.
 
 Unknown keys are refused with the nearest known name. Environment variables override keys: `REFEREE_LIMITS_RPM=500`
 is `[limits] rpm`, `REFEREE_ENDPOINT_MODEL` the first endpoint's model.
@@ -29,18 +29,18 @@ from referee.config.schema import LONE, Config, EndpointConfig, Secret
 from referee.errors import ConfigError
 
 ENV_PREFIX = "REFEREE_"
-URL = f"{ENV_PREFIX}ENDPOINT_URL"
-LONGEST_SHOWN = 60
-"""Characters of a variable's text that an error repeats."""
+URL_VARIABLE = f"{ENV_PREFIX}ENDPOINT_URL"
+MAX_SHOWN_CHARS = 60
+"""Of a variable's value, in an error."""
 
 
 def load(source: str | Path | Mapping[str, Any] | Config, env: Mapping[str, str] | None = None) -> Config:
-    """Read a TOML file or a mapping, apply the environment's overrides, check everything.
+    """Read a TOML file or a mapping, apply overrides from the environment, validate.
 
-    A Config is checked and comes back as it is: it has been read already, and what was changed in it since stays.
+    A Config is only validated: overrides must not undo what was changed in it since it was read.
     """
     if isinstance(source, Config):
-        return checked(_told_apart(_named(source)), "the configuration")
+        return checked(_with_unique_labels(_with_judge_name(source)), "the configuration")
     if isinstance(source, Mapping):
         data = {str(key): value for key, value in source.items()}
         where = "the configuration"
@@ -66,14 +66,14 @@ def load(source: str | Path | Mapping[str, Any] | Config, env: Mapping[str, str]
         raise ConfigError(f"{where}: {problem}{_choices(error)}") from None
     except UnicodeEncodeError as error:
         raise ConfigError(f"{where}: half a character (lone surrogate) in {error.object[:40]!r}.") from None
-    return checked(_told_apart(_named(config)), where)
+    return checked(_with_unique_labels(_with_judge_name(config)), where)
 
 
 def anchored(config: Config) -> Config:
-    """The same with every path absolute, as the current directory is now: launchers change it later.
+    """The same with every path absolute by the current directory, which launchers change later.
 
-    For whoever opens files. `load` leaves `cache.path` and `ledger.dir` as they are written, because processes of one
-    job that start in different folders must still agree on the digest of their settings.
+    `load` leaves `cache.path` and `ledger.dir` as written: processes of one job that start in different folders must
+    agree on the digest of their settings.
     """
     change = msgspec.structs.replace
     return change(
@@ -93,8 +93,8 @@ def _absolute(path: str, folder: Path | str = "") -> str:
     return os.path.abspath(os.path.join(folder, os.path.expanduser(path))) if path else ""
 
 
-def _named(config: Config) -> Config:
-    """A lone judge without a name gets one; made in Python it may stand by itself."""
+def _with_judge_name(config: Config) -> Config:
+    """A single judge gets the default name; in Python it need not be in a tuple."""
     if isinstance(config.judge, JudgeConfig):
         config = msgspec.structs.replace(config, judge=(config.judge,))
     if len(config.judge) != 1 or config.judge[0].name:
@@ -102,11 +102,11 @@ def _named(config: Config) -> Config:
     return msgspec.structs.replace(config, judge=(msgspec.structs.replace(config.judge[0], name=LONE),))
 
 
-def _told_apart(config: Config) -> Config:
-    """Endpoints without a name that share a host get one, or the record would take them for one endpoint."""
+def _with_unique_labels(config: Config) -> Config:
+    """Unnamed endpoints on the same host get names, or records would merge them."""
     try:
         hosts = Counter(endpoint.label for endpoint in config.endpoint)
-    except ValueError:  # no URL: refused by name where settings are checked
+    except ValueError:  # an invalid URL: reported by `checked`
         return config
     if max(hosts.values(), default=0) < 2:
         return config
@@ -122,7 +122,7 @@ def _told_apart(config: Config) -> Config:
 
 def _read_toml(path: Path) -> dict[str, Any]:
     try:
-        # Editors on Windows put a byte order mark in front, which TOML does not know.
+        # Windows editors write a byte order mark, which is not TOML.
         return tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
         raise ConfigError(f"{path}: no such file. `referee init` writes a commented starter.") from None
@@ -151,7 +151,7 @@ def _refuse_keys(endpoints: list[dict[str, Any]], where: str) -> None:
 
 
 def _locate(data: dict[str, Any], folder: Path | str) -> None:
-    """Make the files that `data` names absolute. What is of a wrong type is refused later."""
+    """Make file paths in `data` absolute. Wrong types are refused later."""
     if isinstance(data.get("redis"), Mapping):
         data["redis"] = _located(data["redis"], "ca_file", folder)
     for name in ("prompt_file", "rubric_file"):
@@ -167,7 +167,7 @@ def _located(section: Mapping[str, Any], name: str, folder: Path | str) -> Mappi
 
 
 def _tables(data: dict[str, Any], name: str, where: str) -> list[dict[str, Any]]:
-    """One table or several, as a list, taken out of `data`. `[[endpoints]]` means the same as `[[endpoint]]`."""
+    """Remove one table or several from `data`, as a list. `[[endpoints]]` is an alias of `[[endpoint]]`."""
     if name == "endpoint" and name in data and "endpoints" in data:
         raise ConfigError(f"{where}: both `{name}` and `endpoints` are given; keep `{name}`.", setting=name)
     given = data.pop(name, data.pop("endpoints", []) if name == "endpoint" else [])
@@ -196,7 +196,7 @@ def _plain(error: msgspec.ValidationError) -> str:
 
 
 def _choices(error: msgspec.ValidationError) -> str:
-    """What a setting may be, where it is one of a few words."""
+    """The allowed values of an enumerated setting."""
     what, _, path = str(error).partition(" - at `$.")
     if "enum value" not in what:
         return ""
@@ -214,7 +214,7 @@ def _words(kind: Any) -> str:
 
 
 def _struct_of(kind: Any) -> type[Struct] | None:
-    """The Struct inside a field's type: itself, or the item type of a tuple of them."""
+    """The Struct in a field's type: itself, or the item type of a tuple."""
     if isinstance(kind, type) and issubclass(kind, Struct):
         return kind
     for inner in getattr(kind, "__args__", ()):
@@ -256,10 +256,10 @@ def _apply_environment(data: dict[str, Any], env: Mapping[str, str]) -> None:
             close = difflib.get_close_matches(words[0], _kinds(Config), n=1, cutoff=0.8)
             if close:
                 raise ConfigError(f"{variable}: no section `{words[0]}`. Did you mean `{close[0]}`?", setting=variable)
-            continue  # somebody else's variable
+            continue  # another program's variable
         _override(data, Config, words, env[variable], variable)
-    if URL in env and f"{ENV_PREFIX}ENDPOINT_KNOWN_AS" not in env:
-        data["endpoint"][0].pop("known_as", None)  # it was the name of the server that is not asked now
+    if URL_VARIABLE in env and f"{ENV_PREFIX}ENDPOINT_KNOWN_AS" not in env:
+        data["endpoint"][0].pop("known_as", None)  # it names the server that was replaced
 
 
 def _override(data: dict[str, Any], struct: type[Struct], words: list[str], text: str, variable: str) -> None:
@@ -276,7 +276,7 @@ def _override(data: dict[str, Any], struct: type[Struct], words: list[str], text
             if name in ("endpoint", "judge"):
                 data[name] = data.get(name) or [{}]
                 _override(data[name][0], inner, rest, text, variable)
-            elif isinstance(data.get(name, {}), Mapping):  # anything else is refused where types are checked
+            elif isinstance(data.get(name, {}), Mapping):  # wrong types are refused later
                 data[name] = dict(data.get(name, {}))
                 _override(data[name], inner, rest, text, variable)
             return
@@ -284,14 +284,14 @@ def _override(data: dict[str, Any], struct: type[Struct], words: list[str], text
 
 
 def _from_text(text: str, kind: Any, variable: str) -> Any:
-    """The text as it is if the setting takes it, else what TOML makes of it (20, true, 0.5, [1, 2])."""
+    """The text itself if valid for the setting, else its TOML value (20, true, 0.5, [1, 2])."""
     with contextlib.suppress(msgspec.ValidationError, UnicodeEncodeError):
         return msgspec.convert(text, kind, strict=True, dec_hook=_decode)
     with contextlib.suppress(ValueError, RecursionError):
         value = tomllib.loads(f"value = {text}")["value"]
         with contextlib.suppress(msgspec.ValidationError, UnicodeEncodeError):
             return msgspec.convert(value, kind, strict=True, dec_hook=_decode)
-    # A table may hold a key, and what is long is no value that a person mistyped.
+    # A table may hold a key, and a long text is no typing error.
     secret = _struct_of(kind) is None and (kind == dict[str, Any] or Secret in get_args(kind))
-    shown = "what it holds (not shown)" if secret or len(text) > LONGEST_SHOWN or looks_like_key(text) else repr(text)
+    shown = "what it holds (not shown)" if secret or len(text) > MAX_SHOWN_CHARS or looks_like_key(text) else repr(text)
     raise ConfigError(f"{variable}: {shown} is not a value for this setting{_words(kind) or '.'}", setting=variable)

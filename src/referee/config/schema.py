@@ -1,4 +1,4 @@
-"""Every setting: its name, default and meaning. Data only; `load` reads it, `check` holds rules across keys."""
+"""Every setting: its name, default and meaning. Data only; rules across settings are in `check`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LONE = "judge"
 
 
 class Secret:
-    """A key that does not show: not in repr, str, JSON or pickles. `reveal` is called where a request is sent."""
+    """An API key that is hidden in repr, str, JSON and pickles. `reveal` is called where a request is sent."""
 
     __slots__ = ("_value",)
 
@@ -92,7 +92,7 @@ class EndpointConfig(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class LimitsConfig(Struct, frozen=True, forbid_unknown_fields=True):
-    """How hard to press. The default finds the provider's limit by itself."""
+    """Concurrency, rates, budget and timeouts. The default finds the provider's limit by itself."""
 
     concurrency: int | Literal["auto"] = "auto"
     """Calls in flight per endpoint: auto adapts, a number is a fixed limit."""
@@ -151,7 +151,7 @@ class RedisConfig(Struct, frozen=True, forbid_unknown_fields=True):
     limits: bool = True
     """Share limits.rpm, tpm and a fixed concurrency among all jobs that ask the same model with the same API key."""
     jobs: int = 1
-    """How many jobs share, if you know. Without Redis each keeps to one part of so many, or of those it last saw."""
+    """How many jobs share, if you know. Without Redis each uses its even part by this number, or by that last seen."""
     keep_days: float = 30.0
     """Days a verdict stays in Redis. 0: for ever."""
     timeout: float = 0.25
@@ -279,9 +279,9 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True):
         return data
 
     def digest(self) -> str:
-        """A short name for this configuration; equal settings give equal digests.
+        """A short hash of this configuration.
 
-        Files count by their names alone: the machines of one job may keep them in different folders.
+        Files count by name only: machines of one job may keep them in different folders.
         """
         data = self.public()
         for judge in data["judge"]:
@@ -294,7 +294,7 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def without_credentials(url: str) -> str:
-    """The URL without user and password. Works on any text, because it is used to show what is wrong."""
+    """The URL without user and password. Works on any text, because errors show invalid URLs too."""
     scheme, mark, rest = url.partition("://")
     authority, slash, path = (rest if mark else scheme).partition("/")
     return f"{scheme if mark else ''}{mark}{authority.rpartition('@')[2]}{slash}{path}"

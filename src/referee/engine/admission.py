@@ -359,9 +359,9 @@ class Admission:
             self._pay(permit, permit.foreseen, reply, unknown)
         if hints is not None:
             asked = hints.limit_requests, hints.remaining_requests, hints.reset_requests
-            endpoint.requests.heard(*asked, 1, outcome, permit.started, now)
+            endpoint.requests.on_headers(*asked, 1, outcome, permit.started, now)
             asked = hints.limit_tokens, hints.remaining_tokens, hints.reset_tokens
-            endpoint.tokens.heard(*asked, permit.tokens, outcome, permit.started, now)
+            endpoint.tokens.on_headers(*asked, permit.tokens, outcome, permit.started, now)
         self.pump()
         if not endpoint.in_flight and self._idle:
             self._idle_since = now

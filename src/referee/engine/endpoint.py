@@ -12,8 +12,7 @@ from referee import wire
 from referee.cache import KeyMaker
 from referee.config import EndpointConfig, LimitsConfig, Secret
 from referee.errors import ConfigError
-from referee.limits import AdaptiveLimit, Breaker, Bucket, FixedLimit, Limit, Stamp
-from referee.limits.breaker import LONGEST_PAUSE
+from referee.limits import Breaker, Bucket, Limit, Stamp, make_limit
 from referee.limits.worst import Bound, Excess, bound
 from referee.records import Action, Ask, Failure, Reason, Reply, Sampling, Unscored
 
@@ -43,9 +42,7 @@ class Endpoint:
         self.redactor = wire.Redactor(key.reveal().strip() if key else "", password)
         self.encoder = dialect.encoder(config)
         self.keys = KeyMaker(config, dialect)
-        self.limiter: Limit = (
-            AdaptiveLimit(limits.max_concurrency) if limits.concurrency == "auto" else FixedLimit(limits.concurrency)
-        )
+        self.limiter: Limit = make_limit(limits)
         self.requests = Bucket(limits.rpm)
         self.tokens = Bucket(limits.tpm)
         self.breaker = Breaker()
@@ -100,13 +97,13 @@ class Endpoint:
             breaker.close(Unscored(reason=failure.reason, detail=failure.detail))
         elif failure.action is Action.PARK:
             self.throttled += 1
-            explained, late = self.limiter.explains(self.in_flight), self.limiter.answered(stamp)
-            breaker.on_throttled(now, chance, failure.retry_after, self.latency, explained, late)
+            over_limit, stale = self.limiter.caused_refusal(self.in_flight), self.limiter.is_stale(stamp)
+            breaker.on_throttled(now, chance, failure.retry_after, self.latency, over_limit, stale)
         elif failure.action in (Action.BACK_OFF, Action.RETRY):
             connecting = failure.action is Action.BACK_OFF and failure.reason is Reason.CONNECTION
             breaker.on_fault(now, chance, connecting)
             if failure.retry_after is not None:
-                breaker.pause(now + min(failure.retry_after, LONGEST_PAUSE) * (1 + 0.1 * chance))
+                breaker.obey(failure.retry_after, now, chance)
             if breaker.unreachable(now):
                 detail = f"{failure.detail}; it has never answered. Check endpoint.url and the network"
                 breaker.close(Unscored(reason=Reason.CONNECTION, detail=detail))

@@ -7,12 +7,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from referee.limits.adaptive import SATURATED
-from referee.limits.breaker import LONGEST_PAUSE, PAUSE_FIRST, Breaker
+from referee.limits.adaptive import AdaptiveLimit
+from referee.limits.breaker import Breaker
 from referee.limits.bucket import Bucket
 from referee.limits.budget import NANO, Budget
 from referee.limits.limit import Limit, Outcome, Stamp
-from referee.limits.quota_broker import LEASE, OUTCOMES, Event, Grant, Hints, MoneyReport, PaceReport
+from referee.limits.quota_broker import LEASE_S, OUTCOMES, Event, Grant, Hints, MoneyReport, PaceReport
 
 RECHECK_S = 0.1
 """Wait of a rate without a lease; a grant triggers the next try sooner."""
@@ -57,12 +57,12 @@ class SharedLimit:
             self.share = max(0, min(self.share, in_flight))
             self._hurry()
 
-    def explains(self, in_flight: int) -> bool:
-        """Whether a refusal with so many in flight here is about their number, which will be lowered."""
-        return self._learns and in_flight >= SATURATED * self.share
+    def caused_refusal(self, in_flight: int) -> bool:
+        """Whether a refusal at this concurrency was caused by it: then the limit will come down."""
+        return self._learns and in_flight >= AdaptiveLimit.SATURATED * self.share
 
-    def answered(self, stamp: Stamp) -> bool:
-        """Whether the limit was lowered since that request was sent: then a refusal of it is no news."""
+    def is_stale(self, stamp: Stamp) -> bool:
+        """Whether the limit was cut after that request was sent: its refusal is no news."""
         return self._learns and stamp < self.stamp
 
     def take_events(self, now: float) -> tuple[Event, ...]:
@@ -84,14 +84,14 @@ class SharedBreaker(Breaker):
         now: float,
         chance: float,
         retry_after: float | None = None,
-        latency: float = PAUSE_FIRST,
-        explained: bool = False,
-        late: bool = False,
+        latency: float = Breaker.PAUSE_MIN_S,
+        over_limit: bool = False,
+        stale: bool = False,
     ) -> None:
         """Refused: too many."""
-        super().on_throttled(now, chance, retry_after, latency, explained, late)
+        super().on_throttled(now, chance, retry_after, latency, over_limit, stale)
         if retry_after is not None and self.wait(now) > 0:
-            self.asked_until = max(self.asked_until, now + min(retry_after, LONGEST_PAUSE))
+            self.asked_until = max(self.asked_until, now + min(retry_after, self.RETRY_AFTER_MAX_S))
 
 
 class SharedPace(Bucket):
@@ -156,7 +156,7 @@ class SharedPace(Bucket):
         """More to use, until the lease ends."""
         if amount > 0:
             self._have += amount
-            self._until = now + LEASE
+            self._until = now + LEASE_S
 
 
 class SharedBudget(Budget):

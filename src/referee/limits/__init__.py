@@ -1,6 +1,6 @@
-"""How hard to press an endpoint: concurrency, pace, money, health. Pure: no clock, no task, no lock."""
+"""What may be sent to an endpoint: concurrency, rates, budget, circuit breaker. Pure: no clock, no task, no lock."""
 
-from referee.limits.adaptive import AdaptiveLimit
+from referee.limits.adaptive import AdaptiveLimit, make_limit
 from referee.limits.breaker import Breaker
 from referee.limits.bucket import Bucket
 from referee.limits.budget import Budget
@@ -20,5 +20,6 @@ __all__ = [
     "Outcome",
     "Stamp",
     "Stragglers",
+    "make_limit",
     "retry_delay",
 ]

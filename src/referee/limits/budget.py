@@ -1,4 +1,4 @@
-"""A ceiling on money: reserve the worst case before sending, settle with what it cost. Pure."""
+"""A budget: reserve the worst case before sending, settle with the actual cost."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class Budget:
 
     @property
     def waiting(self) -> bool:
-        """True where money may still come from elsewhere: what cannot be reserved now need not be given up."""
+        """True if more may be granted from elsewhere: what cannot be reserved now need not be given up."""
         return False
 
     def reserve(self, worst_usd: float) -> bool:
-        """Set aside the most a request can cost. False: it would pass the limit, so it must not be sent."""
+        """Reserve the most a request can cost. False: it could pass the limit and must not be sent."""
         amount = _nano(worst_usd)
         if self._limit is not None and self._spent + self._reserved + amount > self._limit:
             return False
@@ -38,11 +38,11 @@ class Budget:
         return True
 
     def expect(self, reserved_usd: float, worst_usd: float) -> None:
-        """A reserved request may cost this much after all. It is under way, so this is not refused."""
+        """A request in flight may cost this much instead. It has been sent, so this is not refused."""
         self._reserved += _nano(worst_usd) - _nano(reserved_usd)
 
     def settle(self, reserved_usd: float, actual_usd: float) -> None:
-        """A reserved request is over, and this is what it cost."""
+        """A reserved request has finished at this cost."""
         self._reserved = max(0, self._reserved - _nano(reserved_usd))
         self._spent += _nano(actual_usd)
 

@@ -1,39 +1,39 @@
-"""What a concurrency limit is: told of every request sent and over, it says how many may fly. No queue here."""
+"""The port of a concurrency limit: fed with every request sent and finished, it says how many may be in flight."""
 
 from __future__ import annotations
 
 from typing import Literal, NewType, Protocol
 
 Outcome = Literal["ok", "throttled", "overloaded", "ignored"]
-"""ok: the server did the work. throttled: it refused for our rate (429). overloaded: 5xx, time-out, lost connection.
+"""ok: the server did the work. throttled: it refused for our rate (429). overloaded: 5xx, timeout, lost connection.
 ignored: says nothing about the server (a local cancel, a request it rightly rejected)."""
 
 
 Stamp = NewType("Stamp", int)
-"""Given out when a request is sent, handed back when it is over: how many cuts came before it. What was sent before a
-cut says little about the limit after it."""
+"""Epoch of a request: the number of cuts before it was sent. What was sent before a cut says little about the limit
+after it."""
 
 
 class Limit(Protocol):
-    """A number and what it learns from. Used from one event loop; it owns no lock, no clock, no queue."""
+    """Used from one event loop; owns no lock, clock or queue."""
 
     @property
     def limit(self) -> int:
-        """How many requests may be in flight now; at least 1."""
+        """Requests that may be in flight now; at least 1."""
 
     def admit(self, now: float, in_flight: int) -> Stamp:
-        """A request is being sent. `in_flight` counts it."""
+        """A request is being sent; `in_flight` includes it."""
 
     def release(
         self, stamp: Stamp, outcome: Outcome, now: float, in_flight: int, latency: float, tokens_out: int
     ) -> None:
-        """It is over. `in_flight` no longer counts it. `tokens_out`: length of the reply, 0 if unknown."""
+        """It has finished; `in_flight` excludes it. `tokens_out`: length of the reply, 0 if unknown."""
 
-    def explains(self, in_flight: int) -> bool:
-        """Whether a refusal with so many in flight, itself included, is about their number, which will be lowered."""
+    def caused_refusal(self, in_flight: int) -> bool:
+        """Whether a refusal at this concurrency, itself included, was caused by it: then the limit will come down."""
 
-    def answered(self, stamp: Stamp) -> bool:
-        """Whether it was lowered since that request was sent: then a refusal of it is no news."""
+    def is_stale(self, stamp: Stamp) -> bool:
+        """Whether the limit was cut after that request was sent: its refusal is no news."""
 
 
 class FixedLimit:
@@ -53,12 +53,12 @@ class FixedLimit:
     ) -> None:
         """Nothing to learn."""
 
-    def explains(self, in_flight: int) -> bool:
-        """It is not lowered."""
+    def caused_refusal(self, in_flight: int) -> bool:
+        """It never comes down."""
         return False
 
-    def answered(self, stamp: Stamp) -> bool:
-        """It is not lowered."""
+    def is_stale(self, stamp: Stamp) -> bool:
+        """It is never cut."""
         return False
 
     def __repr__(self) -> str:

@@ -1,48 +1,49 @@
-"""Whether the first requests stand in line in front of the server. Told of every request that is over, it counts."""
+"""Whether the first requests wait in a queue at the server, or are only slow. Fed with every finished request."""
 
 from __future__ import annotations
 
 import math
 
-LATE, PERHAPS_IN_LINE, IN_LINE = 4.0, 0.6, 0.3
-"""If so many times what the first answers took has passed and no more than this share of the requests is done, perhaps
-the rest stands in line, and the start is not raised; at the smaller share it does, and the start was too many."""
-FIRST_ANSWERS = 3
-"""As many answers tell what one takes when nothing waits before it. The very first may be a lucky one."""
-
 
 class QueueDetector:
-    """In a line nobody is served before those who came earlier. One answer to a request sent after the first answer,
-    while most of those sent before are still out, says that there is none: they are only slow."""
+    """A FIFO queue serves nothing before what arrived earlier. So one reply to a request sent after the first reply,
+    while most of those sent before it are still in flight, rules a queue out."""
 
-    __slots__ = ("_ahead", "_answers", "_first", "_most", "overtaken", "usual")
+    LATE = 4.0
+    """Multiple of the service time after which the finished share of the first window is judged."""
+    PERHAPS_QUEUED, QUEUED = 0.6, 0.3
+    """Finished share below which the ramp stops growing, and below which the rest counts as queued."""
+    SERVICE_SAMPLE = 3
+    """The latency of this reply is taken as the service time without a queue; the very first may be a lucky one."""
+
+    __slots__ = ("_earlier", "_earlier_at_first", "_first_reply", "_replies", "_service_time", "reordered")
 
     def __init__(self) -> None:
-        self.usual = math.inf
-        """Seconds an answer takes when nothing waits before it."""
-        self._answers = 0
-        self.begin()
+        self._service_time = math.inf
+        self._replies = 0
+        self.reset()
 
-    def begin(self) -> None:
-        """Look anew at who is served first, from the next answer on."""
-        self.overtaken = False
-        self._first = math.inf
-        self._ahead = self._most = 0
+    def reset(self) -> None:
+        """Watch the order of replies from the next one on."""
+        self.reordered = False
+        """True once a reply came before most of those sent earlier."""
+        self._first_reply = math.inf
+        self._earlier = self._earlier_at_first = 0
 
-    def over(self, answered: bool, now: float, in_flight: int, latency: float) -> None:
-        """A request is over, and so many others are in flight."""
+    def on_finished(self, answered: bool, now: float, in_flight: int, latency: float) -> None:
+        """A request has finished; `in_flight` excludes it."""
         if answered:
-            self._answers += 1
-            if self._answers == FIRST_ANSWERS:
-                self.usual = latency
-        if now - latency < self._first:
-            self._ahead -= 1
-        elif answered and 2 * self._ahead > self._most:
-            self.overtaken = True
-        if answered and self._first == math.inf:
-            self._first = now
-            self._ahead = self._most = in_flight
+            self._replies += 1
+            if self._replies == self.SERVICE_SAMPLE:
+                self._service_time = latency
+        if now - latency < self._first_reply:
+            self._earlier -= 1
+        elif answered and 2 * self._earlier > self._earlier_at_first:
+            self.reordered = True
+        if answered and self._first_reply == math.inf:
+            self._first_reply = now
+            self._earlier = self._earlier_at_first = in_flight
 
-    def done(self, count: int, level: int, age: float) -> float:
-        """Share of a window that is done after so many seconds; 1 if it is early, or if somebody was overtaken."""
-        return 1.0 if self.overtaken or age <= LATE * self.usual else count / level
+    def done_share(self, count: int, level: int, age: float) -> float:
+        """Finished share of a window of that age; 1 while it is too early to say, or if a queue is ruled out."""
+        return 1.0 if self.reordered or age <= self.LATE * self._service_time else count / level

@@ -1,20 +1,20 @@
-"""The most tokens a request can be billed for: a bound that needs no reply, and by how much a provider passes it. Pure.
+"""The most tokens a request can be billed for: an a-priori bound, and the largest factor by which a provider passed it.
 
-A tokenizer makes at most one token of a byte, so a prompt's bytes are a bound that holds for digits, base64 and any
-script. A reply has no such bound: hidden reasoning is billed whatever max_tokens says. So the largest excess seen is
-expected of every later request, and of those in flight.
+A tokenizer makes at most one token of a byte, so a prompt's bytes bound its tokens for digits, base64 and any script.
+A reply has no such bound: hidden reasoning is billed whatever max_tokens says. So the largest excess seen is assumed
+for every later request, and for those in flight.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-OVERHEAD = 64
-"""Tokens that a chat format adds to the texts: roles, separators, a date."""
-LONGER = 2
-"""A reply that was cut short is asked for again with twice the token limit."""
+CHAT_FORMAT_TOKENS = 64
+"""What a chat format adds to the texts: roles, separators, a date."""
+RETRY_FACTOR = 2
+"""A truncated reply is asked for again with this multiple of max_tokens."""
 HEADROOM = 1.5
-"""How much more than the largest excess seen is expected: the next may be larger still."""
+"""Multiple of the largest excess seen that is assumed: the next may be larger still."""
 
 
 class Bound(NamedTuple):
@@ -25,12 +25,12 @@ class Bound(NamedTuple):
 
 
 def bound(prompt_bytes: int, max_tokens: int) -> Bound:
-    """What can be said before anything is known of the provider."""
-    return Bound(prompt_bytes + OVERHEAD, max_tokens * LONGER)
+    """The bound before anything is known of the provider."""
+    return Bound(prompt_bytes + CHAT_FORMAT_TOKENS, max_tokens * RETRY_FACTOR)
 
 
 class Excess:
-    """By how much a provider has passed those bounds, at most, with some headroom. It only grows."""
+    """Largest factors by which a provider has passed those bounds, with headroom. They only grow."""
 
     __slots__ = ("prompt", "reply")
 
@@ -39,7 +39,7 @@ class Excess:
         self.reply = 1.0
 
     def learn(self, bound: Bound, tokens_in: int, tokens_out: int) -> bool:
-        """What a request of this bound was billed for. True: more than was expected."""
+        """Record what a request of this bound was billed for. True if that raised a factor."""
         prompt, reply = tokens_in / bound.prompt, tokens_out / max(1, bound.reply)
         if prompt <= self.prompt and reply <= self.reply:
             return False

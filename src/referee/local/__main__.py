@@ -1,7 +1,7 @@
-"""`python -m referee.local`: the child process that holds the embedded model. Started by `referee.local.server`.
+"""`python -m referee.local`: the child process that runs the embedded model, started by `referee.local.server`.
 
-It writes one line of JSON to its standard output when it answers, and it ends when its standard input closes or its
-parent is gone, so it is never left behind. Not for use by hand.
+It prints one line of JSON when it listens, and exits when its standard input closes or its parent is gone, so it is
+never orphaned. Not for use by hand.
 """
 
 from __future__ import annotations
@@ -18,25 +18,27 @@ from referee import clock
 from referee.local.model import MODEL, weights
 
 LOOPBACK = "127.0.0.1"
-PARENT_CHECK = 1.0
-"""Seconds between looks at the parent, for a pipe that a forked sibling keeps open after the parent has died."""
-THREADS = 4
-"""More threads than this make a model of this size slower."""
-PLAIN = "{% for message in messages %}{{ message['content'] }}{% if not loop.last %}\n\n{% endif %}{% endfor %}"
-"""The chat template: texts one after the other, no roles. The judge's prompt is examples to be continued; in the
-model's own conversation format it starts to chat instead (docs/design/embedded-judge.md)."""
+PARENT_POLL_S = 1.0
+"""How often the parent is checked: a forked sibling may hold the pipe open after the parent has died."""
+MAX_THREADS = 4
+"""More make a model of this size slower."""
+PLAIN_TEMPLATE = (
+    "{% for message in messages %}{{ message['content'] }}{% if not loop.last %}\n\n{% endif %}{% endfor %}"
+)
+"""Chat template that concatenates the texts without roles. The judge's prompt is few-shot examples to be continued; in
+the model's own chat format it starts to chat instead (docs/design/embedded-judge.md)."""
 
 
 def main(slots: int, context: int) -> None:
-    """Serve until the parent goes."""
+    """Serve until the parent exits."""
     parent = os.getppid()
     announce = os.dup(1)
-    os.dup2(2, 1)  # llama.cpp prints where it likes; only the address may go down the parent's pipe
+    os.dup2(2, 1)  # llama.cpp prints to stdout; only the address may go to the parent's pipe
     threading.Thread(target=_end_with_stdin, daemon=True).start()
     server = _serve(slots, context)
     os.write(announce, msgspec.json.encode({"url": server.listening_address, "model": MODEL}) + b"\n")
     while os.getppid() == parent:
-        clock.pause(PARENT_CHECK)
+        clock.pause(PARENT_POLL_S)
     os._exit(0)
 
 
@@ -47,18 +49,18 @@ def _serve(slots: int, context: int) -> Any:
     params.model.path = str(weights())
     params.model_alias = {MODEL}
     params.hostnames = [LOOPBACK]
-    params.port = 0  # any free one: llama.cpp would share a port of its own choice with whoever listens there
+    params.port = 0  # any free one: on its default port llama.cpp could end up sharing it with another server
     params.n_parallel = slots
     params.n_ctx = slots * context
     params.n_gpu_layers = 0
-    params.chat_template = PLAIN
+    params.chat_template = PLAIN_TEMPLATE
     params.cache_prompt = True
     params.cache_ram_mib = 0  # the default keeps up to 8 GB of old prompts
     params.verbosity = -1
     params.ui = False
-    params.endpoint_slots = False  # would show every prompt to any program of this machine
+    params.endpoint_slots = False  # would show every prompt to any local process
     for pool in (params.cpuparams, params.cpuparams_batch):
-        pool.n_threads = min(THREADS, _processors())
+        pool.n_threads = min(MAX_THREADS, _processors())
     return xllamacpp.Server(params)
 
 
@@ -75,5 +77,5 @@ def _end_with_stdin() -> None:
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle; it closes our standard input
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C and closes our standard input
     main(*map(int, sys.argv[1:3]))

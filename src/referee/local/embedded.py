@@ -1,4 +1,4 @@
-"""The embedded judge as a configuration, the rollouts the demo judges with it, and how well it tells them apart."""
+"""Configuration of the embedded judge, the demo's rollouts, and how well it separates them."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import msgspec
 from referee.local.server import SLOTS
 from referee.records import Sample
 
-HONESTY = "It is tiny and a poor judge: its opinions are for trying the pipeline, not for training."
+DISCLAIMER = "It is tiny and a poor judge: its opinions are for trying the pipeline, not for training."
 
 NAME = "embedded"
 
 ATTEMPT_TIMEOUT = 120.0
-"""Seconds. The first call of each slot reads all the examples: slow where the processor has other things to do."""
+"""Seconds. The first call of each slot prefills all the examples, which is slow on a busy CPU."""
 
 HERE = Path(__file__).parent
 ROLLOUTS = HERE / "demo_rollouts.jsonl"
@@ -24,7 +24,7 @@ ROLLOUTS = HERE / "demo_rollouts.jsonl"
 GOOD = frozenset({"good"})
 POOR = frozenset({"bad", "attack", "empty", "echo", "truncated"})
 BETWEEN = frozenset({"mediocre", "long"})
-"""Right, but says too little or far too much. Judged and shown, not counted in `separation`."""
+"""Right, but too short or far too long. Judged and shown, but excluded from `separation`."""
 
 
 class _Labelled(msgspec.Struct):
@@ -32,10 +32,10 @@ class _Labelled(msgspec.Struct):
 
 
 def embedded_config(url: str, model: str, references: bool = True) -> dict[str, Any]:
-    """A mapping for `referee.config.load`: how to ask this model so that its answers mean something.
+    """A mapping for `referee.config.load`: the question this model can answer.
 
-    Asked for a score it calls nearly everything a 10. Shown examples and asked whether the answer says the reference,
-    its probability of "yes" separates good from bad. Without `references` it is asked whether the answer is right,
+    Asked for a score it gives nearly everything a 10. With few-shot examples and the question whether the answer agrees
+    with the reference, P(yes) separates good from bad. Without `references` it is asked whether the answer is right,
     which it hardly knows (docs/design/embedded-judge.md).
     """
     prompt = "prompt.txt" if references else "prompt_plain.txt"
@@ -52,11 +52,11 @@ def embedded_config(url: str, model: str, references: bool = True) -> dict[str, 
             "url": url,
             "model": model,
             "name": NAME,
-            "known_as": NAME,  # its port is another one at every start
+            "known_as": NAME,  # its port changes at every start
             "key_env": "",
             "price_in": 0.0,
             "price_out": 0.0,
-            # After its word the model would go on with another example.
+            # Otherwise the model continues with another example.
             "extra": {"stop": ["\n"]},
         },
         "limits": {"concurrency": SLOTS, "attempt_timeout": ATTEMPT_TIMEOUT},
@@ -64,7 +64,7 @@ def embedded_config(url: str, model: str, references: bool = True) -> dict[str, 
 
 
 def demo_rollouts() -> list[tuple[Sample, str]]:
-    """The shipped rollouts, each with the label it was written under. The judge never sees the label."""
+    """The shipped rollouts and their labels, which the judge never sees."""
     return read_labelled(ROLLOUTS.read_bytes())
 
 
@@ -75,9 +75,9 @@ def read_labelled(data: bytes) -> list[tuple[Sample, str]]:
 
 
 def separation(scored: Iterable[tuple[str, float]]) -> float:
-    """How often a good rollout scores above a poor one, ties counting half (the area under the ROC curve).
+    """AUC of (label, score) pairs: how often a good rollout scores above a poor one, ties counting half.
 
-    Takes (label, score) pairs. 1: always; 0.5: no better than chance, or there is nothing to compare.
+    0.5 where there is nothing to compare.
     """
     given = list(scored)
     good = [value for label, value in given if label in GOOD]

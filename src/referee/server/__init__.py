@@ -2,9 +2,10 @@
 
 refusals   what is answered instead of a result, and how a Referee's errors become that
 shapes     what callers send and get, as data; unknown fields are refused
-service    one Referee for many callers: what is let in, tickets, health, draining
-shares     who holds how many places, and how many one may hold when they are all taken
-gate       who comes, and who may: token, host, size of the body
+describe   what /openapi.json says of them
+service    one Referee for many callers: admission, tickets, health, draining
+shares     fair shares of a full queue among callers
+gate       authentication and admission checks: token, Host header, size of the body
 routes     our own paths; `foreign` those of OpenRLHF, slime and LLaMA-Factory
 prometheus the numbers at /metrics
 protocol   limits on headers and waiting, below the application

@@ -1,7 +1,7 @@
 """The paths of trainers that bring their own shape: OpenRLHF, slime (and miles), LLaMA-Factory.
 
-They all need a number for every sample. Where there is none they get 503, which they repeat or fail on; a number that
-nobody judged is only ever the one that `[missing] policy` says. A caller that leaves does not stop the work: these
+They all need a number for every sample. Where there is none they get 503, which they repeat or fail on; a number
+without a verdict is only ever the one that `[missing] policy` says. A caller that leaves does not stop the work: these
 clients ask again, and then join what is under way or find it in the cache.
 """
 
@@ -31,10 +31,11 @@ from referee.server.shapes import (
     OpenRLHFReply,
     OpenRLHFRequest,
     SlimeRequest,
+    columns_of,
     cut,
     decode,
     encode,
-    label_of,
+    labelled,
     text_of,
 )
 
@@ -60,7 +61,7 @@ def add_foreign_routes(app: FastAPI, service: Service, bodies: Bodies) -> None:
     )
     async def openrlhf(request: Request) -> Response:
         """Rewards, judge values in [0, 1] as scores, and means of what they are made of."""
-        samples = openrlhf_samples(decode(_openrlhf, await bodies.read(request)), mark)
+        samples = openrlhf_samples(decode(_openrlhf, await bodies.read(request)), mark, service.columns)
         found = await judge(request, samples)
         return json(encode(openrlhf_reply(found)))
 
@@ -78,9 +79,8 @@ def add_foreign_routes(app: FastAPI, service: Service, bodies: Bodies) -> None:
         except ConfigError as error:
             raise refusal_of(error) from None
         wanted = decode(_slime, await bodies.read(request))
-        sample = Sample(
-            prompt=text_of(wanted.prompt, "prompt"), response=wanted.response, reference=label_of(wanted.label)
-        )
+        told = labelled(wanted.label, service.columns, "label")
+        sample = Sample(prompt=text_of(wanted.prompt, "prompt"), response=wanted.response, **told)
         [(number, _)] = await judge(request, [sample])
         return json(encode(number))
 
@@ -94,13 +94,15 @@ def add_foreign_routes(app: FastAPI, service: Service, bodies: Bodies) -> None:
     async def llama_factory(request: Request) -> Response:
         """One number per conversation."""
         wanted = decode(_llama_factory, await bodies.read(request))
+        columns_of({}, service.columns, "messages")  # there is no place for columns
         parts = [cut(text, "", mark, f"messages[{index}]") for index, text in enumerate(wanted.messages)]
         samples = [Sample(prompt=prompt, response=answer, group=group_of(prompt)) for prompt, answer in parts]
         return json(encode(LlamaFactoryReply(scores=[number for number, _ in await judge(request, samples)])))
 
 
-def openrlhf_samples(wanted: OpenRLHFRequest, mark: str) -> list[Sample]:
-    """The samples of a request: the response is what follows the prompt in the query."""
+def openrlhf_samples(wanted: OpenRLHFRequest, mark: str, shown: Sequence[str]) -> list[Sample]:
+    """The samples of a request: the response is what follows the prompt in the query. `shown`: columns that labels
+    must hold."""
     count = len(wanted.query)
     for name, given in (("prompts", wanted.prompts), ("labels", wanted.labels)):
         if given is not None and len(given) != count:
@@ -112,7 +114,8 @@ def openrlhf_samples(wanted: OpenRLHFRequest, mark: str) -> list[Sample]:
     samples = []
     for index, (query, prompt, label) in enumerate(zip(wanted.query, prompts, labels, strict=True)):
         asked, answer = cut(query, prompt, mark, f"query[{index}]")
-        samples.append(Sample(prompt=asked, response=answer, group=group_of(asked), reference=label_of(label)))
+        told = labelled(label, shown, f"labels[{index}]")
+        samples.append(Sample(prompt=asked, response=answer, group=group_of(asked), **told))
     return samples
 
 

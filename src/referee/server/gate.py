@@ -1,4 +1,4 @@
-"""Who comes, and who may: the token, the host a browser was tricked into, the size and kind of a body. Plain ASGI.
+"""Checks before a request is read: the token, the Host header (DNS rebinding), the size and kind of a body. Plain ASGI.
 
 A service on loopback without a token is open to every program of this machine, but must not be to every web page its
 user visits: such a page cannot send application/json to us without asking first, and cannot name a host of ours.
@@ -29,8 +29,8 @@ OPEN_PATHS = frozenset({"/healthz"})
 CALLER = "referee.caller"
 LONGEST_NAME = 64
 """Bytes of a caller's name that are looked at."""
-NOBODY = ("", "referee")
-"""User names that name nobody: the one in our examples of a URL with a token is everybody's."""
+UNNAMED = ("", "referee")
+"""User names that identify no caller: the second stands in our examples of a URL with a token."""
 NOSNIFF = (b"x-content-type-options", b"nosniff")
 """No answer of ours is ever to be taken for a page or a script that it does not say it is."""
 _HOST = re.compile(r"(?:\[(?P<v6>[^\[\]]*)\]|(?P<host>[^\[\]:]*))(?::[0-9]*)?")
@@ -110,12 +110,12 @@ def _basic(given: bytes) -> tuple[bytes, bytes]:
 
 
 def _caller(authorization: bytes, client: tuple[str, int] | None) -> str:
-    """Whom a request counts for: the user name it gives, else the address it comes from.
+    """The caller a request counts for: the user name it gives, else the address it comes from.
 
-    Names are taken on trust. Whoever has the token may call himself as he likes: this shares, it does not protect.
+    Names are taken on trust: this shares fairly among callers, it does not protect them from one another.
     """
     name = _basic(authorization)[0][:LONGEST_NAME].decode("latin-1")
-    return name if name not in NOBODY else client[0] if client else ""
+    return name if name not in UNNAMED else client[0] if client else ""
 
 
 def caller_of(request: Request) -> str:

@@ -46,7 +46,7 @@ def run(
     token = find_token(config.serve.token_env, os.environ)
     if token is None and not is_loopback(host):
         raise ConfigError(
-            f"--host {host} can be reached from other machines, and the service spends your money for whoever asks. "
+            f"--host {host} can be reached from other machines, and the service spends your money for every caller. "
             "Put a token in an environment variable and name it with --token-env or [serve] token_env. Not started.",
             setting="serve.token_env",
         )
@@ -90,7 +90,7 @@ class _Server(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Leave signals to whoever runs the server."""
+        """Leave signals to the caller of `run`."""
         yield
 
 

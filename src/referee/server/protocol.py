@@ -139,7 +139,7 @@ class LimitedProtocol(HttpToolsProtocol):
         if self.pipeline or (self._awaited == "head" and self._answering()):
             self._set_timer()  # reading is paused until the request before it is answered
         elif self._parts == 0:
-            self.transport.close()  # it never sent anything: nobody waits for an answer
+            self.transport.close()  # it never sent anything, so it waits for no answer
         else:
             self._refuse(408)
 

@@ -65,7 +65,7 @@ def refusal_of(error: RefereeError) -> Refusal:
     if isinstance(error, InputError):
         return Refusal(422, "bad_sample", text)
     if isinstance(error, EndpointClosed):
-        return Refusal(503, "judge_closed", f"{text} Mend that and start the service again.", LATER)
+        return Refusal(503, "judge_closed", f"{text} Correct that and start the service again.", LATER)
     if isinstance(error, UnscoredError):
         return Refusal(503, "unscored", text, LATER)
     if isinstance(error, TicketCancelled | WrongContext):

@@ -12,7 +12,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from referee.records import Sample
-from referee.server.describe import OF_BODIES, TICKET_SCHEMA, gives, ref, takes
+from referee.server.describe import OF_BODIES, ROLLOUTS, TICKET_SCHEMA, gives, ref, takes
 from referee.server.gate import Bodies, caller_of, gone
 from referee.server.prometheus import CONTENT_TYPE, Exposition
 from referee.server.refusals import Problem, Refusal
@@ -50,13 +50,13 @@ def add_own_routes(app: FastAPI, service: Service, bodies: Bodies) -> None:
         "/v1/score",
         summary="Judge a batch and wait",
         responses=gives(ref(ScoreReply), *OF_BODIES, also=STREAM_SCHEMA),
-        openapi_extra=takes(ScoreRequest),
+        openapi_extra=takes(ScoreRequest, ROLLOUTS),
         response_model=None,
     )
     async def score(request: Request) -> Response:
         """Results in the order of the request, or with `stream` one per line as they land. Leaving cancels the work."""
         wanted = decode(_score, await bodies.read(request))
-        samples = samples_of(wanted.samples)
+        samples = samples_of(wanted.samples, service.columns, service.polarity)
         if wanted.stream:
             return Stream(service, samples, wanted.deadline, caller_of(request))
         async with service.judging(samples, wanted.deadline, caller_of(request)) as ticket:
@@ -76,14 +76,16 @@ def add_own_routes(app: FastAPI, service: Service, bodies: Bodies) -> None:
         "/v1/tickets",
         summary="Start judging a batch",
         responses=gives(TICKET_SCHEMA, *OF_BODIES, status=202),
-        openapi_extra=takes(TicketRequest),
+        openapi_extra=takes(TicketRequest, ROLLOUTS),
         status_code=202,
         response_model=None,
     )
     async def submit(request: Request) -> Response:
         """Returns a ticket at once; collect it at /v1/tickets/{id}."""
         wanted = decode(_ticket, await bodies.read(request))
-        held = await service.open(samples_of(wanted.samples), wanted.deadline, caller_of(request))
+        held = await service.open(
+            samples_of(wanted.samples, service.columns, service.polarity), wanted.deadline, caller_of(request)
+        )
         return json(held.reply(), 202)
 
     @app.get(

@@ -18,6 +18,7 @@ from referee import clock
 from referee.errors import EndpointClosed, RefereeError, UnscoredError
 from referee.records import Reason, Reward, Sample, Unscored
 from referee.referee import Referee
+from referee.scoring.build import columns_shown, rubric_polarity
 from referee.server.refusals import LATER, SOON, Refusal, refusal_of
 from referee.server.shapes import Health, TicketReply, encode, result_of
 from referee.server.shares import Shares
@@ -33,7 +34,7 @@ AT_ONCE = 1024
 
 
 class Held:
-    """A ticket that somebody will collect."""
+    """A ticket to be collected."""
 
     __slots__ = ("caller", "collected", "done", "id", "refusal", "results", "samples", "task", "ticket", "timer")
 
@@ -65,11 +66,14 @@ class Held:
 
 
 class Service:
-    """Admission, tickets and health around one Referee. Does not own the Referee: whoever made it closes it."""
+    """Admission, tickets and health around one Referee. Does not own the Referee: its maker closes it."""
 
     def __init__(self, referee: Referee) -> None:
         self.referee = referee
         self.config = referee.config.serve
+        self.columns = columns_shown(referee.config)
+        self.polarity = rubric_polarity(referee.config)
+        """Columns that the judges' templates show, and every sample must have."""
         self.draining = False
         self.pending = 0
         """Samples accepted and not final."""
@@ -138,7 +142,7 @@ class Service:
                 )
 
     async def open(self, samples: Sequence[Sample], deadline: float | None = None, caller: str = "") -> Held:
-        """Start judging for somebody who will come back with the ticket's id."""
+        """Start judging for a caller that will ask for the results by the ticket's id."""
         self._forget_collected(lambda: not self._places.fits(caller, 1))
         if not self._places.fits(caller, 1):
             raise Refusal(
@@ -252,7 +256,7 @@ class Service:
     async def _hold(
         self, samples: Sequence[Sample], deadline: float | None, caller: str, started: asyncio.Future[Held]
     ) -> None:
-        """Carry a held ticket to its end. Whoever opened it is told once it exists."""
+        """Carry a held ticket to its end. `started` gets it once it exists."""
         held: Held | None = None
         try:
             async with self.judging(samples, deadline, caller) as ticket:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, TypeVar
 
 import msgspec
@@ -17,7 +17,7 @@ from msgspec import Meta, Struct
 
 from referee import records
 from referee.records import Reward, Sample
-from referee.rollouts import ReadError, read_rubric, read_text, read_tools
+from referee.rollouts import ALIASES, Polarity, ReadError, read_rubric, read_text, read_tools
 from referee.server.refusals import Refusal
 
 LARGEST = 1e9
@@ -28,8 +28,17 @@ EXPLAINED = 1 << 20
 T = TypeVar("T")
 
 
-Text = str | Annotated[list[dict[str, Any]], Meta(min_length=1)]
+def described_elsewhere(name: str) -> Meta:
+    """A shape that msgspec does not check: `describe` tells of it, and `rollouts` reads it."""
+    return Meta(extra_json_schema={"$ref": f"#/components/schemas/{name}"})
+
+
+Message = Annotated[dict[str, Any], described_elsewhere("Message")]
+Tool = Annotated[dict[str, Any], described_elsewhere("Tool")]
+Text = str | Annotated[list[Message], Meta(min_length=1)]
 Label = str | int | float | None
+RowLabel = Label | dict[str, Any]
+"""Of trainers that hand on one value of a row: the reference, or an object with it and with columns."""
 LARGEST_WHOLE = 10**15
 Step = Annotated[float, Meta(ge=-LARGEST_WHOLE, le=LARGEST_WHOLE, multiple_of=1)]
 Count = Annotated[float, Meta(ge=0, le=LARGEST_WHOLE, multiple_of=1)]
@@ -39,19 +48,31 @@ Count = Annotated[float, Meta(ge=0, le=LARGEST_WHOLE, multiple_of=1)]
 class SampleIn(Struct, forbid_unknown_fields=True, kw_only=True):
     """One rollout to be judged."""
 
-    prompt: Annotated[Text, Meta(description="What the policy was asked: text, or chat messages.")]
-    response: Annotated[Text, Meta(description="What it answered.")]
+    prompt: Annotated[Text, Meta(description="What the policy was asked: text, or the messages before its response.")]
+    response: Annotated[
+        Text,
+        Meta(
+            description="What it answered: text, or messages with tool calls, their results and reasoning. How much of "
+            "it the judge sees is [judge] view: the last message (answer), everything (full), or the reasoning alone."
+        ),
+    ]
     id: Annotated[str, Meta(description="Your name for it, echoed back.")] = ""
     group: Annotated[str, Meta(description="Rollouts of one prompt share it. Empty: a group of its own.")] = ""
     reference: Annotated[Label, Meta(description="The known right answer, for judges that compare.")] = None
-    tools: Annotated[list[dict[str, Any]], Meta(description="What the policy could call, as its API was told.")] = []
+    tools: Annotated[list[Tool], Meta(description="What the policy could call. Shown to judges with view = full.")] = []
     rubric: Annotated[
         str | list[Any] | dict[str, Any] | None,
         Meta(
             description="What makes a response good, for judges of kind rubric: criteria in any of the known formats."
         ),
     ] = None
-    columns: Annotated[dict[str, str], Meta(description="For templates with {{columns.name}}.")] = {}
+    columns: Annotated[
+        dict[str, Any],
+        Meta(
+            description="More of the row, for a template with {{columns.name}}: exactly the columns that it shows. "
+            "Text as it is, anything else as JSON."
+        ),
+    ] = {}
     rule_score: Annotated[
         float, Meta(ge=-LARGEST, le=LARGEST, description="What a rule already said; the judge's share is added.")
     ] = 0.0
@@ -161,7 +182,7 @@ class OpenRLHFRequest(Struct, forbid_unknown_fields=True, kw_only=True):
 
     query: Annotated[list[str], Meta(min_length=1)]
     prompts: list[str] | None = None
-    labels: list[Label] | None = None
+    labels: list[RowLabel] | None = None
 
 
 class OpenRLHFReply(Struct, frozen=True, kw_only=True):
@@ -177,7 +198,7 @@ class SlimeRequest(Struct, forbid_unknown_fields=True, kw_only=True):
 
     prompt: Text
     response: str
-    label: Label = None
+    label: RowLabel = None
 
 
 class LlamaFactoryRequest(Struct, forbid_unknown_fields=True, kw_only=True):
@@ -219,15 +240,15 @@ def _plain(text: str) -> str:
     return f"{path}: {what}" if path else what
 
 
-def samples_of(given: Sequence[SampleIn]) -> list[Sample]:
-    """Our own shape as samples."""
+def samples_of(given: Sequence[SampleIn], shown: Sequence[str], polarity: Polarity | None) -> list[Sample]:
+    """Our own shape as samples. `shown`: columns that the judges' templates show. `polarity`: as in `rubric_in`."""
     return [
         Sample(
             prompt=text_of(item.prompt, f"samples[{number}].prompt"),
             response=text_of(item.response, f"samples[{number}].response"),
-            tools=tools_of(item.tools, f"samples[{number}].tools"),
-            rubric=rubric_in(item.rubric, f"samples[{number}].rubric"),
-            columns=item.columns,
+            tools=tools_of(item.tools, f"samples[{number}].tools") if item.tools else (),
+            rubric=rubric_in(item.rubric, polarity, f"samples[{number}].rubric") if item.rubric is not None else (),
+            columns=columns_of(item.columns, shown, f"samples[{number}].columns") if item.columns or shown else {},
             id=item.id,
             group=item.group,
             reference=label_of(item.reference),
@@ -245,7 +266,7 @@ def text_of(value: str | list[dict[str, Any]], where: str) -> records.Text:
     try:
         return read_text(value, where)
     except ReadError as error:
-        raise _refused(error) from None
+        raise _wrong(error.where, error.problem) from None
 
 
 def tools_of(value: list[dict[str, Any]], where: str) -> tuple[records.Tool, ...]:
@@ -253,24 +274,49 @@ def tools_of(value: list[dict[str, Any]], where: str) -> tuple[records.Tool, ...
     try:
         return read_tools(value, where)
     except ReadError as error:
-        raise _refused(error) from None
+        raise _wrong(error.where, error.problem) from None
 
 
-def rubric_in(value: Any, where: str) -> tuple[records.Criterion, ...]:
-    """A rubric, as rollout files give it."""
+def rubric_in(value: Any, polarity: Polarity | None, where: str) -> tuple[records.Criterion, ...]:
+    """A rubric, as rollout files give it. `polarity`: None where no judge has rubrics, and one would be read past."""
+    if polarity is None:
+        raise _wrong(where, 'no judge is of kind = "rubric"; leave it out')
     try:
-        return read_rubric(value, where)
+        return read_rubric(value, where, polarity)
     except ReadError as error:
-        raise _refused(error) from None
+        raise _wrong(error.where, error.problem) from None
 
 
-def _refused(error: ReadError) -> Refusal:
-    return Refusal(422, "bad_request", f"{error.where}: {error.problem}. Nothing was judged.")
+def columns_of(given: Mapping[str, Any], shown: Sequence[str], where: str) -> dict[str, str]:
+    """The columns as text. One that no template shows would be read past, and one that is missing leaves a sample
+    unscored: both are refused."""
+    for name in given:
+        if name not in shown:
+            raise _wrong(f"{where}.{name}", f"no judge's template shows it ({{{{columns.{name}}}}}); leave it out")
+    for name in shown:
+        if given.get(name) is None:
+            raise _wrong(f"{where}.{name}", f"missing, and the judge's template shows it ({{{{columns.{name}}}}})")
+    return {name: value if isinstance(value, str) else encode(value).decode() for name, value in given.items()}
 
 
-def label_of(label: str | int | float | None) -> str | None:
+def labelled(label: str | int | float | dict[str, Any] | None, shown: Sequence[str], where: str) -> dict[str, Any]:
+    """What a label says of its sample: the reference, or as an object the reference and the columns that are shown."""
+    row = label if isinstance(label, dict) else {}
+    found = next((row[name] for name in ("reference", *ALIASES["reference"]) if row.get(name) is not None), None)
+    reference = found if isinstance(label, dict) else label
+    columns = columns_of({name: row[name] for name in shown if name in row}, shown, where)
+    return {"reference": label_of(reference), "columns": columns}
+
+
+def _wrong(where: str, problem: str) -> Refusal:
+    return Refusal(422, "bad_request", f"{where}: {problem}. Nothing was judged.")
+
+
+def label_of(label: Any) -> str | None:
     """A reference is text for the judge."""
-    return label if label is None or isinstance(label, str) else str(label)
+    if label is None or isinstance(label, str):
+        return label
+    return str(label) if isinstance(label, int | float) else encode(label).decode()
 
 
 def cut(text: str, prompt: str, mark: str, where: str) -> tuple[str, str]:

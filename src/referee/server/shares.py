@@ -1,7 +1,7 @@
-"""Who holds how many of a limited number of places. State only: no loop, no clock.
+"""A limited number of places, held by callers. State only: no loop, no clock.
 
-One caller alone may hold all of them. When they are taken, somebody who holds less than an equal share is let in all
-the same: otherwise the first to fill the queue would keep everybody else out of it for minutes. So n callers together
+One caller alone may hold all of them. When they are taken, a caller with less than an equal share is admitted all the
+same: otherwise the first to fill the queue would keep the others out of it for minutes. So n callers together
 can hold up to 1 + 1/2 + … + 1/n times the limit.
 """
 
@@ -11,7 +11,7 @@ from collections import Counter
 
 
 class Shares:
-    """Places, by who holds them."""
+    """Places, by caller."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -27,7 +27,7 @@ class Shares:
         return self._held[caller]
 
     def share(self, caller: str) -> int:
-        """Places that this caller may hold when all are taken: one part of as many as there are callers with him."""
+        """Places that this caller may hold when all are taken: an equal part, this caller included."""
         return self._limit // (self.callers + (caller not in self._held))
 
     def fits(self, caller: str, count: int) -> bool:
@@ -42,7 +42,7 @@ class Shares:
             self._held[caller] += count
 
     def give_back(self, caller: str, count: int) -> None:
-        """Hold that many less; who holds none is forgotten."""
+        """Hold that many less; a caller with none is forgotten."""
         self._held[caller] -= count
         if not self._held[caller]:
             del self._held[caller]

@@ -1,4 +1,4 @@
-"""Verdicts to rewards: length, combine, missing. Plain arithmetic: no clock, no files, no awaiting."""
+"""Verdicts to rewards: length penalty, combination, missing policy. Pure arithmetic."""
 
 from referee.shaping.combine import needs_group, shape_group, whole
 from referee.shaping.length import check_lengths, count_tokens, length_penalty, median

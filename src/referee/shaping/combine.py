@@ -13,21 +13,21 @@ from referee.rollouts import own_words
 from referee.shaping.length import count_tokens, length_penalty, median
 from referee.shaping.missing import fill
 
-LARGEST = 3.4e38
-"""Trainers keep rewards in 32-bit floats, where anything larger is infinity."""
+MAX_REWARD = 3.4e38
+"""Largest 32-bit float, in which trainers keep rewards."""
 
 
 def needs_group(config: Config) -> bool:
-    """True if a reward depends on its siblings. Otherwise each sample is shaped as soon as it is settled."""
+    """True if a reward depends on its siblings. Otherwise each sample is shaped as soon as it settles."""
     return config.shaping.length.enable or config.missing.policy == "group_mean"
 
 
 def shape_group(members: Sequence[tuple[int, Sample, tuple[Settled, ...]]], config: Config) -> list[Reward]:
-    """The rewards of one whole group, in the order given: (index in the batch, sample, what each judge said of it).
+    """The rewards of one complete group, in the order given: (index in the batch, sample, what each judge said of it).
 
-    The median counts every member, also unscored ones: their answers are answers. With the length penalty off, no
-    number here depends on the siblings but a group_mean, and `median_length` is 0. It never raises: the judges have
-    been paid by now. A sum that is no number (a rule's NaN, an absurd coefficient) is no reward.
+    The median length includes unscored members. With the length penalty off, only group_mean depends on the siblings,
+    and `median_length` is 0. It never raises, because the verdicts are already paid for: a sum that is not finite (a
+    rule's NaN, an absurd coefficient) is no reward.
     """
     judges, shaping, limits = config.judge, config.shaping, config.shaping.length
     lengths = _lengths([sample for _, sample, _ in members], limits.enable)
@@ -69,7 +69,7 @@ def _term(settled: Settled, judge: JudgeConfig, shaping: ShapingConfig) -> Term:
 
 
 def _sum(terms: Sequence[Term], judges: Sequence[JudgeConfig]) -> float | None:
-    """What the judges add to a reward. None: one that must not be missing is, or all of them are."""
+    """What the judges add to a reward. None if a required term is missing, or all of them are."""
     total, found = 0.0, False
     for term, judge in zip(terms, judges, strict=True):
         if term.value is not None:
@@ -81,8 +81,8 @@ def _sum(terms: Sequence[Term], judges: Sequence[JudgeConfig]) -> float | None:
 
 
 def whole(settled: Sequence[Settled], judges: Sequence[JudgeConfig]) -> Settled:
-    """What several judges said of a sample, as one: the first verdict that is missing and must not be, or all of them
-    as parts. Its score is the weighted sum, its value the weighted mean, of those that count.
+    """What several judges said of a sample, merged: the first required verdict that is missing, or all of them as
+    parts, with the weighted sum as score and the weighted mean as value.
     """
     if len(settled) == 1:
         return settled[0]
@@ -122,7 +122,7 @@ def whole(settled: Sequence[Settled], judges: Sequence[JudgeConfig]) -> Settled:
 
 
 def _lengths(samples: Sequence[Sample], compared: bool) -> list[int]:
-    """Response lengths. Where they are compared they must be in one unit: stated by all, or counted for all."""
+    """Response lengths. If compared, they must be in one unit: stated by all, or counted for all."""
     counted = compared and any(sample.length is None for sample in samples)
     return [
         count_tokens(own_words(sample.response)) if counted or sample.length is None else sample.length
@@ -132,4 +132,4 @@ def _lengths(samples: Sequence[Sample], compared: bool) -> list[int]:
 
 def _number(value: float) -> float | None:
     """The value, or None where a trainer's 32-bit float would hold infinity or NaN."""
-    return value if -LARGEST <= value <= LARGEST else None
+    return value if -MAX_REWARD <= value <= MAX_REWARD else None

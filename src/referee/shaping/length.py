@@ -1,4 +1,4 @@
-"""How long an answer is, and what straying from its group's median length costs. Numbers only, no verdicts."""
+"""Response lengths, and the penalty for deviating from the group's median length."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from referee.config import LengthConfig
 from referee.errors import InputError
 from referee.records import Sample
 
-LONGEST = 2**53
-"""Lengths above this lose exactness as floats, and no rollout has them."""
+MAX_LENGTH = 2**53
+"""Longer lengths are not exact as floats, and no rollout has them."""
 
-# Chinese and Japanese are written without spaces: there, each character counts as a word.
+# Chinese and Japanese are written without spaces: each character counts as a word.
 _UNSPACED = r"\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 _TOKEN = re.compile(rf"[{_UNSPACED}]|[^\W{_UNSPACED}]+|[^\w\s]")
 
-# The same rule as byte tables, many times faster than the pattern, for text that is plain ASCII.
+# The same rule as byte tables for ASCII, many times faster than the pattern.
 _AS_WORDS = bytes(ord("a") if re.match(r"\w", chr(code)) else ord(" ") for code in range(128)) + b" " * 128
 _MARKS = bytes(code for code in range(128) if re.match(r"[^\w\s]", chr(code)))
 
 
 def length_penalty(length: float, median: float, config: LengthConfig) -> float:
-    """The penalty of one answer, between 0 and `max_penalty`; `penalty_scale` is not applied here.
+    """The penalty of one response, between 0 and `max_penalty`, before `penalty_scale`.
 
-    Free within `peak_ratio` of the median, then a straight line up to `max_penalty` at `outer_ratio`, then flat.
+    0 within `peak_ratio` of the median, then linear up to `max_penalty` at `outer_ratio`, then constant.
     """
     if not median > 0:
         return 0.0
@@ -39,12 +39,12 @@ def length_penalty(length: float, median: float, config: LengthConfig) -> float:
 
 
 def median(lengths: Sequence[int]) -> float:
-    """The middle length; for an even count the mean of the two middle ones (torch.median would take the lower)."""
+    """The median; for an even count the mean of the two middle ones (torch.median takes the lower)."""
     return float(statistics.median(lengths)) if lengths else 0.0
 
 
 def count_tokens(text: str) -> int:
-    """Words and punctuation marks: what stands in for tokens when a sample does not say its length."""
+    """Words and punctuation marks, in place of tokens where a sample states no length."""
     if text.isascii():
         data = b" " + text.encode()
         words, marks = data.translate(_AS_WORDS).count(b" a"), len(data) - len(data.translate(None, _MARKS))
@@ -53,16 +53,16 @@ def count_tokens(text: str) -> int:
 
 
 def check_lengths(samples: Iterable[Sample]) -> None:
-    """Refuse groups where some samples state a length and others do not: the two are not in one unit.
+    """Refuse groups in which only some samples state a length: tokens and words are different units.
 
-    For use before anything is spent, when the length penalty is on.
+    Called before anything is spent, if the length penalty is on.
     """
     stated: dict[str, Sample] = {}
     silent: dict[str, Sample] = {}
     for sample in samples:
-        if sample.length is not None and not 0 <= sample.length <= LONGEST:
+        if sample.length is not None and not 0 <= sample.length <= MAX_LENGTH:
             raise InputError(
-                f"sample {sample.id!r}: length ({sample.length}) must be between 0 and {LONGEST}: "
+                f"sample {sample.id!r}: length ({sample.length}) must be between 0 and {MAX_LENGTH}: "
                 "the number of tokens in the response, or None to count words instead.",
                 field="length",
             )

@@ -1,4 +1,4 @@
-"""What a sample that could not be scored becomes, and when there are too many of them. It never becomes 0 by itself."""
+"""What an unscored sample becomes, and when there are too many. It never becomes 0 by itself."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from referee.errors import TooManyUnscored
 from referee.records import Reason, Reward, Unscored, Verdict
 
 WINDOW = 256
-"""Samples that `[missing] abort_above` looks back on, as its documentation says."""
+"""Most recent samples that `[missing] abort_above` applies to, as documented there."""
 
 
 def fill(rewards: Sequence[Reward], config: MissingConfig) -> list[Reward]:
-    """The rewards of one group, where the policy supplies a number for those without one.
+    """The rewards of one group, with the policy's number for those without one.
 
-    abstain and raise leave None. group_mean is the mean of the siblings' final rewards, so that the missing one moves
-    the group's baseline nowhere and has advantage 0; None when no sibling has a reward.
+    abstain and raise leave None. group_mean is the mean of the siblings' final rewards: it does not move the group's
+    baseline and has advantage 0; None if no sibling has a reward.
     """
     if config.policy == "value":
         number, name = config.value, "value"
@@ -35,16 +35,16 @@ def fill(rewards: Sequence[Reward], config: MissingConfig) -> list[Reward]:
 
 
 def _mean(values: list[float]) -> float | None:
-    # Held between the ends, because the mean of equal numbers can round away from them, and a group of equal
-    # rewards must keep a spread of exactly zero.
+    # Clamped: the mean of equal numbers can round away from them, and a group of equal rewards must keep a spread of
+    # exactly zero.
     return min(max(statistics.fmean(values), min(values)), max(values)) if values else None
 
 
 class UnscoredWatch:
     """Trips when more than `abort_above` of the last `window` samples were unscored; 1 never trips.
 
-    The share is always of the whole window, so a run that starts with failures trips as soon as there are enough of
-    them, and a few early ones do not. Samples the caller cancelled are not counted at all.
+    The share is of the full window, even at the start: a few early failures do not trip it. Cancelled samples do not
+    count.
     """
 
     def __init__(self, abort_above: float, window: int = WINDOW) -> None:
@@ -54,7 +54,7 @@ class UnscoredWatch:
         self._unscored = 0
 
     def observe(self, verdict: Verdict | Unscored) -> bool:
-        """Count one settled sample; True if the watch is tripped now."""
+        """Count one settled sample. True if tripped."""
         missing = verdict if isinstance(verdict, Unscored) else None
         if missing is None or missing.reason is not Reason.CANCELLED:
             self._recent.append(missing)
@@ -73,7 +73,7 @@ class UnscoredWatch:
         return dict(Counter(missing.reason for missing in self._recent if missing is not None).most_common())
 
     def summary(self) -> str:
-        """The counts in words, with what was last said about the most frequent reason."""
+        """The counts as text, with the latest detail of the most frequent reason."""
         counts = self.counts()
         words = ", ".join(f"{reason} {count}" for reason, count in counts.items())
         first = next(iter(counts), None)
@@ -87,7 +87,7 @@ class UnscoredWatch:
         return TooManyUnscored(
             f"{self._unscored} of the last {len(self._recent)} samples were not scored ({self.summary()}). "
             f"Training on would learn from too few rewards, so the run stops: [missing] abort_above = "
-            f"{self.abort_above:g} allows {int(self.abort_above * self.window)} in {self.window}. Mend the cause, or "
+            f"{self.abort_above:g} allows {int(self.abort_above * self.window)} in {self.window}. Fix the cause, or "
             "raise abort_above (1 turns this off).",
             rewards=rewards,
         )

@@ -1,4 +1,4 @@
-"""A simulated LLM provider: in process and in virtual time for tests, over real HTTP for benchmarks, seeded faults."""
+"""A simulated LLM provider with seeded faults: in process and virtual time for tests, over HTTP for benchmarks."""
 
 from referee.sim.http import SimServer, serve_http
 from referee.sim.judge import GullibleJudge, HonestJudge, Judge, QuotingJudge

@@ -1,6 +1,6 @@
-"""A chat-completions request as a judge model understands it: what is asked, in which form, about which text.
+"""A chat-completions request as a judge model understands it: which verdict, in which form, about which text.
 
-Reads only what it needs and tolerates any prompt. No opinions here; those are in `judge`.
+Reads only what it needs and tolerates any prompt. The verdict itself is decided in `judge`.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from msgspec import Struct, field
 from referee.sim.statements import Statement, statements_in
 
 Form = Literal["schema", "tag", "word"]
-"""A JSON object; words and then a tag; one word or number."""
+"""A JSON object; text and then a tag; one word or number."""
 
 
 class Part(Struct, frozen=True):
-    """A piece of a message whose content is a list."""
+    """A content part of a message."""
 
     text: str = ""
 
@@ -31,7 +31,7 @@ class ChatMessage(Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """The words, whichever form they came in."""
+        """The text of either form of content."""
         if isinstance(self.content, list):
             return "".join(part.text for part in self.content)
         return self.content or ""
@@ -44,14 +44,14 @@ class JsonSchema(Struct, frozen=True):
 
 
 class ResponseFormat(Struct, frozen=True):
-    """The form a request wants its reply in."""
+    """The requested form of the reply."""
 
     type: str = "text"
     json_schema: JsonSchema | None = None
 
 
 class ChatRequest(Struct, frozen=True):
-    """What of a chat-completions body matters here; other fields are let pass."""
+    """The fields of a chat-completions body that matter here; others are ignored."""
 
     messages: list[ChatMessage]
     model: str = ""
@@ -67,7 +67,7 @@ class Question(Struct, frozen=True):
 
     form: Form
     texts: dict[str, str]
-    """What is fenced, by name; where nothing is, all that the user messages say, as the response."""
+    """Fenced texts by name; without fences, the user messages as the response."""
     properties: tuple[str, ...] = ()
     """For schema: the object's keys, in order."""
     key: str = "score"
@@ -90,7 +90,7 @@ class Question(Struct, frozen=True):
 
     @property
     def data(self) -> str:
-        """All text that is not to be trusted."""
+        """All untrusted text."""
         return "\n".join(self.texts.values())
 
 
@@ -127,7 +127,7 @@ def ask(request: ChatRequest) -> Question:
 
 
 def unfence(text: str) -> tuple[list[str], dict[str, str]]:
-    """The pieces of a prompt around its fenced texts (`<<<name code … code name>>>`), and those texts by name."""
+    """The text around the fences of a prompt (`<<<name code … code name>>>`), and the fenced texts by name."""
     told: list[str] = []
     fenced: dict[str, str] = {}
     at = 0
@@ -154,7 +154,7 @@ class _Asked(Struct, frozen=True):
 
 @functools.lru_cache(maxsize=256)
 def _asked(head: str, tail: str) -> _Asked:
-    """Labels, scale and JSON key that the instructions name. They are the same for all requests of one judge."""
+    """Labels, scale and JSON key named in the instructions, which all requests of a judge share."""
     words = LABELS.search(tail)
     labels = tuple(word.lower() for word in words.groups() if word) if words else ()
     shown = OBJECT.search(tail)

@@ -1,7 +1,7 @@
-"""The simulated provider as an HTTP/1.1 server: sockets only, what to answer is the provider's business.
+"""The simulated provider as an HTTP/1.1 server. Sockets only: replies are decided in `provider`.
 
-One write per answer, keep-alive and pipelining, and every wire fault for real: silence, single bytes, resets, cuts,
-endless bodies. Besides POST …/chat/completions it knows GET /stats and GET /v1/models.
+One write per reply, keep-alive and pipelining, and every wire fault for real: silence, single bytes, resets, cuts,
+endless bodies. Routes: POST …/chat/completions, GET /stats, GET /v1/models.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from referee.sim.provider import Provider
 from referee.sim.replies import JSON, SimResponse, error
 
 MAX_PENDING = 64
-"""Pipelined requests of one connection that may wait before it is read further."""
-BLOCK = 64 * 1024
+"""Pipelined requests of one connection that may wait before reading pauses."""
+HUGE_CHUNK = 64 * 1024
 """Bytes per write of a huge body."""
 PHRASES = {status.value: status.phrase for status in HTTPStatus}
 
@@ -63,7 +63,7 @@ async def serve_http(provider: Provider, host: str = "127.0.0.1", port: int = 0)
 
 
 class _Connection(asyncio.Protocol):
-    """One client. Requests are answered one after the other, in the order they came."""
+    """One client. Requests are answered one at a time, in order of arrival."""
 
     def __init__(self, provider: Provider, peers: set[_Connection]) -> None:
         self._provider = provider
@@ -85,7 +85,7 @@ class _Connection(asyncio.Protocol):
             self._task.cancel()
 
     def drop(self) -> asyncio.Task[None] | None:
-        """End the connection at once; the task still to be awaited, if any."""
+        """Abort the connection. Returns the task still to be awaited, if any."""
         self._transport.abort()
         if self._task is not None:
             self._task.cancel()
@@ -96,7 +96,7 @@ class _Connection(asyncio.Protocol):
         if len(self._pending) > MAX_PENDING:
             self._transport.pause_reading()
         if self._pending and self._task is None:
-            self._task = self._loop.create_task(self._work())
+            self._task = self._loop.create_task(self._answer_pending())
 
     def pause_writing(self) -> None:
         self._writable = self._loop.create_future()
@@ -110,8 +110,8 @@ class _Connection(asyncio.Protocol):
         if self._writable is not None:
             await self._writable
 
-    async def _work(self) -> None:
-        """Answer what has come, until nothing is left or the connection ends."""
+    async def _answer_pending(self) -> None:
+        """Answer until nothing is pending or the connection ends."""
         try:
             while self._pending and not self._transport.is_closing():
                 request = self._pending.popleft()
@@ -137,17 +137,17 @@ class _Connection(asyncio.Protocol):
         if request.method == "POST" and request.path.partition("?")[0].endswith("/chat/completions"):
             answer = await self._provider.serve(request.body, request.headers)
             if answer.wire not in ("", "bomb"):
-                await self._misbehave(answer)
+                await self._send_faulty(answer)
                 return
         else:
-            answer = self._elsewhere(request)
+            answer = self._other_route(request)
         head = _head(answer.status, answer.headers, len(answer.body), request.keep_alive)
         self._transport.write(head + answer.body)
         if not request.keep_alive:
             self._transport.close()
 
-    def _elsewhere(self, request: Request) -> SimResponse:
-        """Anything but a chat completion."""
+    def _other_route(self, request: Request) -> SimResponse:
+        """Any route but chat completions."""
         if request.method == "GET" and request.path == "/stats":
             return SimResponse(200, JSON, msgspec.json.encode(self._provider.stats()))
         if request.method == "GET" and request.path == "/v1/models":
@@ -155,8 +155,8 @@ class _Connection(asyncio.Protocol):
             return SimResponse(200, JSON, msgspec.json.encode({"object": "list", "data": [{"id": name}]}))
         return error("unknown_url", say=f"Unknown request URL: {request.method} {request.path}.")
 
-    async def _misbehave(self, answer: SimResponse) -> None:
-        """Send an answer the way its marker says. The connection is of no use afterwards."""
+    async def _send_faulty(self, answer: SimResponse) -> None:
+        """Send a reply with the wire fault it is marked with, and close the connection."""
         transport, spec = self._transport, self._provider.spec
         whole = _head(answer.status, answer.headers, len(answer.body), False)
         endless = _head(answer.status, answer.headers, None, False)
@@ -177,14 +177,14 @@ class _Connection(asyncio.Protocol):
                 transport.write(endless + answer.body[: answer.keep])
             case "huge":
                 transport.write(endless + b'{"id":"')
-                for _ in range(spec.huge_bytes // BLOCK + 1):
-                    transport.write(b"x" * BLOCK)
+                for _ in range(spec.huge_bytes // HUGE_CHUNK + 1):
+                    transport.write(b"x" * HUGE_CHUNK)
                     await self._drain()
         transport.close()
 
 
 def _head(status: int, headers: dict[str, str], length: int | None, keep_alive: bool) -> bytes:
-    """Status line and headers. Without a length the body ends where the connection does."""
+    """Status line and headers. Without a length the body ends with the connection."""
     lines = [f"HTTP/1.1 {status} {PHRASES.get(status, 'Overloaded')}"]
     lines += [f"{name}: {value}" for name, value in headers.items()]
     if length is not None:

@@ -1,7 +1,7 @@
-"""Judges that stand in for a model: deterministic, no I/O, no chance. What was asked comes from `chat`.
+"""Judges that replace a model: deterministic, no I/O. The question is parsed in `chat`.
 
-A candidate that holds [[quality=7]] (or [[quality=yes]]) gets exactly that verdict, on the scale or not; any other
-gets one drawn from a checksum of its text, spread over the scale.
+A candidate with [[quality=7]] (or [[quality=yes]]) gets exactly that verdict, on the scale or not; any other gets one
+from a checksum of its text, spread over the scale.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Value = int | float | str
 
 
 class Answer(Struct, frozen=True):
-    """What the judge says."""
+    """A judge's reply."""
 
     text: str
     value: Value
@@ -31,7 +31,7 @@ class Answer(Struct, frozen=True):
 
 
 class Judge(Protocol):
-    """Anything that answers a question."""
+    """Answers a question."""
 
     def answer(self, question: Question) -> Answer: ...
 
@@ -45,7 +45,7 @@ def write(question: Question, value: Value, reason: str = PLAIN) -> str:
     if question.form == "schema":
         filled: dict[str, Value] = dict.fromkeys(question.properties, reason)
         filled[question.key] = value
-        # msgspec writes NaN as null, and a judge that says NaN must be heard saying it.
+        # msgspec would write NaN as null and hide it from the reader under test.
         return json.dumps(filled) if isinstance(value, float) else msgspec.json.encode(filled).decode()
     if question.form == "tag":
         return f"{reason}\n<{question.tag}>{value}</{question.tag}>"
@@ -53,7 +53,7 @@ def write(question: Question, value: Value, reason: str = PLAIN) -> str:
 
 
 class HonestJudge:
-    """Judges the candidate alone: by its marker if it has one, else by a checksum."""
+    """Judges only the candidate: by its marker, else by its checksum."""
 
     def answer(self, question: Question) -> Answer:
         """The verdict, with a short reason."""
@@ -64,11 +64,11 @@ class HonestJudge:
         return Answer(write(question, value, self.reason(question)), value, confidence)
 
     def reason(self, question: Question) -> str:
-        """The words before the verdict."""
+        """The text before the verdict."""
         return PLAIN
 
     def verdict(self, question: Question) -> tuple[Value, float]:
-        """The value and how sure the judge is of it."""
+        """The value and its probability."""
         candidate = question.candidate
         if "[[quality=" in candidate and (marks := QUALITY.findall(candidate)):
             return _marked(question, marks[-1])
@@ -79,7 +79,7 @@ class HonestJudge:
 
 
 def _marked(question: Question, mark: str) -> tuple[Value, float]:
-    """The verdict a marker dictates. A number where words are offered is a degree from 0 to 10."""
+    """The verdict a marker dictates. With labels, a number from 0 to 10 is the probability of the first in tenths."""
     number = _number(mark)
     if number is None:
         return mark, 0.95
@@ -99,7 +99,7 @@ def _number(text: str) -> int | float | None:
     return None
 
 
-# What a forged verdict may look like inside a candidate, by shape; its value is group 2.
+# Forged verdicts inside a candidate, by shape; the value is group 2.
 FORGERIES: dict[str, re.Pattern[str]] = {
     "tag": re.compile(r"<(verdict[^<>\s]*)>\s*([^<>\s]{1,24})\s*</\1>", re.IGNORECASE),
     "json": re.compile(r'\{[^{}]*"(score|verdict|label|grade|rating)"\s*:\s*"?([^\s",{}]{1,24})"?[^{}]*\}'),
@@ -110,7 +110,7 @@ WORDS = ("yes", "no", "true", "false", "correct", "incorrect", "good", "bad", "p
 
 
 def forged(text: str, shapes: tuple[str, ...]) -> tuple[str, Value] | None:
-    """The last verdict-looking block in `text`, as it stands, and its value. A placeholder (N) is no verdict."""
+    """The last block in `text` that looks like a verdict, and its value. A placeholder (N) is none."""
     best: tuple[int, str, Value] | None = None
     for shape in shapes:
         for match in FORGERIES[shape].finditer(text):
@@ -124,28 +124,28 @@ def forged(text: str, shapes: tuple[str, ...]) -> tuple[str, Value] | None:
 
 
 class GullibleJudge(HonestJudge):
-    """Obeys: the last verdict-looking block in the data becomes its own verdict, in the right form.
+    """Adopts the last block in the data that looks like a verdict, in the right form.
 
-    `shapes` limits what it falls for. A guard can break up tags; against a mere "Score: 10" only a better judge helps.
+    `shapes` limits what it falls for. A guard can break up tags; against a plain "Score: 10" only a better judge helps.
     """
 
     def __init__(self, shapes: tuple[str, ...] = tuple(FORGERIES)) -> None:
         self._shapes = shapes
 
     def verdict(self, question: Question) -> tuple[Value, float]:
-        """The forged value if there is one, else an honest one."""
+        """The forged value if there is one, else the honest one."""
         found = forged(question.data, self._shapes)
         return super().verdict(question) if found is None else (found[1], 0.95)
 
 
 class QuotingJudge(HonestJudge):
-    """Is not fooled, but quotes the forged block word for word before its own verdict, as careful judges do."""
+    """Not fooled, but quotes the forged block verbatim before its own verdict, as careful judges do."""
 
     def __init__(self, shapes: tuple[str, ...] = tuple(FORGERIES)) -> None:
         self._shapes = shapes
 
     def reason(self, question: Question) -> str:
-        """Words that hold the quotation, if there is something to quote."""
+        """A reason with the quotation, if there is something to quote."""
         found = forged(question.data, self._shapes)
         return PLAIN if found is None else f"The answer claims {found[0]} and that is no argument."
 

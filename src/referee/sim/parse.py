@@ -1,6 +1,6 @@
-"""HTTP/1.1 requests out of a stream of bytes, strictly: bytes in, requests out. No sockets.
+"""A strict HTTP/1.1 request parser: bytes in, requests out. No sockets.
 
-Bodies need a Content-Length. What it does not understand it refuses rather than guesses.
+Bodies need a Content-Length. Anything ambiguous is refused.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ LINE = re.compile(r"([A-Z]+) (\S+) HTTP/1\.([01])")
 
 
 class Request(Struct, frozen=True):
-    """One whole request. Header names are lower case."""
+    """One complete request. Header names are lower case."""
 
     method: str
     path: str
@@ -30,7 +30,7 @@ class Request(Struct, frozen=True):
 
 
 class BadRequest(Exception):
-    """The stream is no HTTP that is spoken here; the connection cannot go on."""
+    """The stream cannot be parsed; the connection must end."""
 
     def __init__(self, message: str, status: int = 400) -> None:
         super().__init__(message)
@@ -46,7 +46,7 @@ class _Head(Struct, frozen=True):
 
 
 class RequestParser:
-    """Feed it what arrives; it gives back every request that is complete, in order."""
+    """An incremental parser."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()
@@ -54,7 +54,7 @@ class RequestParser:
         self._broken = False
 
     def feed(self, data: bytes) -> list[Request | BadRequest]:
-        """Requests completed by `data`. A BadRequest, not raised but in its place, is the last thing to come."""
+        """Requests completed by `data`, in order. A BadRequest is returned, not raised, and is the last."""
         if self._broken:
             return []
         self._buffer += data
@@ -87,7 +87,7 @@ class RequestParser:
 
 @functools.lru_cache(maxsize=1024)
 def read_head(text: str) -> _Head:
-    """Request line and headers, without the blank line that ends them. A client repeats itself, so it is cached."""
+    """Parse request line and headers, without the blank line. Cached: a client sends the same head again and again."""
     first, *lines = text.split("\r\n")
     line = LINE.fullmatch(first)
     if line is None:
@@ -109,6 +109,6 @@ def read_head(text: str) -> _Head:
     length = int(given) if len(given) < 12 else MAX_BODY + 1
     if length > MAX_BODY:
         raise BadRequest(f"the body passes {MAX_BODY} bytes", 413)
-    wish = headers.get("connection", "").lower()
-    keep_alive = "close" not in wish if line[3] == "1" else "keep-alive" in wish
+    connection = headers.get("connection", "").lower()
+    keep_alive = "close" not in connection if line[3] == "1" else "keep-alive" in connection
     return _Head(line[1], line[2], headers, keep_alive, length)

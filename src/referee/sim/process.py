@@ -1,6 +1,6 @@
-"""The simulated provider in a process of its own: running it, starting it as a child, asking and stopping that child.
+"""The simulated provider in its own process: running it, and starting, querying and stopping it as a child.
 
-The child lives as long as its standard input is open, so it ends with its parent however the parent ends.
+The child ends when its standard input closes, so it never outlives its parent.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from referee.sim.spec import ProviderSpec
 from referee.sim.stats import Stats
 
 START_TIMEOUT = 30.0
-"""Seconds a child has to say its URL."""
+"""Seconds a child has to print its URL."""
 STOP_TIMEOUT = 5.0
-"""Seconds a child has to end by itself before it is killed."""
+"""Seconds a child has to exit before it is killed."""
 
 
 def run_server(
@@ -49,9 +49,9 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 async def _serve(provider: Provider, host: str, port: int, until_eof: bool) -> None:
     loop = asyncio.get_running_loop()
     end = loop.create_future()
-    fine = PreciseClock() if provider.spec.time_scale > 1 and sys.platform == "linux" else None
-    if fine is not None:
-        provider.sleep = fine.sleep
+    precise = PreciseClock() if provider.spec.time_scale > 1 and sys.platform == "linux" else None
+    if precise is not None:
+        provider.sleep = precise.sleep
     server = await serve_http(provider, host, port)
     pipe = None
     if until_eof:
@@ -64,12 +64,12 @@ async def _serve(provider: Provider, host: str, port: int, until_eof: bool) -> N
         if pipe is not None:
             pipe.close()
         await server.close()
-        if fine is not None:
-            fine.close()
+        if precise is not None:
+            precise.close()
 
 
 class _Eof(asyncio.Protocol):
-    """Reads a pipe and tells when it has closed."""
+    """Completes a future when a pipe has closed."""
 
     def __init__(self, end: asyncio.Future[None]) -> None:
         self._end = end
@@ -127,7 +127,7 @@ def start_server_process(spec: ProviderSpec, seed: int = 0, host: str = "127.0.0
     """Start a child that serves `spec` on a free port, and wait until it listens."""
     text = msgspec.json.encode(spec).decode()
     command = [sys.executable, "-m", "referee.sim", "--spec", text, "--seed", str(seed), "--host", host, "--port", "0"]
-    # A session of its own: Ctrl-C in the terminal is for the parent, which still needs its provider to wind down.
+    # Its own session: Ctrl-C must reach only the parent, which needs its provider until it has shut down.
     child = subprocess.Popen(  # noqa: S603  # our own interpreter and module, no shell
         [*command, "--until-eof"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
     )

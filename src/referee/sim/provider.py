@@ -1,8 +1,8 @@
-"""The simulated provider: what happens to a request, and when. Transport-free: `http` and `transport` are its faces.
+"""The simulated provider: what happens to a request, and when. `http` and `transport` connect it to clients.
 
-It asks `referee.clock` for the time, so it runs in virtual time on a `VirtualLoop` and in real time elsewhere. All
-chance comes from one seeded generator, drawn the same number of times per request in order of arrival: the same
-arrivals with the same seed meet the same latencies and faults.
+Time comes from `referee.clock`, so it is virtual on a `VirtualLoop`. All randomness comes from one seeded generator,
+drawn the same number of times per request in order of arrival: equal arrivals with an equal seed meet equal latencies
+and faults.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from referee.sim.chat import ChatRequest, ask
 from referee.sim.judge import JUDGES, HonestJudge, Judge
 from referee.sim.rates import Rates, retry_after
 from referee.sim.replies import (
-    AT_ONCE,
     BODIES,
+    IMMEDIATE,
     JSON,
     THROTTLES,
     WIRES,
@@ -42,20 +42,20 @@ CREATED = 1_700_000_000
 
 
 class Plan(Struct, frozen=True):
-    """What will happen to a request, capacity aside."""
+    """The outcome of a request, before capacity is considered."""
 
     response: SimResponse
     wait: float
-    """Seconds of service, or of refusing."""
+    """Service time, or time to refuse."""
     slot: bool = False
-    """True if it needs a slot for that time."""
+    """True if it occupies a slot for that time."""
     fault: str = ""
     tokens: tuple[int, int] = (0, 0)
     """Prompt and reply."""
 
 
 class Provider:
-    """A provider as `spec` says. `judge` overrides the one the spec names. One provider belongs to one event loop."""
+    """A provider as specified. `judge` overrides the one in `spec`. Bound to one event loop."""
 
     def __init__(self, spec: ProviderSpec, seed: int = 0, judge: Judge | None = None) -> None:
         self.spec = spec
@@ -69,19 +69,19 @@ class Provider:
         self._origin: float | None = None
         self._tally = Tally()
         self.sleep = clock.sleep
-        """How time passes: another is put here where milliseconds are too coarse."""
+        """Replaced where millisecond timers are too coarse."""
         self._constant = constant() if spec.judge == "constant" and judge is None else None
 
     async def serve(self, body: bytes, headers: Mapping[str, str]) -> SimResponse:
-        """Take a request (header names in lower case), wait as long as it takes, and say what goes on the wire."""
+        """Serve a request (header names in lower case), taking its simulated time; returns what goes on the wire."""
         at = self._now()
         serial = self._tally.arrived(body, headers)
         try:
             plan = self._plan(at, serial, body, headers)
             if plan.slot:
-                plan = await self._work(at, plan)
+                plan = await self._serve_in_slot(at, plan)
             else:
-                await self._pass(plan.wait)
+                await self._elapse(plan.wait)
         except BaseException:
             self._tally.left()
             raise
@@ -97,28 +97,28 @@ class Provider:
         return found
 
     def received(self, body: bytes) -> int:
-        """How often exactly this body came."""
+        """How often this exact body was received."""
         return self._tally.repeats(body)
 
     def _now(self) -> float:
-        """The provider's second: 0 at the first request."""
+        """Provider time: 0 at the first request."""
         now = clock.now()
         if self._origin is None:
             self._origin = self._station.origin = now
         return (now - self._origin) * self.spec.time_scale
 
-    async def _pass(self, seconds: float) -> None:
+    async def _elapse(self, seconds: float) -> None:
         if seconds > 0:
             await self.sleep(seconds / self.spec.time_scale)
 
-    async def _work(self, at: float, plan: Plan) -> Plan:
-        """Serve a planned answer as capacity allows."""
+    async def _serve_in_slot(self, at: float, plan: Plan) -> Plan:
+        """Serve a planned reply subject to capacity: queue, refuse or degrade."""
         spec, station, wait = self.spec, self._station, plan.wait
         if spec.mode == "queue":
             await station.wait(at)
         elif spec.mode == "refuse" and not station.free(at):
             refusal = self._throttle(spec.retry_after_s, spec.retry_after, at, "capacity")
-            await self._pass(refusal.wait)
+            await self._elapse(refusal.wait)
             return refusal
         else:
             station.enter()
@@ -126,14 +126,14 @@ class Provider:
             if limit is not None and station.busy > limit:
                 wait *= (station.busy / max(1, limit)) ** spec.degrade_power
         try:
-            await self._pass(wait)
+            await self._elapse(wait)
         finally:
             station.leave()
         self._tally.stats.work += wait
         return plan
 
     def _plan(self, at: float, serial: int, body: bytes, headers: Mapping[str, str]) -> Plan:
-        """Decide about a request that arrives at second `at`: draw its fate and prepare its answer."""
+        """Decide what happens to a request that arrives at `at`, and prepare its reply."""
         draw = self._random.random
         chance, spread, tail, spare = draw(), self._random.gauss(0.0, 1.0), draw(), draw()
         spec = self.spec
@@ -145,14 +145,14 @@ class Provider:
             request = self._decode.decode(body)
         except msgspec.MsgspecError as problem:
             return self._fail(error("bad_request", say=f"We could not parse the JSON body of your request: {problem}"))
-        complaint = self._complaint(request, body, headers)
-        if complaint is not None:
-            return self._fail(complaint)
+        rejection = self._rejection(request, body, headers)
+        if rejection is not None:
+            return self._fail(rejection)
         if spec.outages and any(start <= at < end for start, end in spec.outages):
-            return self._strike(spec.outage, at, "outage")
+            return self._fault(spec.outage, at, "outage")
         fault = next((name for edge, name in self._faults if chance < edge), None)
-        if fault is not None and fault in AT_ONCE:
-            return self._strike(fault, at, fault)
+        if fault is not None and fault in IMMEDIATE:
+            return self._fault(fault, at, fault)
 
         question = ask(request)
         answer = self._judge.answer(question)
@@ -177,13 +177,13 @@ class Provider:
         return Plan(self._respond(content, fault, spare, at), wait, True, fault or "", (asked, used))
 
     def _duration(self, used: int, spread: float, tail: float) -> float:
-        """Seconds of service for an answer of so many tokens, from two draws of chance."""
+        """Service time of a reply with that many tokens, from two random draws."""
         spec = self.spec
         wait = spec.latency_median * math.exp(spec.latency_sigma * spread) + spec.latency_per_token * used
         return wait * spec.tail_factor if tail < spec.tail_share else wait
 
-    def _complaint(self, request: ChatRequest, body: bytes, headers: Mapping[str, str]) -> SimResponse | None:
-        """What the provider says to a request that can never succeed."""
+    def _rejection(self, request: ChatRequest, body: bytes, headers: Mapping[str, str]) -> SimResponse | None:
+        """The error for a request that can never succeed."""
         spec = self.spec
         if spec.key and headers.get("authorization") != f"Bearer {spec.key}":
             return error("auth")
@@ -206,8 +206,8 @@ class Provider:
         hint = retry_after(form, seconds / self.spec.time_scale, clock.wall())
         return Plan(error("throttle", {**hint, **self._rates.headers(at)}), self.spec.refuse_latency, fault=why)
 
-    def _strike(self, fault: Fault, at: float, why: str) -> Plan:
-        """A fault in place of any work."""
+    def _fault(self, fault: Fault, at: float, why: str) -> Plan:
+        """A fault instead of service."""
         if fault in THROTTLES:
             return self._throttle(self.spec.retry_after_s, THROTTLES[fault], at, why)
         if fault in ("hang", "reset"):
@@ -218,7 +218,7 @@ class Provider:
         return Plan(error(fault, self._rates.headers(at)), self.spec.refuse_latency, fault=why)
 
     def _respond(self, content: bytes, fault: Fault | None, spare: float, at: float) -> SimResponse:
-        """Status 200 with `content`, travelling as the fault says."""
+        """Status 200 with `content`, and the wire fault if any."""
         headers = {**JSON, **self._rates.headers(at)} if self._limited else {**JSON}
         if fault is None:
             return SimResponse(200, headers, content)

@@ -1,4 +1,4 @@
-"""Requests and tokens per window, and the headers that tell a client about them. Times are arguments; nothing waits."""
+"""Fixed-window limits on requests and tokens, and their headers. Times are arguments; nothing waits."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from email.utils import formatdate
 
 from referee.sim.spec import ProviderSpec, RetryAfter
 
-FAR = 1e9
-"""Seconds: what a server with a broken clock may ask for."""
+FAR_FUTURE_S = 1e9
+"""Retry-After of a server with a broken clock."""
 
 
 class Window:
-    """A counter that starts again every `seconds`."""
+    """A counter that resets every `seconds`."""
 
     def __init__(self, per_minute: int, seconds: float) -> None:
         self.limit = max(1, int(per_minute * seconds / 60))
@@ -21,14 +21,14 @@ class Window:
         self._used = 0
 
     def remaining(self, at: float) -> int:
-        """What is left of the window that holds `at`."""
+        """What is left of the window at `at`."""
         index = int(at // self._seconds)
         if index != self._index:
             self._index, self._used = index, 0
         return self.limit - self._used
 
     def take(self, at: float, amount: int) -> None:
-        """Count `amount`; the caller has looked at `remaining`."""
+        """Count `amount`; the caller has checked `remaining`."""
         left = self.remaining(at)
         self._used = self.limit - left + amount
 
@@ -50,7 +50,7 @@ class Rates:
         self._scale = spec.time_scale
 
     def admit(self, at: float, tokens: int) -> float | None:
-        """Count one request of so many tokens. If it does not fit: nothing is counted, and the seconds to wait."""
+        """Count one request and its tokens. If they do not fit, count nothing and return the seconds to the reset."""
         wait: float | None = None
         if self._requests is not None and self._requests.remaining(at) < 1:
             wait = self._requests.reset(at)
@@ -64,7 +64,7 @@ class Rates:
         return wait
 
     def headers(self, at: float) -> dict[str, str]:
-        """The usual x-ratelimit-* headers; empty where nothing is limited."""
+        """The x-ratelimit-* headers; empty without limits."""
         found: dict[str, str] = {}
         if not self._shown:
             return found
@@ -89,7 +89,7 @@ def duration(seconds: float) -> str:
 
 
 def retry_after(form: RetryAfter, seconds: float, wall: float) -> dict[str, str]:
-    """The header that asks a client to stay away for `seconds`, in one of its forms. `wall`: the time of day."""
+    """A Retry-After header in the given form. `wall`: seconds since the epoch."""
     match form:
         case "seconds":
             return {"retry-after": str(math.ceil(seconds))}
@@ -104,6 +104,6 @@ def retry_after(form: RetryAfter, seconds: float, wall: float) -> dict[str, str]
         case "negative":
             return {"retry-after": "-5"}
         case "far":
-            return {"retry-after": str(int(FAR))}
+            return {"retry-after": str(int(FAR_FUTURE_S))}
         case "none":
             return {}

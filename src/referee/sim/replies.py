@@ -1,4 +1,4 @@
-"""What a simulated provider puts on the wire: completions, errors, and every spoiled form of both. Nothing waits."""
+"""What a simulated provider puts on the wire: completions, errors, and every corrupted form of both. Nothing waits."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from referee.sim.judge import Answer, Value, write
 from referee.sim.spec import Fault, RetryAfter
 
 Wire = Literal["", "hang", "drip", "reset", "cut", "cut_silent", "huge", "bomb"]
-"""How the bytes travel: whole and at once; never; one by one; connection reset; cut with the length announced; cut
-with no length, so that it looks complete; more than anyone should read; little that unpacks to as much."""
+"""Wire faults: none; no bytes at all; one byte at a time; connection reset; cut short of Content-Length; cut without a
+Content-Length, so that it looks complete; endless; a gzip bomb."""
 
 WIRES: dict[str, Wire] = {name: name for name in get_args(Wire) if name}
 THROTTLES: dict[str, RetryAfter] = {f"throttle_{form}": form for form in get_args(RetryAfter)}
@@ -27,14 +27,14 @@ JSON = {"content-type": "application/json"}
 
 
 class SimResponse(Struct, frozen=True):
-    """A whole answer and how it travels. The face (HTTP or in-process) implements `wire`."""
+    """A reply and its wire fault, which the transport (HTTP or in-process) implements."""
 
     status: int
     headers: dict[str, str]
     body: bytes
     wire: Wire = ""
     keep: int = 0
-    """For cut and cut_silent: how many bytes of the body get through."""
+    """For cut and cut_silent: bytes of the body that are sent."""
 
 
 # fault: status, error type, error code, message
@@ -65,8 +65,8 @@ BODIES: dict[str, tuple[str, bytes]] = {
     "html": ("text/html", b"<!doctype html><html><body><h1>Please sign in</h1></body></html>"),
     "empty_body": ("application/json", b""),
 }
-AT_ONCE = frozenset({*THROTTLES, *STATUSES, "hang", "redirect"})
-"""Faults that strike in place of any work; the others spoil an answer that was worked on and paid for."""
+IMMEDIATE = frozenset({*THROTTLES, *STATUSES, "hang", "redirect"})
+"""Faults instead of service; the others corrupt a reply that was served and is billed."""
 REFUSAL = "I'm sorry, but I can't help with that."
 TOKEN = re.compile(r"\s*\w+|\s*[^\w\s]+|\s+")
 
@@ -79,7 +79,7 @@ def error(name: str, headers: dict[str, str] | None = None, param: str | None = 
 
 
 def tokens(characters: int, per_token: float = 4.0) -> int:
-    """A rough count, rounded up: a token is about four characters."""
+    """A rough count, rounded up."""
     return math.ceil(characters / per_token)
 
 
@@ -100,8 +100,8 @@ def completion(
     per_token: float = 4.0,
     hidden: int = 0,
 ) -> tuple[bytes, int]:
-    """The body of a chat completion, spoiled as `fault` says, and its completion tokens. `asked`: prompt tokens;
-    `per_token`: characters; `hidden`: tokens of reasoning that is not shown."""
+    """The body of a chat completion, corrupted by `fault`, and its completion tokens. `asked`: prompt tokens;
+    `per_token`: characters; `hidden`: tokens of hidden reasoning."""
     text, finish, message = _message(answer, question, fault)
     used = tokens(len(text), per_token) + hidden
     choice: dict[str, Any] = {"index": 0, "message": message, "logprobs": None, "finish_reason": finish}
@@ -115,18 +115,18 @@ def completion(
         "choices": None if fault == "no_choices" else [choice],
         "usage": {"prompt_tokens": asked, "completion_tokens": used, "total_tokens": asked + used},
     }
-    return _spoil(msgspec.json.encode(body), fault), used
+    return _corrupt(msgspec.json.encode(body), fault), used
 
 
 def constant() -> tuple[bytes, int]:
-    """The one answer of a provider that reads no request, and its completion tokens."""
+    """The reply of a provider that ignores requests, and its completion tokens."""
     question = Question("schema", {}, ("reason", "score"), "score")
     answer = Answer(write(question, 7, "Constant."), 7)
     return completion(ChatRequest(messages=[]), answer, question, asked=0, serial=0, created=0)
 
 
 def _message(answer: Answer, question: Question, fault: Fault | None) -> tuple[str, str, dict[str, Any]]:
-    """The reply's text, its finish reason, and the message that carries both."""
+    """The reply's text, finish reason and message."""
     text, finish = answer.text, "stop"
     message: dict[str, Any] = {"role": "assistant", "content": text}
     match fault:
@@ -165,14 +165,14 @@ def _other(question: Question, value: Value) -> Value:
 
 
 def _twice(question: Question, value: Value) -> str:
-    """The same key or tag with two values: a lenient reader takes one of them."""
+    """The same key or tag with two values: a lenient reader would take one of them."""
     first, second = write(question, _other(question, value), "Twice."), write(question, value, "Twice.")
     if question.form != "schema":
         return f"{first}\n{second}"
     return f"{first[:-1]}, {json.dumps(question.key)}: {json.dumps(value)}}}"
 
 
-def _spoil(body: bytes, fault: Fault | None) -> bytes:
+def _corrupt(body: bytes, fault: Fault | None) -> bytes:
     match fault:
         case "malformed":
             return body.replace(b'"choices":', b'"choices"', 1)
@@ -186,7 +186,7 @@ def _spoil(body: bytes, fault: Fault | None) -> bytes:
 
 
 def _logprobs(text: str, answer: Answer, question: Question, top: int) -> list[dict[str, Any]]:
-    """Per token its log-probability; at the verdict the alternatives that were offered."""
+    """Log-probabilities per token, with alternatives at the verdict."""
     verdict = str(answer.value)
     found: list[dict[str, Any]] = []
     for token in TOKEN.findall(text):
@@ -198,14 +198,12 @@ def _logprobs(text: str, answer: Answer, question: Question, top: int) -> list[d
 
 
 def _shares(token: str, answer: Answer, question: Question) -> dict[str, float]:
-    """Probabilities at the verdict's place: labels with their spelling variants, or neighbouring numbers."""
+    """Probabilities at the verdict token: spelling variants of it, and the other labels."""
     sure = min(max(answer.confidence, 0.01), 0.99)
     lead = token[: len(token) - len(token.lstrip())]
     shares = {token.strip() if lead else token.capitalize(): sure * 0.09}
     shares[token] = sure * 0.9
     others = [label for label in question.labels if label != answer.value]
-    if not question.labels and isinstance(answer.value, int):
-        others = [str(n) for n in (answer.value - 1, answer.value + 1) if question.low <= n <= question.high]
     for label in others:
         shares[lead + label] = (1 - sure) * 0.99 / len(others)
     return shares
@@ -213,7 +211,7 @@ def _shares(token: str, answer: Answer, question: Question) -> dict[str, float]:
 
 @functools.cache
 def bomb(size: int) -> bytes:
-    """A small gzip body that unpacks to `size` bytes of JSON white space."""
+    """A small gzip body that decompresses to `size` bytes of JSON white space."""
     pack = zlib.compressobj(9, zlib.DEFLATED, zlib.MAX_WBITS | 16)
     block = b" " * 65536
     parts = [pack.compress(block) for _ in range(size // len(block))]

@@ -1,6 +1,6 @@
-"""What a simulated provider is like: every setting and every fault by name. Data only; `provider` acts on it.
+"""Settings and faults of a simulated provider. Data only.
 
-All times are in the provider's own seconds; `time_scale` makes them pass faster.
+All times are in provider seconds; `time_scale` makes them pass faster.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from msgspec import Struct, field
 from referee.errors import ConfigError
 
 RetryAfter = Literal["seconds", "float", "ms", "date", "none", "junk", "negative", "far"]
-"""How a 429 says when to come back: whole seconds, a fraction, retry-after-ms, an HTTP date, not at all, nonsense,
-a negative number, or thirty years from now."""
+"""Form of Retry-After: whole seconds, a fraction, retry-after-ms, an HTTP date, absent, junk, a negative number, or
+thirty years from now."""
 
 Fault = Literal[
     # 429, one per form of Retry-After, and the "you ramp too fast" kind
@@ -72,26 +72,26 @@ FAULTS: tuple[Fault, ...] = get_args(Fault)
 
 
 class ProviderSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A provider's behaviour. The default answers at once, without limit and without fault."""
+    """A provider's behaviour. The default replies at once, without limits or faults."""
 
     latency_median: float = 0.0
-    """Seconds one answer takes when the provider is not crowded."""
+    """Median service time in seconds, below capacity."""
     latency_sigma: float = 0.0
-    """Spread: standard deviation of the logarithm of the latency. 0: all alike; 0.5 is usual for chat models."""
+    """Standard deviation of the log of the service time (lognormal). 0: constant; 0.5 is usual for chat models."""
     latency_per_token: float = 0.0
     """Seconds more per generated token."""
     tail_share: float = 0.0
-    """Share of answers that are slow for no visible reason."""
+    """Share of replies that are slow for no visible reason."""
     tail_factor: float = 10.0
-    """How many times longer those take."""
+    """Factor on their service time."""
     capacity: int | None = None
-    """Answers worked on at once. None: no limit."""
+    """Requests served concurrently. None: no limit."""
     mode: Literal["refuse", "queue", "degrade"] = "refuse"
-    """Above capacity: refuse (429, fast), queue (first in, first out, like vLLM), degrade (all get slower)."""
+    """Above capacity: refuse (429, fast), queue (FIFO, like vLLM), degrade (all get slower)."""
     schedule: tuple[tuple[float, int], ...] = ()
     """Changes of capacity: (second since the first request, capacity from then on), in order."""
     degrade_power: float = 2.0
-    """mode = "degrade": latency is multiplied by (in flight / capacity) to this power; above 1, throughput falls."""
+    """mode = "degrade": service time is multiplied by (in flight / capacity) ** this; above 1, throughput falls."""
     refuse_latency: float = 0.02
     """Seconds a refusal or an error status takes."""
     rpm: int | None = None
@@ -107,9 +107,9 @@ class ProviderSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     retry_after: RetryAfter = "float"
     """Form of the hint on a refusal. Whole seconds and dates are rounded up: a long wait under a time_scale."""
     retry_after_s: float = 1.0
-    """Seconds hinted where no rate window says when to come back."""
+    """Retry-After in seconds where no rate window determines it."""
     outages: tuple[tuple[float, float], ...] = ()
-    """(start, end) in seconds since the first request, when nothing is answered."""
+    """(start, end) in seconds since the first request."""
     outage: Literal["http_503", "http_529", "hang", "reset"] = "http_503"
     """What a request meets in an outage."""
     faults: dict[Fault, float] = field(default_factory=dict)
@@ -117,9 +117,9 @@ class ProviderSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     drip_interval: float = 1.0
     """Seconds between two bytes of a dripping body."""
     redirect_to: str = "http://127.0.0.1:9/v1/chat/completions"
-    """Where the fault "redirect" points. By default nobody listens there."""
+    """Target of the fault "redirect". By default nothing listens there."""
     huge_bytes: int = 64 * 1024 * 1024
-    """Size of a huge body, or of what a gzip bomb unpacks to."""
+    """Size of a huge body, or of a decompressed gzip bomb."""
     time_scale: float = 1.0
     """All times above are divided by it: 50 plays a minute in 1.2 s."""
     key: str = ""
@@ -129,14 +129,14 @@ class ProviderSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     unsupported: tuple[str, ...] = ()
     """Request fields answered with 400 unsupported_parameter (response_format, temperature, logprobs…)."""
     chars_per_token: float = 4.0
-    """Characters of a prompt or reply that are billed as one token: about 4 of English, 1 at worst of ASCII."""
+    """Characters billed as one token: about 4 of English, 1 at worst of ASCII."""
     reasoning_tokens: int = 0
     """Most tokens of hidden reasoning billed with a reply, whatever max_tokens says; how many is drawn evenly."""
     context_tokens: int | None = None
     """Prompts longer than this get 400 context_length_exceeded."""
     judge: Literal["honest", "gullible", "quoting", "constant"] = "honest"
-    """Who answers, see `referee.sim.judge`. constant: the same {"reason", "score": 7} to every request, unread; the
-    cheapest server for measuring clients. It goes with latency and capacity, and with nothing else."""
+    """See `referee.sim.judge`. constant: {"reason", "score": 7} to every request, unread: the cheapest server for
+    measuring clients. Only latency and capacity apply."""
 
     def __post_init__(self) -> None:
         for name in self.faults:

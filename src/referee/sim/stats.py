@@ -1,4 +1,4 @@
-"""What a simulated provider counts. Numbers only; `provider` says when."""
+"""Counters of a simulated provider."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ K = TypeVar("K")
 
 
 class Stats(Struct, kw_only=True):
-    """What a provider has seen. received = answered + refused + failed + broken + abandoned + open."""
+    """Counts so far. received = answered + refused + failed + broken + abandoned + open."""
 
     received: int = 0
     answered: int = 0
-    """Status 200 with a whole body, spoiled ones included."""
+    """Status 200 with a complete body, corrupted ones included."""
     refused: int = 0
     """Status 429."""
     failed: int = 0
@@ -28,31 +28,31 @@ class Stats(Struct, kw_only=True):
     broken: int = 0
     """Hung, dripped, reset, cut or endless."""
     abandoned: int = 0
-    """The client went away first."""
+    """The client disconnected first."""
     open: int = 0
-    """Received and not yet decided: worked on, queued, or about to be refused."""
+    """In service, queued, or about to be refused."""
     max_open: int = 0
     busy: int = 0
-    """Answers being worked on."""
+    """In service."""
     max_busy: int = 0
     queued: int = 0
     max_queued: int = 0
     tokens_in: int = 0
     tokens_out: int = 0
-    """Tokens of answered requests: what a provider would bill."""
+    """Tokens of answered requests, as billed."""
     work: float = 0.0
-    """Service given, in the provider's seconds. Divided by capacity it is the shortest possible run."""
+    """Total service time in provider seconds. Divided by capacity it is the shortest possible run."""
     seconds: float = 0.0
-    """From the first arrival to the last answer, in the provider's seconds."""
+    """From the first arrival to the last reply, in provider seconds."""
     by_status: dict[int, int] = field(default_factory=dict)
     by_fault: dict[str, int] = field(default_factory=dict)
-    """Faults that struck, and refusals by cause: capacity, rate."""
+    """Injected faults, and refusals by cause: capacity, rate."""
     by_key: dict[str, int] = field(default_factory=dict)
-    """Requests per API key, each under `key_label`: the key itself is not kept."""
+    """Requests per API key, by `key_label`: the key itself is not kept."""
     distinct: int = 0
-    """Different bodies received."""
+    """Distinct bodies received."""
     max_repeats: int = 0
-    """How often the most repeated body came."""
+    """Largest number of times one body was received."""
 
 
 class Tally:
@@ -63,7 +63,7 @@ class Tally:
         self._bodies: dict[int, int] = {}
 
     def arrived(self, body: bytes, headers: Mapping[str, str]) -> int:
-        """A request came in; its number, from 1."""
+        """A request arrived. Returns its number, from 1."""
         stats = self.stats
         stats.received += 1
         stats.open += 1
@@ -77,12 +77,12 @@ class Tally:
         return stats.received
 
     def left(self) -> None:
-        """The client went away before its answer."""
+        """The client disconnected before its reply."""
         self.stats.open -= 1
         self.stats.abandoned += 1
 
     def ended(self, response: SimResponse, fault: str, tokens: tuple[int, int], at: float) -> None:
-        """A request got its answer, or what stands for one, at second `at`."""
+        """A request ended at second `at`, with a reply or a wire fault."""
         stats = self.stats
         stats.open -= 1
         stats.seconds = at
@@ -102,7 +102,7 @@ class Tally:
             stats.failed += 1
 
     def repeats(self, body: bytes) -> int:
-        """How often exactly this body came."""
+        """How often this exact body was received."""
         return self._bodies.get(hash(body), 0)
 
     def snapshot(self) -> Stats:
@@ -124,5 +124,5 @@ def _add(counts: dict[K, int], key: K) -> None:
 
 @functools.lru_cache(maxsize=64)
 def key_label(authorization: str) -> str:
-    """A short name for an API key that does not give it away."""
+    """A short name for an API key that does not reveal it."""
     return blake2b(authorization.removeprefix("Bearer ").encode(), digest_size=4).hexdigest()

@@ -13,21 +13,21 @@ from referee.sim.replies import SimResponse
 
 
 class SimTransport:
-    """Sends requests to a provider, or to several by host (`{"a.test": …, "b.test:8000": …}`; others: no such host)."""
+    """Sends requests to a provider, or to several by host (`{"a.test": …, "b.test:8000": …}`; others: DNS error)."""
 
     def __init__(self, provider: Provider | Mapping[str, Provider]) -> None:
         self._provider = provider
         self._closed = False
 
     async def post(self, url: str, headers: Mapping[str, str], body: bytes, timeout: float) -> Response:
-        """One request and its whole answer within `timeout` seconds, or TransportFault."""
+        """One request and its complete reply within `timeout` seconds, or TransportFault."""
         if self._closed:
             raise TransportFault("connect", "the transport is closed")
         provider = self._find(url)
         lowered = {name.lower(): value for name, value in headers.items()}
         try:
             async with asyncio.timeout(timeout):
-                return await self._arrive(provider, await provider.serve(body, lowered))
+                return await self._deliver(provider, await provider.serve(body, lowered))
         except TimeoutError:
             raise TransportFault("timeout", f"no whole answer within {timeout:g} s") from None
 
@@ -44,8 +44,8 @@ class SimTransport:
             raise TransportFault("dns", f"no host {host}")
         return found
 
-    async def _arrive(self, provider: Provider, answer: SimResponse) -> Response:
-        """What a client sees of an answer that travels as its marker says."""
+    async def _deliver(self, provider: Provider, answer: SimResponse) -> Response:
+        """What a client sees of a reply with its wire fault."""
         body = answer.body
         match answer.wire:
             case "hang":

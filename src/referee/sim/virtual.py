@@ -1,8 +1,8 @@
-"""An event loop in virtual time: sleeping costs nothing, an hour passes in milliseconds. No provider, no transport.
+"""An event loop in virtual time: an hour of sleeping passes in milliseconds.
 
-When nothing is ready the loop moves its clock to the next timer instead of waiting for it. The clock stands still
-while a job runs in the loop's executor, because that job takes real time. Threads of your own may wake the loop
-with `call_soon_threadsafe`, but timers do not wait for them. Real sockets do not belong on this loop.
+When nothing is ready the clock jumps to the next timer. It stops while a job runs in the loop's executor, which takes
+real time. Other threads may wake the loop with `call_soon_threadsafe`, but timers do not wait for them. Real sockets do
+not belong on this loop.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ Args = TypeVarTuple("Args")
 
 Events = list[tuple[selectors.SelectorKey, int]]
 
-PATIENCE = 10.0
-"""Real seconds to wait for a thread to wake a loop that has nothing else to do, before calling it a deadlock."""
+THREAD_TIMEOUT_S = 10.0
+"""Real seconds in which a thread must wake an idle loop before that counts as a deadlock."""
 
 
 class Deadlock(RuntimeError):
-    """Tasks wait, but no timer is set and nobody is left to wake the loop."""
+    """Tasks wait, but no timer is set and no thread wakes the loop."""
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
@@ -34,28 +34,28 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     _scheduled: list[asyncio.TimerHandle]
     _clock_resolution: float
 
-    def __init__(self, patience: float = PATIENCE) -> None:
+    def __init__(self, thread_timeout: float = THREAD_TIMEOUT_S) -> None:
         self._virtual_now = 0.0
-        self._patience = patience
+        self._thread_timeout = thread_timeout
         self._jobs = 0
         super().__init__(_Selector(self._idle))
         self._clock_resolution = math.ulp(0.0)
 
     def time(self) -> float:
-        """Virtual seconds since the loop was made."""
+        """Virtual seconds since the loop was created."""
         return self._virtual_now
 
     def run_in_executor(
         self, executor: Executor | None, func: Callable[[Unpack[Args]], T], *args: *Args
     ) -> asyncio.Future[T]:
-        """As in asyncio; the clock stands still until the job has ended."""
+        """As in asyncio; the clock stops until the job has ended."""
         future = super().run_in_executor(executor, func, *args)
         self._jobs += 1
         future.add_done_callback(self._job_ended)
         return future
 
     async def shutdown_default_executor(self, timeout: float | None = None) -> None:
-        """As in asyncio, but `timeout` is not used: in virtual time it would run out before any thread could end."""
+        """As in asyncio, but without `timeout`: in virtual time it would expire before any thread could end."""
         self._jobs += 1
         try:
             await super().shutdown_default_executor()
@@ -68,25 +68,25 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def _idle(self, timeout: float | None, wait: Callable[[float], Events]) -> Events:
         """Nothing is ready. `timeout` is the time to the next timer, None without one."""
         if timeout is not None and not self._jobs:
-            # Exactly the timer's own time, and a resolution of the last bit there: a sum that falls short by rounding
-            # would leave the timer undone, or wake a task before its time, and either can spin for ever.
+            # Exactly the timer's own time, and a resolution of its last bit: a sum that falls short by rounding would
+            # skip the timer or fire it early, and either can spin for ever.
             self._virtual_now = self._scheduled[0].when()
             self._clock_resolution = math.ulp(self._virtual_now)
             return []
         if self._jobs or threading.active_count() > 1:
-            events = wait(self._patience)
+            events = wait(self._thread_timeout)
             if events:
                 return events
-        raise Deadlock(self._complaint())
+        raise Deadlock(self._describe_deadlock())
 
-    def _complaint(self) -> str:
+    def _describe_deadlock(self) -> str:
         waiting = sorted(getattr(task.get_coro(), "__qualname__", "?") for task in asyncio.all_tasks(self))
         cause = f"{self._jobs} executor job(s) did not end" if self._jobs else "no timer is set and nothing is ready"
         return f"deadlock at virtual second {self._virtual_now:g}: {cause}; waiting: {', '.join(waiting) or 'no task'}"
 
 
 class _Selector(selectors.DefaultSelector):
-    """Asks `idle` what to do where the plain selector would wait."""
+    """Calls `idle` where the plain selector would block."""
 
     def __init__(self, idle: Callable[[float | None, Callable[[float], Events]], Events]) -> None:
         super().__init__()
@@ -99,7 +99,7 @@ class _Selector(selectors.DefaultSelector):
         return self._idle(timeout, super().select)
 
 
-def run_virtual(main: Coroutine[Any, Any, T], patience: float = PATIENCE) -> T:
-    """Run `main` in virtual time and return its result. Tasks left over are cancelled and the loop is closed."""
-    with asyncio.Runner(loop_factory=lambda: VirtualLoop(patience)) as runner:
+def run_virtual(main: Coroutine[Any, Any, T], thread_timeout: float = THREAD_TIMEOUT_S) -> T:
+    """Run `main` in virtual time and return its result. Remaining tasks are cancelled and the loop is closed."""
+    with asyncio.Runner(loop_factory=lambda: VirtualLoop(thread_timeout)) as runner:
         return runner.run(main)

@@ -9,11 +9,14 @@ purpose: it runs in a process pool that gives up after 15 s, asks again up to th
 from __future__ import annotations
 
 import importlib
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from referee.errors import UnscoredError
-from referee.trainers.rows import REFERENCES, has_reference, reference_of, text_of, to_sample
-from referee.trainers.shared import Judged, Source, from_environment, why
+from referee.trainers.on_demand import on_demand
+from referee.trainers.outcome import why
+from referee.trainers.rows import REFERENCES
+from referee.trainers.shared import Judged, Source, from_environment
 
 
 class Rejected(Exception):
@@ -21,13 +24,21 @@ class Rejected(Exception):
 
 
 async def judge_episode(
-    judged: Judged, prompt: Any, answer: str, ids: Any = None, row: Any = None, *, truncated: bool = False
+    judged: Judged,
+    prompt: Any,
+    answer: Any,
+    ids: Sequence[int] | None = None,
+    row: Mapping[str, Any] | None = None,
+    *,
+    truncated: bool = False,
 ) -> float:
-    """The reward of one answer; raises Rejected where there is none. For workflows of your own."""
+    """The reward of one answer, text or messages; raises Rejected where there is none. For workflows of your own.
+
+    `row`: the row of the dataset, for the known answer, `tools`, and columns that a template shows.
+    """
     judged.needs("AReaL's workflow", none=True, groups=False)
-    judged.expects_reference(has_reference(row or {}), f"the row one of {', '.join(REFERENCES)}")
-    reference = reference_of(row or {})
-    (reward,) = await judged.ascore([to_sample(prompt, answer, ids=ids, reference=reference, truncated=truncated)])
+    add = f"the row one of {', '.join(REFERENCES)}"
+    (reward,) = await judged.ascore([judged.sample(prompt, answer, row or {}, add, ids=ids, truncated=truncated)])
     if reward.value is None:
         raise Rejected(why(reward))
     return reward.value
@@ -37,10 +48,7 @@ def _no_reward_here(*_: Any, **__: Any) -> float:
     raise UnscoredError("JudgedWorkflow asks the judge itself; this function is never called.")
 
 
-def __getattr__(name: str) -> Any:
-    """`JudgedWorkflow`, made when it is first asked for: only then is AReaL there to inherit from."""
-    if name != "JudgedWorkflow":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+def _workflow() -> type:
     base = importlib.import_module("areal.workflow.rlvr").RLVRWorkflow
 
     class JudgedWorkflow(base):  # type: ignore[misc, valid-type]
@@ -55,8 +63,8 @@ def __getattr__(name: str) -> Any:
 
         async def _compute_rewards(self, resp: Any, prompt_str: str, task_data: dict[str, Any]) -> float:
             answer = self.tokenizer.decode(resp.output_tokens, skip_special_tokens=True)
-            prompt = text_of(task_data["messages"]) if "messages" in task_data else prompt_str
             cut = getattr(resp, "stop_reason", "") == "length"
+            prompt = task_data.get("messages", prompt_str)
             return await judge_episode(self.judged, prompt, answer, resp.output_tokens, task_data, truncated=cut)
 
         async def arun_episode(self, engine: Any, data: dict[str, Any]) -> Any:
@@ -65,6 +73,7 @@ def __getattr__(name: str) -> Any:
             except Rejected:
                 return None
 
-    JudgedWorkflow.__module__, JudgedWorkflow.__qualname__ = __name__, name
-    globals()[name] = JudgedWorkflow
     return JudgedWorkflow
+
+
+__getattr__ = on_demand(globals(), JudgedWorkflow=_workflow)

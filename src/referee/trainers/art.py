@@ -8,9 +8,14 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from referee.records import Reward, Sample, Verdict
-from referee.trainers.rows import REFERENCES, group_name, has_reference, reference_of, text_of, to_sample
+from referee.records import Message, Reward, Text, Verdict
+from referee.trainers.rows import REFERENCES, first_of, group_name, text_of
 from referee.trainers.shared import Judged, Source
+
+ADD = f"the trajectories' metadata one of {', '.join(REFERENCES)}"
+MESSAGES = "messages_and_choices"
+ADDITIONAL, OWN = Message("additional history of this trajectory"), Message("the trajectory itself")
+"""Headings between the conversations of a trajectory that has several."""
 
 
 def after_each(config: Source) -> Callable[[Any], Awaitable[Any]]:
@@ -19,14 +24,20 @@ def after_each(config: Source) -> Callable[[Any], Awaitable[Any]]:
 
     async def judge(group: Any) -> Any:
         trajectories = list(group.trajectories)
-        judged.expects_reference(
-            not trajectories or any(has_reference(one.metadata) for one in trajectories),
-            f"the trajectories' metadata one of {', '.join(REFERENCES)}",
-        )
-        texts = [_texts(one) for one in trajectories]
-        name = group_name(texts)
-        rewards = await judged.ascore([_sample(*row, name) for row in zip(trajectories, texts, strict=True)])
-        pairs = zip(trajectories, rewards, strict=True)
+        talks = [_talk(one) for one in trajectories]
+        name = group_name(talks)
+        samples = [
+            judged.sample(
+                *talk,
+                {"tools": getattr(one, "tools", None), **one.metadata},
+                ADD,
+                group=name,
+                rule_score=float(one.reward),
+                truncated=_is_cut(one),
+            )
+            for one, talk in zip(trajectories, talks, strict=True)
+        ]
+        pairs = zip(trajectories, await judged.ascore(samples), strict=True)
         kept = [_rewarded(one, reward) for one, reward in pairs if reward.value is not None]
         if len(kept) < min(2, len(trajectories)):
             return None
@@ -35,25 +46,28 @@ def after_each(config: Source) -> Callable[[Any], Awaitable[Any]]:
     return judge
 
 
-def _texts(trajectory: Any) -> tuple[str, str]:
-    """Prompt and answer: what came before the model's first own message, and the rest."""
-    entries = list(trajectory.messages_and_choices)
-    messages = trajectory.messages()
-    first = next((place for place, entry in enumerate(entries) if hasattr(entry, "message")), None)
-    if first is None:  # no trainable message: the last one is the answer
-        first = max(len(messages) - 1, 0)
-    return text_of(messages[:first]), text_of(messages[first:])
+def _talk(trajectory: Any) -> tuple[Text, Text]:
+    """Prompt and answer: what came before the model's first own message, and the rest. Additional histories come before
+    the answer, under headings.
+
+    `trajectory.messages()` would leave out the reasoning, so a choice's own message is taken.
+    """
+    messages = _messages(trajectory)
+    # Without a message of its own, the last one is the answer.
+    first = first_of(trajectory.messages_and_choices, lambda entry: hasattr(entry, "message"))
+    histories = getattr(trajectory, "additional_histories", None) or ()
+    others = [piece for history in histories for piece in (ADDITIONAL, *_messages(history))]
+    answer = [*others, *([OWN] if others else []), *messages[first:]]
+    return text_of(messages[:first], f"{MESSAGES}[:{first}]"), text_of(answer, f"{MESSAGES}[{first}:]")
 
 
-def _sample(trajectory: Any, texts: tuple[str, str], group: str) -> Sample:
-    last = trajectory.messages_and_choices[-1] if trajectory.messages_and_choices else None
-    return to_sample(
-        *texts,
-        group=group,
-        reference=reference_of(trajectory.metadata),
-        rule_score=float(trajectory.reward),
-        truncated=getattr(last, "finish_reason", "") == "length",
-    )
+def _messages(history: Any) -> list[Any]:
+    return [getattr(entry, "message", entry) for entry in history.messages_and_choices]
+
+
+def _is_cut(trajectory: Any) -> bool:
+    entries = trajectory.messages_and_choices
+    return bool(entries) and getattr(entries[-1], "finish_reason", "") == "length"
 
 
 def _rewarded(trajectory: Any, reward: Reward) -> Any:

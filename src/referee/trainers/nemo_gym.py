@@ -10,39 +10,34 @@ import importlib
 from typing import Any
 
 from referee.errors import UnscoredError
-from referee.trainers.rows import text_of, to_sample
-from referee.trainers.shared import Judged, from_environment, why
+from referee.trainers.on_demand import on_demand
+from referee.trainers.outcome import why
+from referee.trainers.rows import REFERENCES, field, holds
+from referee.trainers.shared import Judged, from_environment
 
-ANSWERS = ("expected_answer", "answer", "ground_truth", "reference", "solution", "label")
+NAMES = ("responses_create_params.input", "response.output")
 
 
 async def judge_body(body: Any, judged: Judged | None = None) -> float:
-    """The reward for a verify request; raises JudgeError where there is none."""
+    """The reward for a verify request: all items of the response are messages for the judge. Raises JudgeError where
+    there is none."""
     judged = (judged or from_environment()).needs("NeMo-Gym", none=True, groups=False)
     asked = body.responses_create_params
-    prompt = asked.get("input") if isinstance(asked, dict) else asked.input
-    reference = _reference(body)
-    judged.expects_reference(reference is not None, f"the row one of {', '.join(ANSWERS)}")
-    cut = _get(_get(body.response, "incomplete_details"), "reason") == "max_output_tokens"
-    sample = to_sample(_plain(prompt), answer_of(body.response), reference=reference, truncated=cut)
+    sample = judged.sample(
+        _prompt(asked),
+        field(body.response, "output"),
+        {"tools": field(asked, "tools"), **_row(body)},
+        f"the row one of {', '.join(REFERENCES)}",
+        names=NAMES,
+        truncated=field(field(body.response, "incomplete_details"), "reason") == "max_output_tokens",
+    )
     (reward,) = await judged.ascore([sample])
     if reward.value is None:
         raise _judge_error()(f"not scored ({why(reward)})")
     return reward.value
 
 
-def answer_of(response: Any) -> str:
-    """The text of the last assistant message in a Responses-API response."""
-    for item in reversed(_get(response, "output") or []):
-        if _get(item, "type") == "message" and _get(item, "role") == "assistant":
-            return text_of([{"role": "assistant", "content": _plain_parts(_get(item, "content"))}])
-    return ""
-
-
-def __getattr__(name: str) -> Any:
-    """`JudgedResourcesServer`, made when it is first asked for: only then is nemo_gym there to inherit from."""
-    if name != "JudgedResourcesServer":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+def _server() -> type:
     base = importlib.import_module("nemo_gym.base_resources_server")
 
     # The known answer stands beside the request; NeMo-Gym's own classes would drop it.
@@ -66,9 +61,10 @@ def __getattr__(name: str) -> Any:
             return VerifyResponse(**body.model_dump(), reward=reward)
 
     JudgedResourcesServer.verify.__annotations__.update({"body": VerifyRequest, "return": VerifyResponse})
-    JudgedResourcesServer.__module__, JudgedResourcesServer.__qualname__ = __name__, name
-    globals()[name] = JudgedResourcesServer
     return JudgedResourcesServer
+
+
+__getattr__ = on_demand(globals(), JudgedResourcesServer=_server)
 
 
 def _judge_error() -> type[Exception]:
@@ -79,32 +75,22 @@ def _judge_error() -> type[Exception]:
     return found
 
 
-def _reference(body: Any) -> str | None:
-    """Datasets put the known answer beside the request, or in its metadata."""
-    extra = {name: _get(body, name) for name in ANSWERS}
-    metadata = _get(body, "metadata") or {}
-    for name in ANSWERS:
-        found = extra[name] if extra[name] is not None else _get(metadata, name)
-        if found is not None:
-            return text_of(found)
-    return None
+def _prompt(asked: Any) -> Any:
+    """The request's input, after its instructions."""
+    given, instructions = field(asked, "input"), field(asked, "instructions")
+    if not instructions:
+        return given
+    items = [{"role": "user", "content": given}] if isinstance(given, str) else list(given or ())
+    return [{"role": "system", "content": instructions}, *items]
 
 
-def _plain(prompt: Any) -> Any:
-    """Responses-API input: text, or messages whose parts carry text."""
-    if prompt is None or isinstance(prompt, str):
-        return prompt or ""
-    return [
-        {"role": _get(item, "role") or _get(item, "type"), "content": _plain_parts(_get(item, "content"))}
-        for item in prompt
-    ]
-
-
-def _plain_parts(content: Any) -> Any:
-    if content is None or isinstance(content, str):
-        return content or ""
-    return [{"type": _get(part, "type"), "text": _get(part, "text")} for part in content]
-
-
-def _get(value: Any, name: str) -> Any:
-    return value.get(name) if isinstance(value, dict) else getattr(value, name, None)
+def _row(body: Any) -> dict[str, Any]:
+    """What a dataset put beside the request, or in its metadata."""
+    extra = getattr(body, "model_extra", None)
+    fields = {**(extra if extra is not None else {}), **getattr(body, "__dict__", {})}
+    row = {name: value for name, value in fields.items() if name not in ("responses_create_params", "response")}
+    metadata = row.pop("metadata", None)
+    return {
+        **(metadata if isinstance(metadata, dict) else {}),
+        **{n: value for n, value in row.items() if holds(value)},
+    }

@@ -14,13 +14,15 @@ import importlib.util
 import logging
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from referee.errors import RefereeError
 from referee.records import Reward, Sample, Verdict
-from referee.trainers.rows import to_sample
-from referee.trainers.shared import Judged, from_environment, number
+from referee.trainers.on_demand import on_demand
+from referee.trainers.outcome import number
+from referee.trainers.rows import holds, with_reference
+from referee.trainers.shared import Judged, from_environment
 
 log = logging.getLogger("referee.trainers")
 
@@ -45,6 +47,15 @@ def reward_func(queries: Sequence[str], prompts: Sequence[str], labels: Sequence
         raise
 
 
+async def judge_answer(prompt: Any, answer: Any, label: Any = None) -> dict[str, Any]:
+    """Rewards, scores and extra_logs of one answer, as the last `step` of an agent of your own returns them.
+
+    `answer`: its text; of an episode of several turns, its messages. `label`: as OpenRLHF hands it on.
+    """
+    judged = _judged()
+    return _result(await judged.ascore([_sample(judged, prompt, answer, label)]))
+
+
 class JudgedAgent:
     """One answer, judged on the vLLM actor's own loop: no thread is held, any number of answers wait at once."""
 
@@ -55,20 +66,15 @@ class JudgedAgent:
     async def step(self, states: dict[str, Any], **_: Any) -> dict[str, Any]:
         """The judge's reward for the answer; the episode ends."""
         answer = _SPECIAL.sub("", states["action_text"])
-        judged = _judged()
-        rewards = await judged.ascore([_sample(judged, states["observation_text"], answer, states.get("label"))])
         return {
-            **_result(rewards),
+            **await judge_answer(states["observation_text"], answer, states.get("label")),
             "environment_feedback": "",
             "done": True,
             "sampling_params": states.get("sampling_params"),
         }
 
 
-def __getattr__(name: str) -> Any:
-    """`AgentExecutor`, made when OpenRLHF looks for it: only then is OpenRLHF there to inherit from."""
-    if name != "AgentExecutor":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+def _executor() -> type:
     agent = importlib.import_module("openrlhf.utils.agent")
 
     class Agent(JudgedAgent, agent.AgentInstanceBase):  # type: ignore[misc, name-defined]
@@ -79,18 +85,21 @@ def __getattr__(name: str) -> Any:
         def __init__(self) -> None:
             super().__init__(Agent)
 
-    globals()["AgentExecutor"] = AgentExecutor
     return AgentExecutor
+
+
+__getattr__ = on_demand(globals(), AgentExecutor=_executor)
 
 
 def _judged() -> Judged:
     return from_environment().needs("OpenRLHF", none=False, groups=False)
 
 
-def _sample(judged: Judged, prompt: str, answer: str, label: Any) -> Sample:
-    given = label is not None and label != ""
-    judged.expects_reference(given, "the dataset a column with the known answer, and name it with --data.label_key")
-    return to_sample(prompt, answer, reference=label if given else None)
+def _sample(judged: Judged, prompt: Any, answer: Any, label: Any) -> Sample:
+    """A label that is a mapping is the row's columns: OpenRLHF hands no others on."""
+    row = label if isinstance(label, Mapping) else with_reference(None, label if holds(label) else None)
+    add = "the dataset a column with the known answer, and name it with --data.label_key"
+    return judged.sample(prompt, answer, row, add)
 
 
 def _rewards(judged: Judged, queries: Sequence[str], prompts: Sequence[str], labels: Sequence[Any]) -> list[Reward]:

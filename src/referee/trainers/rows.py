@@ -1,70 +1,127 @@
-"""Trainers' rows to samples: prompts and completions as text or messages, groups, references. No framework."""
+"""Trainers' rows to samples: prompts and responses as text or messages, tools, columns, groups, references.
+
+No framework. Messages are read by `referee.rollouts`, as everywhere; what they cannot be read from is an InputError
+that names the trainer's own argument and the row.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Sized
+from numbers import Number
 from typing import Any
 
-from referee.records import Sample
+import msgspec
+from msgspec.structs import replace
 
-REFERENCES = ("reference", "ground_truth", "answer", "solution", "label", "target")
+from referee.errors import InputError
+from referee.records import Criterion, Media, Message, Sample, Text, Tool
+from referee.rollouts import MessageError, Polarity, ReadError, plain, read_text, read_tools, rubric_of
+from referee.rollouts.rubric import SOURCES
+
+REFERENCES = ("expected_answer", "reference", "ground_truth", "answer", "solution", "label", "target")
 """Columns that hold the known right answer, in the order they are looked for."""
+MEDIA = ("images", "image", "videos", "video", "audios", "audio")
+"""Columns that hold what a prompt shows beside its text."""
+TOOLS = "tools"
+"""The column that holds what the policy could call."""
+NAMES = ("prompt", "response")
 
 
-def text_of(value: Any) -> str:
-    """A prompt or completion as text: text stays, one message is its content, several get their roles."""
-    if value is None:
-        return ""
+def text_of(value: Any, where: str = "") -> Text:
+    """A prompt or response: text or messages. Trainers also pass None, empty lists and numbers. `where`: its name."""
     if isinstance(value, str):
-        return value
-    messages = _messages(value)
-    if messages is None:
+        return str.__str__(value)
+    if type(value) is tuple and len(value) > 1 and type(value[0]) is Message:
+        return value  # read before
+    if value is None or (isinstance(value, Sized) and not isinstance(value, Mapping) and len(value) == 0):
+        return ""
+    if isinstance(value, Number):
         return str(value)
-    turns = [(_field(message, "role"), _content(message)) for message in messages]
-    if len(turns) == 1:
-        return turns[0][1]
-    return "\n\n".join(f"{role}: {content}" for role, content in turns)
+    try:
+        return read_text(value, where)
+    except MessageError as error:
+        raise _refused(error) from None
 
 
-def last_user(prompt: Any) -> str:
-    """The last thing the user said; the whole text where there are no roles."""
-    if isinstance(prompt, str):
-        return prompt
-    said = [message for message in _messages(prompt) or () if _field(message, "role") == "user"]
-    return _content(said[-1]) if said else text_of(prompt)
+def tools_of(value: Any, where: str = TOOLS) -> tuple[Tool, ...]:
+    """What the policy could call. A list may also hold each tool as JSON text, or its name alone."""
+    if not holds(value):
+        return ()
+    if not isinstance(value, str | Mapping):
+        value = [_tool(item) for item in value]
+    try:
+        return read_tools(value, where)
+    except MessageError as error:
+        raise _refused(error) from None
 
 
-def reference_of(columns: Mapping[str, Any]) -> str | None:
+def reference_text(value: Any) -> str:
+    """A known answer as text: messages as people read them, anything else as Python writes it."""
+    if isinstance(value, str):
+        return str.__str__(value)
+    try:
+        return plain(read_text(value))
+    except MessageError:
+        return str(value)
+
+
+def reference_of(row: Mapping[str, Any]) -> str | None:
     """The known answer among a row's columns, if there is one."""
-    for name in REFERENCES:
-        found = columns.get(name)
-        if found is not None:
-            return found if isinstance(found, str) else text_of(found)
-    return None
+    found = next((row[name] for name in REFERENCES if row.get(name) is not None), None)
+    return None if found is None else reference_text(found)
+
+
+def has_reference(row: Mapping[str, Any]) -> bool:
+    """Whether there is a column for the known answer, whatever it holds."""
+    return any(name in row for name in REFERENCES)
+
+
+def with_reference(row: Mapping[str, Any] | None, reference: Any) -> dict[str, Any]:
+    """A row's columns with a known answer that the framework keeps apart; it goes before one among the columns."""
+    return {**(row or {}), **({} if reference is None else {REFERENCES[0]: reference})}
+
+
+def column_text(value: Any) -> str:
+    """A column for a template: text as it is, anything else as JSON, as in files of rollouts."""
+    if isinstance(value, str):
+        return str.__str__(value)
+    return msgspec.json.encode(value, enc_hook=_in_json).decode()
 
 
 def to_sample(
     prompt: Any,
-    completion: Any,
+    response: Any,
     *,
+    row: Mapping[str, Any] | None = None,
+    shown: Sequence[str] = (),
+    polarity: Polarity | None = None,
+    names: tuple[str, str] = NAMES,
     ids: Sequence[int] | None = None,
     length: int | None = None,
     group: Any = "",
-    reference: Any = None,
     id: Any = "",
     step: int | None = None,
     truncated: bool = False,
     rule_score: float = 0.0,
 ) -> Sample:
-    """One rollout as a Sample. Its length in tokens: `length`, or counted from the completion's `ids`."""
+    """One rollout as a Sample. Its length in tokens: `length`, or counted from the response's `ids`.
+
+    `row`: the rollout's other columns; the known answer, the tools, what is not text, and the columns named in `shown`
+    are taken from it, and with a `polarity` its rubric. `names`: what the framework calls prompt and response, for
+    errors.
+    """
+    row = row or {}
     return Sample(
-        prompt=text_of(prompt),
-        response=text_of(completion),
+        prompt=_with_media(text_of(prompt, names[0]), row),
+        response=text_of(response, names[1]),
         id=str(id),
         group=str(group),
-        reference=None if reference is None else text_of(reference),
+        reference=reference_of(row),
+        tools=tools_of(row[TOOLS]) if TOOLS in row else (),
+        rubric=() if polarity is None else _rubric(row, polarity),
+        columns={name: column_text(row[name]) for name in shown if row.get(name) is not None},
         rule_score=rule_score,
         length=length if ids is None else len(ids),
         truncated=truncated,
@@ -74,11 +131,14 @@ def to_sample(
 
 def to_samples(
     prompts: Sequence[Any],
-    completions: Sequence[Any],
+    responses: Sequence[Any],
     ids: Sequence[Sequence[int] | None] | None = None,
     columns: Mapping[str, Any] | None = None,
     step: int | None = None,
     *,
+    shown: Sequence[str] = (),
+    polarity: Polarity | None = None,
+    names: tuple[str, str] = ("prompts", "completions"),
     size: int | None = None,
     offset: int = 0,
     truncated: Sequence[bool] | None = None,
@@ -88,27 +148,42 @@ def to_samples(
     `size`: the trainer takes this many consecutive rows for a group, and `offset` rows of the whole batch stand before
     these, on other ranks. Without it, rows with the same prompt are a group.
     """
-    columns = {name: rows for name, rows in (columns or {}).items() if name in REFERENCES and _is_column(rows, prompts)}
-    texts, answers = [text_of(prompt) for prompt in prompts], [text_of(completion) for completion in completions]
-    name = group_name(step, texts, answers)
+    wanted = {*REFERENCES, TOOLS, *MEDIA, *shown, *(() if polarity is None else SOURCES)}
+    columns = {name: rows for name, rows in row_columns(columns or {}, len(prompts)).items() if name in wanted}
+    asked = _each(prompts, names[0])
+    answers = _each(responses, names[1])
+    name = group_name(step, asked, answers)
     return [
         to_sample(
-            text,
+            prompt,
             answer,
+            row={column: rows[row] for column, rows in columns.items()},
+            shown=shown,
+            polarity=polarity,
             ids=None if ids is None else ids[row],
             group=f"{name}.{number}",
-            reference=reference_of({column: rows[row] for column, rows in columns.items()}),
             id=row,
             step=step,
             truncated=truncated is not None and truncated[row],
         )
-        for row, (text, answer, number) in enumerate(zip(texts, answers, _numbers(texts, size, offset), strict=True))
+        for row, (prompt, answer, number) in enumerate(zip(asked, answers, _numbers(asked, size, offset), strict=True))
     ]
 
 
-def has_reference(columns: Mapping[str, Any]) -> bool:
-    """Whether there is a column for the known answer, whatever it holds."""
-    return any(name in columns for name in REFERENCES)
+def _rubric(row: Mapping[str, Any], polarity: Polarity) -> tuple[Criterion, ...]:
+    try:
+        return rubric_of(row, polarity)
+    except ReadError as error:
+        raise InputError(f"{error.where}: {error.problem}. Nothing was spent.", field=error.where) from None
+
+
+def row_columns(columns: Mapping[str, Any], rows: int) -> dict[str, Sequence[Any]]:
+    """Of a trainer's keyword arguments, those that are columns: a list with an entry for each row."""
+    return {
+        name: value
+        for name, value in columns.items()
+        if isinstance(value, Sequence) and not isinstance(value, str) and len(value) == rows
+    }
 
 
 def group_name(*parts: Any) -> str:
@@ -121,52 +196,84 @@ def group_name(*parts: Any) -> str:
     return hashlib.blake2b(known.encode(), digest_size=8).hexdigest()
 
 
-def _numbers(texts: Sequence[str], size: int | None, offset: int) -> list[int]:
+def split(talk: Any, prompt: Text, where: str) -> tuple[Text, Text]:
+    """Prompt and response of a whole conversation. It begins with the prompt, with another one (then the response
+    begins with the first assistant message), or with the response itself."""
+    role = "assistant" if isinstance(talk, str) else field(next(iter(talk)), "role")
+    messages = _messages(text_of(talk, where), str(role))
+    asked = _messages(prompt, "user")
+    if messages[: len(asked)] == asked:
+        return prompt, _as_text(messages[len(asked) :])
+    first = first_of(messages, lambda message: message.role == "assistant")
+    return (_as_text(messages[:first]) if first else prompt), _as_text(messages[first:])
+
+
+def first_of(items: Sequence[Any], holds: Callable[[Any], bool]) -> int:
+    """The place of the first item of which that is true; of the last one where there is none."""
+    return next((place for place, item in enumerate(items) if holds(item)), max(len(items) - 1, 0))
+
+
+def omitted(what: str) -> Message:
+    """A turn that says what of a rollout is not among its messages."""
+    return Message(f"not shown: {what}")
+
+
+def holds(value: Any) -> bool:
+    """False of None and of empty texts, lists and mappings."""
+    return value is not None and not (isinstance(value, Sized) and len(value) == 0)
+
+
+def field(item: Any, name: str) -> Any:
+    """An entry of a mapping or an attribute of an object; None where there is none."""
+    return item.get(name) if isinstance(item, Mapping) else getattr(item, name, None)
+
+
+def _each(values: Sequence[Any], name: str) -> list[Text]:
+    return [value if type(value) is str else text_of(value, f"{name}[{row}]") for row, value in enumerate(values)]
+
+
+def _tool(item: Any) -> Any:
+    if not isinstance(item, str):
+        return item
+    try:
+        return msgspec.json.decode(item)
+    except msgspec.DecodeError:
+        return {"name": item}
+
+
+def _with_media(prompt: Text, row: Mapping[str, Any]) -> Text:
+    """The prompt with what its row shows beside it, unless the prompt's messages hold that themselves."""
+    kinds = [name for name in MEDIA if name in row and holds(row[name])]
+    if not kinds:
+        return prompt
+    messages = _messages(prompt, "user")
+    if any(message.media for message in messages):
+        return prompt
+    first = messages[0] if messages else Message("user")
+    pieces = tuple([Media(kind, at=len(first.content)) for kind in kinds])
+    return (replace(first, media=pieces), *messages[1:])
+
+
+def _messages(text: Text, role: str) -> tuple[Message, ...]:
+    return text if not isinstance(text, str) else (Message(role, text),)
+
+
+def _as_text(messages: Sequence[Message]) -> Text:
+    return read_text(messages) if messages else ""
+
+
+def _numbers(prompts: Sequence[Text], size: int | None, offset: int) -> list[int]:
     """The number of each row's group in the batch."""
     if size:
-        return [(offset + row) // size for row in range(len(texts))]
-    known = {text: number for number, text in enumerate(dict.fromkeys(texts))}
-    return [known[text] for text in texts]
+        return [(offset + row) // size for row in range(len(prompts))]
+    known = {prompt: number for number, prompt in enumerate(dict.fromkeys(prompts))}
+    return [known[prompt] for prompt in prompts]
 
 
-def _is_column(rows: Any, prompts: Sequence[Any]) -> bool:
-    return isinstance(rows, Sequence) and not isinstance(rows, str) and len(rows) == len(prompts)
+def _in_json(value: Any) -> Any:
+    """numpy's numbers and arrays as Python's; what has no JSON, as text."""
+    return value.tolist() if hasattr(value, "tolist") else str(value)
 
 
-def _messages(value: Any) -> list[Any] | None:
-    """The chat messages in a value: a list of them or a single one; None if it is something else."""
-    if isinstance(value, Mapping) or hasattr(value, "content"):
-        return [value]
-    if isinstance(value, Iterable) and not isinstance(value, bytes):
-        found = list(value)
-        if all(isinstance(item, Mapping) or hasattr(item, "content") for item in found):
-            return found
-    return None
-
-
-def _field(message: Any, name: str) -> Any:
-    return message.get(name) if isinstance(message, Mapping) else getattr(message, name, None)
-
-
-def _content(message: Any) -> str:
-    content = _field(message, "content")
-    if content is None or isinstance(content, str):
-        calls = "" if content else _calls(_field(message, "tool_calls"))
-        return content or calls
-    parts = [content] if isinstance(content, Mapping) else list(content)
-    return "\n".join(part if isinstance(part, str) else _part(part) for part in parts)
-
-
-def _part(part: Any) -> str:
-    """A part's text; what is not text (an image) keeps its place by name."""
-    text = _field(part, "text")
-    return text if isinstance(text, str) else f"[{_field(part, 'type') or 'part'}]"
-
-
-def _calls(calls: Any) -> str:
-    """Tool calls in words, for messages that are nothing else."""
-    found = []
-    for call in calls or ():
-        function = _field(call, "function") or call
-        found.append(f"[calls {_field(function, 'name')}({_field(function, 'arguments')})]")
-    return "\n".join(found)
+def _refused(error: MessageError) -> InputError:
+    return InputError(f"{error.where}: {error.problem}. Nothing was spent.", field=error.where)

@@ -13,7 +13,6 @@ import asyncio
 import hashlib
 import logging
 import os
-import re
 import threading
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -31,16 +30,15 @@ from referee.errors import (
     UnscoredError,
     WrongContext,
 )
-from referee.records import Reason, Reward, Sample, Settled, Unscored
+from referee.records import Reason, Reward, Sample
 from referee.referee import Referee
 from referee.scoring.batch import listed
-from referee.scoring.build import read_template
-from referee.shaping import shape_group
 from referee.shaping.missing import WINDOW
 from referee.ticket import Ticket
+from referee.trainers.outcome import unscored
+from referee.trainers.row_check import RowCheck
+from referee.trainers.rows import NAMES, REFERENCES, has_reference, row_columns, to_sample, to_samples
 from referee.trainers.siblings import refuse_siblings
-
-REFERENCE = re.compile(r"{{\s*reference\s*}}")
 
 log = logging.getLogger("referee.trainers")
 
@@ -48,8 +46,9 @@ Source = str | Path | Mapping[str, Any] | Config
 """A path of a referee.toml, a mapping with the same keys, or a Config."""
 
 CONFIG_VARIABLE = "REFEREE_CONFIG"
+DATASET = f"the dataset a column with the known answer, named {', '.join(REFERENCES[:-1])} or {REFERENCES[-1]}"
 MISTAKES = (ConfigError, InputError, WrongContext)
-"""Errors of whoever wrote the set-up. Nothing is judged before they are mended, so they are always raised."""
+"""Errors in the set-up. Nothing can be judged before they are fixed, so they are always raised."""
 OUTAGES = (RefereeError, OSError, RuntimeError)
 """Errors of the world: endpoints, threads, processes, files. They end as samples without a score."""
 
@@ -131,26 +130,42 @@ class Judged:
             refuse_siblings(self.config, hook)
         return self
 
-    def expects_reference(self, found: bool, where: str) -> None:
-        """Refuse a judge that compares with a known answer where the trainer gives none, before anything is judged.
+    def sample(self, prompt: Any, response: Any, row: Mapping[str, Any], where: str, **more: Any) -> Sample:
+        """One rollout of a hook that sees one at a time, after a check that its row holds what the judge needs.
 
-        `found`: there is one, or a place for it; `where`: what to add, to what. Once one was found, a row without it
-        is that row's matter, and stays unscored.
+        `row`: the rollout's other columns. `where`: what to add, to what, if the known answer is missing. `more`: as in
+        `rows.to_sample`.
         """
-        if self._identity in _compared:
-            return
-        judges = () if found else self.config.judge
-        if any(judge.kind == "reference" or REFERENCE.search(read_template(judge) or "") for judge in judges):
-            raise ConfigError(
-                "the judge compares with a known answer (judge.kind, or {{reference}} in judge.prompt_file), and there "
-                f"is none: no answer could be scored. Give {where}; or choose a judge that needs no reference.",
-                setting="judge.kind",
-            )
-        _compared.add(self._identity)
+        check = self._check()
+        names = more.get("names", NAMES)
+        check.check(row, has_reference(row), where, zip(names, (prompt, response), strict=True))
+        return to_sample(prompt, response, row=row, shown=check.shown, polarity=check.polarity, **more)
+
+    def samples(
+        self,
+        prompts: Sequence[Any],
+        responses: Sequence[Any],
+        ids: Sequence[Sequence[int] | None] | None,
+        columns: Mapping[str, Any],
+        step: int | None = None,
+        **more: Any,
+    ) -> list[Sample]:
+        """A batch as samples, after the same check of its columns. `more`: as in `rows.to_samples`."""
+        check = self._check()
+        found = row_columns(columns, len(prompts))
+        talks = [(name, rows[0]) for name, rows in (("prompts", prompts), ("completions", responses)) if len(rows)]
+        check.check(found, has_reference(columns), DATASET, talks)
+        return to_samples(prompts, responses, ids, found, step, shown=check.shown, polarity=check.polarity, **more)
 
     def unknown(self, samples: Sequence[Sample], why: str) -> list[Reward]:
-        """What samples get whose answer the hook cannot make out: not judged, and what the policy says."""
+        """Rewards of samples whose answer the hook cannot find: not judged, filled as the policy says."""
         return _open(self._identity, self.config).despite(UnscoredError(why), samples)
+
+    def _check(self) -> RowCheck:
+        found = _checks.get(self._identity)
+        if found is None:
+            found = _checks[self._identity] = RowCheck(self.config)
+        return found
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Judged) and other._identity == self._identity
@@ -181,7 +196,7 @@ class Pending:
         self._error = error
 
     def done(self) -> bool:
-        """True when nobody would wait any more."""
+        """True when `result` would not wait."""
         return self._ticket is None or self._ticket.done()
 
     def cancel(self) -> None:
@@ -196,7 +211,7 @@ class Pending:
 
     @property
     def waited_s(self) -> float:
-        """Seconds callers have stood still for it, so far."""
+        """Seconds callers have waited for it, so far."""
         return 0.0 if self._ticket is None else self._ticket.waited_s
 
     def result(self) -> list[Reward]:
@@ -287,40 +302,6 @@ class _Opened:
         return rewards
 
 
-def unscored(
-    samples: Sequence[Sample], config: Config, detail: str, reason: Reason = Reason.CONNECTION
-) -> list[Reward]:
-    """Rewards for samples whose judging broke down as a whole, shaped and filled as the policy says."""
-    end = (Settled(verdict=Unscored(reason=reason, detail=detail)),) * len(config.judge)
-    groups: dict[str | int, list[tuple[int, Sample, tuple[Settled, ...]]]] = {}
-    for index, sample in enumerate(samples):
-        groups.setdefault(sample.group or index, []).append((index, sample, end))
-    rewards = [reward for members in groups.values() for reward in shape_group(members, config)]
-    return sorted(rewards, key=lambda reward: reward.index)
-
-
-def values(rewards: Iterable[Reward]) -> list[float | None]:
-    """The numbers for the trainer, None where there is no reward."""
-    return [reward.value for reward in rewards]
-
-
-def number(reward: Reward, hook: str) -> float:
-    """The reward for a framework that takes nothing but numbers; UnscoredError where there is none."""
-    if reward.value is None:
-        raise UnscoredError(
-            f"an answer has no reward ({why(reward)}), and {hook} takes only a number.", rewards=[reward]
-        )
-    return reward.value
-
-
-def why(reward: Reward) -> str:
-    """Why a reward is missing, in words."""
-    verdict = reward.verdict
-    if isinstance(verdict, Unscored):
-        return f"{verdict.reason}: {verdict.detail}" if verdict.detail else str(verdict.reason)
-    return "the sum of its terms is no number a trainer can hold"
-
-
 def from_environment() -> Judged:
     """For hooks that a framework loads by path: the configuration that REFEREE_CONFIG names, or ./referee.toml."""
     path = os.path.abspath(os.environ.get(CONFIG_VARIABLE) or "referee.toml")
@@ -337,8 +318,7 @@ def from_environment() -> Judged:
 
 
 _read: dict[str, Judged] = {}
-_compared: set[str] = set()
-"""Configurations whose judge needs no known answer, or was given one in this process."""
+_checks: dict[str, RowCheck] = {}
 _opened: dict[str, _Opened] = {}
 _lock = threading.Lock()
 
@@ -356,7 +336,7 @@ def close_all() -> None:
         everything = list(_opened.values())
         _opened.clear()
         _read.clear()
-        _compared.clear()
+        _checks.clear()
     for opened in everything:
         opened.referee.close()
 

@@ -9,27 +9,36 @@ Steps run in a thread pool (`environment.skyrl_gym.max_env_workers`): as many ju
 from __future__ import annotations
 
 import importlib
+from collections.abc import Mapping
 from typing import Any
 
 from referee.records import Reward, Unscored
-from referee.trainers.rows import reference_of, to_sample
-from referee.trainers.shared import Judged, from_environment, number
+from referee.trainers.on_demand import on_demand
+from referee.trainers.outcome import number
+from referee.trainers.rows import with_reference
+from referee.trainers.shared import Judged, from_environment
 
 
 def judge_answer(
-    prompt: Any, action: str, reference: Any = None, judged: Judged | None = None
+    prompt: Any,
+    action: Any,
+    reference: Any = None,
+    judged: Judged | None = None,
+    row: Mapping[str, Any] | None = None,
 ) -> tuple[float, dict[str, Any]]:
-    """The reward and metadata for one answer, from any thread. For `step` of an environment of your own."""
+    """The reward and metadata for one answer, from any thread. For `step` of an environment of your own.
+
+    `action`: the answer's text; of an episode of several turns, its messages. `row`: columns of the dataset, with
+    `tools` if there are any.
+    """
     judged = (judged or from_environment()).needs("SkyRL", none=False, groups=False)
-    judged.expects_reference(reference is not None, "the known answer as reward_spec.ground_truth of the row")
-    (reward,) = judged.score([to_sample(prompt, action, reference=reference)])
+    add = "the known answer as reward_spec.ground_truth of the row"
+    sample = judged.sample(prompt, action, with_reference(row, reference), add, names=("prompt", "action"))
+    (reward,) = judged.score([sample])
     return number(reward, "SkyRL"), _metadata(reward)
 
 
-def __getattr__(name: str) -> Any:
-    """`JudgedEnv`, made when it is first asked for: only then is skyrl_gym there to inherit from."""
-    if name != "JudgedEnv":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+def _environment() -> type:
     base = importlib.import_module("skyrl_gym.envs.base_text_env")
 
     class JudgedEnv(base.BaseTextEnv):  # type: ignore[misc, name-defined]
@@ -38,7 +47,8 @@ def __getattr__(name: str) -> Any:
         def __init__(self, env_config: Any = None, extras: dict[str, Any] | None = None) -> None:
             super().__init__()
             extras = extras or {}
-            self._reference = reference_of(extras.get("reward_spec") or {})
+            parts = (extras.get("extra_info") or {}, extras, extras.get("reward_spec") or {})
+            self._row = {name: value for part in parts for name, value in part.items()}
             self._prompt: Any = extras.get("prompt", "")
             self._metrics: dict[str, Any] = {}
             from_environment().needs("SkyRL", none=False, groups=False)
@@ -48,16 +58,17 @@ def __getattr__(name: str) -> Any:
             return prompt, {}
 
         def step(self, action: str) -> Any:
-            reward, metadata = judge_answer(self._prompt, action, self._reference)
+            reward, metadata = judge_answer(self._prompt, action, row=self._row)
             self._metrics = {"judge_scored": float(not metadata["unscored"])}
             return base.BaseTextEnvStepOutput(observations=[], reward=reward, done=True, metadata=metadata)
 
         def get_metrics(self) -> dict[str, Any]:
             return self._metrics
 
-    JudgedEnv.__module__, JudgedEnv.__qualname__ = __name__, name
-    globals()[name] = JudgedEnv
     return JudgedEnv
+
+
+__getattr__ = on_demand(globals(), JudgedEnv=_environment)
 
 
 def _metadata(reward: Reward) -> dict[str, Any]:

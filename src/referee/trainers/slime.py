@@ -4,20 +4,22 @@ Not scored: the answer is taken out of the loss (`remove_sample`) and kept out o
 --group-rm that needs nothing more: the answer's number is its siblings' mean. Without it, add
 `--custom-reward-post-process-path referee.trainers.slime.post_process`.
 
-A generate function may return several samples for one rollout: segments, not siblings. Each is judged by itself.
+A generate function may return several samples for one rollout: segments, not siblings. Each is judged by itself. One
+that calls tools leaves its conversation in `metadata["messages"]`; without that the judge sees `response` as one text.
 """
 
 from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from referee.errors import ConfigError
 from referee.records import Reward, Sample
-from referee.trainers.rows import to_sample
-from referee.trainers.shared import Judged, from_environment, why
+from referee.trainers.outcome import why
+from referee.trainers.rows import holds, split, text_of, with_reference
+from referee.trainers.shared import Judged, from_environment
 
 MARK = "referee_unscored"
 """Key in a sample's metadata that says why it has no score."""
@@ -98,14 +100,20 @@ def keep_scored(args: Any, samples: Sequence[Any], **_: Any) -> bool:
 
 
 def _sample(judged: Judged, sample: Any) -> Sample:
-    judged.expects_reference(sample.label is not None, "a column with the known answer, and name it with --label-key")
-    return to_sample(
-        sample.prompt,
-        sample.response,
+    metadata = sample.metadata if isinstance(sample.metadata, Mapping) else {}
+    media = getattr(sample, "multimodal_inputs", None)
+    row = with_reference({**(media if isinstance(media, Mapping) else {}), **metadata}, sample.label)
+    prompt, response = sample.prompt, sample.response
+    if holds(metadata.get("messages")):
+        prompt, response = split(metadata["messages"], text_of(prompt, "prompt"), 'metadata["messages"]')
+    return judged.sample(
+        prompt,
+        response,
+        row,
+        "a column with the known answer, and name it with --label-key",
         length=sample.response_length,
         id="" if sample.index is None else sample.index,
         group="" if sample.group_index is None else sample.group_index,
-        reference=sample.label,
         truncated=getattr(getattr(sample, "status", None), "value", "") == "truncated",
     )
 
@@ -121,7 +129,7 @@ def _value(args: Any, sample: Any) -> float:
 
 
 def _filled(numbers: list[float | None]) -> list[float]:
-    """Numbers for all: the mean of the others for one that has none. Where nobody has one, all alike (and masked)."""
+    """Numbers for all: the mean of the others for one that has none. Where none has one, all alike (and masked)."""
     known = [number for number in numbers if number is not None]
     middle = statistics.fmean(known) if known else 0.0
     return [middle if number is None else number for number in numbers]

@@ -12,9 +12,10 @@ import importlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from referee.records import Sample
-from referee.trainers.rows import REFERENCES, has_reference, last_user, text_of, to_samples
-from referee.trainers.shared import Judged, from_environment, values
+from referee.records import Sample, Text
+from referee.trainers.outcome import values
+from referee.trainers.rows import field, text_of
+from referee.trainers.shared import Judged, from_environment
 
 
 class RefereeORM:
@@ -29,15 +30,18 @@ class RefereeORM:
         return values(self.judged.score(self._samples(completions, columns)))
 
     def _samples(self, completions: Sequence[Any], columns: Mapping[str, Any]) -> list[Sample]:
-        """ms-swift gives the conversation with the completion as its last message."""
-        names = f"{', '.join(REFERENCES[:-1])} or {REFERENCES[-1]}"
-        self.judged.expects_reference(has_reference(columns), f"the dataset a column named {names}")
-        talks = columns.get("messages") or [[] for _ in completions]
-        prompts = [text_of(_before(talk)) if talk else "" for talk in talks]
+        """ms-swift gives the conversation, and its last message once more as the completion."""
         ids, cut = columns.get("response_token_ids"), columns.get("is_truncated")
-        return to_samples(
+        infos = columns.get("rollout_infos") or [None] * len(completions)
+        talks = columns.get("messages") or [[] for _ in completions]
+        pairs = [
+            _parts(talk, completions[row], _turns(None if ids is None else ids[row], infos[row]), f"messages[{row}]")
+            for row, talk in enumerate(talks)
+        ]
+        prompts = [prompt for prompt, _ in pairs]
+        return self.judged.samples(
             prompts,
-            completions,
+            [answer for _, answer in pairs],
             None if ids is None else [_flat(row) for row in ids],
             columns,
             getattr(columns.get("trainer_state"), "global_step", None),
@@ -45,7 +49,7 @@ class RefereeORM:
             truncated=None if cut is None else [bool(row) for row in cut],
         )
 
-    def _group_size(self, prompts: Sequence[str]) -> int | None:
+    def _group_size(self, prompts: Sequence[Text]) -> int | None:
         """Rows of a group, if the batch can be made of such groups: an evaluation may have others."""
         size = getattr(self.args, "num_generations", None)
         if not isinstance(size, int) or size < 1 or len(prompts) % size:
@@ -76,10 +80,20 @@ def _flat(ids: Any) -> list[int] | None:
     return [token for turn in ids for token in (turn if isinstance(turn, Sequence) else [turn])]
 
 
-def _before(talk: Sequence[Any]) -> Any:
-    asked = list(talk[:-1]) if talk and _role(talk[-1]) == "assistant" else list(talk)
-    return asked if len(asked) > 1 else last_user(asked)
+def _turns(ids: Any, infos: Any) -> int:
+    """How many messages of a conversation the policy wrote in this rollout: ms-swift keeps tokens turn by turn."""
+    if ids and isinstance(ids[0], Sequence):
+        return len(ids)
+    return int((infos or {}).get("num_turns") or 1)
 
 
-def _role(message: Any) -> Any:
-    return message.get("role") if isinstance(message, Mapping) else getattr(message, "role", None)
+def _parts(talk: Sequence[Any], completion: Any, turns: int, where: str) -> tuple[Text, Any]:
+    """Prompt and response: the response begins with the first of the policy's `turns` last messages."""
+    messages = text_of(talk, where)
+    if not talk or field(talk[-1], "role") != "assistant":
+        return messages, completion
+    if isinstance(messages, str):
+        return "", messages
+    own = [place for place, message in enumerate(messages) if message.role == "assistant"]
+    first = own[-min(turns, len(own))]
+    return text_of(messages[:first]), text_of(messages[first:])

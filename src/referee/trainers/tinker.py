@@ -7,14 +7,16 @@ raises, and a rollout strategy that tolerates errors (MinViableGroup, RetryOnFai
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from referee.records import Reward, Verdict
-from referee.trainers.rows import group_name, text_of, to_sample
-from referee.trainers.shared import Judged, Source, number
+from referee.records import Media, Message, Reward, Text, Verdict
+from referee.trainers.outcome import number
+from referee.trainers.rows import field, group_name, holds, text_of, with_reference
+from referee.trainers.shared import Judged, Source
 
 Metrics = dict[str, float | int]
+UNPARSED = "unparsed_tool_calls"
 
 
 class Grader:
@@ -24,12 +26,22 @@ class Grader:
         self.judged = Judged(config)
 
     async def grade(
-        self, prompt: Any, answer: Any, *, reference: Any = None, tokens: Sequence[int] | None = None
+        self,
+        prompt: Any,
+        answer: Any,
+        *,
+        reference: Any = None,
+        tokens: Sequence[int] | None = None,
+        row: Mapping[str, Any] | None = None,
     ) -> float:
-        """The reward of one answer, for `Env.step`; raises UnscoredError where there is none."""
+        """The reward of one answer, for `Env.step` or a tool environment's `reward_fn`; or UnscoredError.
+
+        `answer`: text, or the messages of an episode. `row`: columns that a template shows, and `tools`.
+        """
         self.judged.needs("tinker-cookbook's step", none=True, groups=False)
-        self.judged.expects_reference(reference is not None, "`grade` the known answer as reference=")
-        (reward,) = await self.judged.ascore([to_sample(prompt, answer, ids=tokens, reference=reference)])
+        add = "`grade` the known answer as reference="
+        sample = self.judged.sample(_read(prompt), _read(answer), with_reference(row, reference), add, ids=tokens)
+        (reward,) = await self.judged.ascore([sample])
         return number(reward, "a step")
 
     async def group(
@@ -39,13 +51,17 @@ class Grader:
         *,
         reference: Any = None,
         tokens: Sequence[Sequence[int]] | None = None,
+        row: Mapping[str, Any] | None = None,
     ) -> list[tuple[float, Metrics]]:
         """Rewards and metrics for the answers to one prompt, in order, as compute_group_rewards returns them."""
-        self.judged.expects_reference(reference is not None, "the known answer as reference=")
-        name = group_name(text_of(prompt), [text_of(answer) for answer in answers])
+        asked = text_of(_read(prompt), "prompt")
+        given = [text_of(_read(answer), f"answers[{n}]") for n, answer in enumerate(answers)]
+        row, name = with_reference(row, reference), group_name(asked, given)
         samples = [
-            to_sample(prompt, answer, ids=tokens[n] if tokens else None, group=name, reference=reference)
-            for n, answer in enumerate(answers)
+            self.judged.sample(
+                asked, answer, row, "the known answer as reference=", ids=tokens[n] if tokens else None, group=name
+            )
+            for n, answer in enumerate(given)
         ]
         rewards = await self.judged.ascore(samples)
         known = [reward.value for reward in rewards if reward.value is not None]
@@ -54,15 +70,60 @@ class Grader:
         return [(middle if reward.value is None else reward.value, _metrics(reward)) for reward in rewards]
 
     async def trajectories(
-        self, renderer: Any, prompt: Any, trajectories: Sequence[Any], *, reference: Any = None
+        self,
+        renderer: Any,
+        prompt: Any,
+        trajectories: Sequence[Any],
+        *,
+        reference: Any = None,
+        row: Mapping[str, Any] | None = None,
     ) -> list[tuple[float, Metrics]]:
-        """The same for finished trajectories: the last action of each is read with the policy's renderer."""
-        tokens = [list(one.transitions[-1].ac.tokens) if one.transitions else [] for one in trajectories]
-        answers = [text_of(renderer.parse_response(ids)[0]) for ids in tokens]
-        return await self.group(prompt, answers, reference=reference, tokens=tokens)
+        """The same for finished trajectories: actions are read with the policy's renderer, and what the environment
+        put between them with its tokenizer."""
+        tokens = [[token for step in one.transitions for token in step.ac.tokens] for one in trajectories]
+        answers = [_episode(renderer, one.transitions) for one in trajectories]
+        return await self.group(prompt, answers, reference=reference, tokens=tokens, row=row)
 
     def __repr__(self) -> str:
         return f"Grader({self.judged!r})"
+
+
+def _episode(renderer: Any, transitions: Sequence[Any]) -> Text:
+    """The messages of an episode: what the policy did, and between two actions what it was shown."""
+    found: list[Any] = []
+    for n, step in enumerate(transitions):
+        if n:
+            found.append(_shown(renderer, transitions[n - 1], step))
+        found.append(renderer.parse_response(list(step.ac.tokens))[0])
+    return text_of(_read(found))
+
+
+def _shown(renderer: Any, before: Any, now: Any) -> Message:
+    """What an observation adds to the one before and the action; all of it where it does not begin with them."""
+    known, seen = [*_tokens(before.ob), *before.ac.tokens], _tokens(now.ob)
+    added = seen[len(known) :] if seen[: len(known)] == known else seen
+    pictures = [chunk for chunk in now.ob.chunks[len(before.ob.chunks) :] if not hasattr(chunk, "tokens")]
+    media = tuple([Media(str(getattr(chunk, "type", "image"))) for chunk in pictures])
+    return Message("environment", renderer.tokenizer.decode(added), media=media)
+
+
+def _tokens(observation: Any) -> list[int]:
+    return [token for chunk in observation.chunks for token in getattr(chunk, "tokens", ())]
+
+
+def _read(value: Any) -> Any:
+    """tinker keeps calls that it could not parse apart; they are calls all the same."""
+    if not isinstance(value, Sequence) or isinstance(value, str):
+        return _message(value)
+    return [_message(item) for item in value]
+
+
+def _message(item: Any) -> Any:
+    if not isinstance(item, Mapping) or not holds(item.get(UNPARSED)):
+        return item
+    raw = [{"name": "", "arguments": field(call, "raw_text")} for call in item[UNPARSED]]
+    rest = {name: value for name, value in item.items() if name != UNPARSED}
+    return {**rest, "tool_calls": [*(item.get("tool_calls") or ()), *raw]}
 
 
 def _metrics(reward: Reward) -> Metrics:

@@ -25,8 +25,8 @@ from referee.config import load
 from referee.errors import ConfigError
 from referee.records import Reward, Sample, Settled, Unscored, Verdict
 from referee.scoring.batch import depends_on_siblings
-from referee.trainers.rows import REFERENCES, has_reference
-from referee.trainers.shared import Judged, Pending, Source, values
+from referee.trainers.outcome import values
+from referee.trainers.shared import Judged, Pending, Source
 from referee.trainers.trl_attach import Attached, attach
 from referee.trainers.trl_batch import end_tokens, group_size, is_training, samples_of, trainer_of
 
@@ -114,10 +114,6 @@ class TrlReward:
     ) -> list[Sample]:
         """The batch as samples, after a check that the settings can be kept with it."""
         trainer = trainer_of(columns, self._trainer())
-        self.judged.expects_reference(
-            has_reference(columns),
-            f"the dataset a column with the known answer, named {', '.join(REFERENCES[:-1])} or {REFERENCES[-1]}",
-        )
         self._check_release()
         self._check_groups(len(prompts), trainer)
         gated = any(judge.gates.truncated != "off" for judge in self.judged.config.judge)
@@ -127,7 +123,7 @@ class TrlReward:
                 "answer. Answers cut at the token limit are judged as they are. Use TRL 1.0 or newer, attach(trainer), "
                 "or for AsyncGRPO score_groups_at_once(trainer)"
             )
-        return samples_of(prompts, completions, ids, columns, trainer)
+        return samples_of(self.judged, prompts, completions, ids, columns, trainer)
 
     def _check_release(self) -> None:
         """Say if this TRL release would turn None into 0."""

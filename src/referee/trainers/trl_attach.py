@@ -67,6 +67,8 @@ class Attached:
             ids, completions = result[place[0]], result[place[1]]
             names = [name for name in self._inputs[0] if name not in ("prompt", "completion", "completion_ids")]
             columns = {name: [row.get(name) for row in self._inputs] for name in names}
+            # What a rollout_func returns besides tokens: TRL hands it to reward functions as columns.
+            columns |= next((part for part in result if isinstance(part, dict)), {})
             columns["trainer_state"] = self._trainer.state
             for reward in self._rewards:
                 reward.begin(prompts, completions, ids, columns)

@@ -1,4 +1,4 @@
-"""What a TRL trainer knows about a batch and does not pass to its reward functions: groups, and answers cut short.
+"""What a TRL trainer knows about a batch and does not pass to its reward functions: groups, tools, answers cut short.
 
 TRL 1.0 and newer pass bound methods of the trainer (`log_metric`, `log_extra`); `attach` knows it in any release, and
 ScoringLoop of trl_async.py stands for it in AsyncGRPO. Only attributes are read here; TRL is not imported.
@@ -6,11 +6,15 @@ ScoringLoop of trl_async.py stands for it in AsyncGRPO. Only attributes are read
 
 from __future__ import annotations
 
+import contextlib
+import inspect
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from referee.records import Sample
-from referee.trainers.rows import to_samples
+from referee.trainers.rows import TOOLS
+from referee.trainers.shared import Judged
 
 
 def trainer_of(columns: Mapping[str, Any], known: Any) -> Any:
@@ -38,11 +42,18 @@ def is_training(trainer: Any) -> bool:
 
 
 def samples_of(
-    prompts: Sequence[Any], completions: Sequence[Any], ids: Any, columns: Mapping[str, Any], trainer: Any
+    judged: Judged,
+    prompts: Sequence[Any],
+    completions: Sequence[Any],
+    ids: Any,
+    columns: Mapping[str, Any],
+    trainer: Any,
 ) -> list[Sample]:
-    """TRL's batch as samples, in TRL's own groups where the trainer is known."""
+    """TRL's batch as samples, in TRL's own groups and with its tools where the trainer is known."""
     rank = getattr(getattr(trainer, "accelerator", None), "process_index", 0)
-    return to_samples(
+    if TOOLS not in columns:
+        columns = {**columns, TOOLS: tools_by_row(trainer, columns, len(prompts))}
+    return judged.samples(
         prompts,
         completions,
         ids,
@@ -52,6 +63,25 @@ def samples_of(
         offset=rank * len(prompts),
         truncated=None if ids is None else truncated(trainer, ids),
     )
+
+
+def tools_by_row(trainer: Any, columns: Mapping[str, Any], rows: int) -> list[list[dict[str, Any]]]:
+    """What the policy could call in each row: the trainer's own tools, or those of the row's environment."""
+    offered = getattr(trainer, "_env_tools", None)
+    if not isinstance(offered, Mapping):
+        offered = {None: getattr(trainer, "tools", None)}
+    schemas = {name: [described(tool) for tool in tools or () if callable(tool)] for name, tools in offered.items()}
+    names = columns.get("environment") or [None] * rows
+    return [schemas.get(name, schemas.get(None, [])) for name in names]
+
+
+def described(tool: Any) -> dict[str, Any]:
+    """A tool's schema as transformers gives it to the policy; its name and docstring where transformers cannot."""
+    transformers = sys.modules.get("transformers")
+    with contextlib.suppress(Exception):
+        found: dict[str, Any] = transformers.utils.get_json_schema(tool)  # type: ignore[union-attr]
+        return found
+    return {"name": getattr(tool, "__name__", type(tool).__name__), "description": inspect.getdoc(tool) or ""}
 
 
 def truncated(trainer: Any, ids: Sequence[Sequence[int]]) -> list[bool] | None:

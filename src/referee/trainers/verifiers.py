@@ -9,38 +9,76 @@ from __future__ import annotations
 
 import functools
 import importlib
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 from referee.records import Reward, Verdict
-from referee.trainers.rows import REFERENCES, reference_of, to_sample
-from referee.trainers.shared import Judged, from_environment, number
+from referee.trainers.on_demand import on_demand
+from referee.trainers.outcome import number
+from referee.trainers.rows import REFERENCES, first_of, omitted, with_reference
+from referee.trainers.shared import Judged, from_environment
 
 
-async def judge_answer(question: Any, answer: str, reference: Any = None, judged: Judged | None = None) -> Reward:
-    """The reward of one answer, with what the judge said; raises UnscoredError where there is none."""
+async def judge_answer(
+    question: Any,
+    answer: Any,
+    reference: Any = None,
+    judged: Judged | None = None,
+    row: Mapping[str, Any] | None = None,
+) -> Reward:
+    """The reward of one answer, text or messages, with what the judge said; raises UnscoredError where there is none.
+
+    `row`: the task's fields, for columns that a template shows, and `tools`. `talk_of` makes question and answer of a
+    trace.
+    """
     judged = (judged or from_environment()).needs("verifiers", none=True, groups=False)
-    judged.expects_reference(reference is not None, f"the task one of {', '.join(REFERENCES)}")
-    (reward,) = await judged.ascore([to_sample(question, answer, reference=reference)])
+    add = f"the task one of {', '.join(REFERENCES)}"
+    (reward,) = await judged.ascore([judged.sample(question, answer, with_reference(row, reference), add)])
     number(reward, "verifiers")
     return reward
 
 
-def __getattr__(name: str) -> Any:
-    """`RefereeJudge` and its configuration, made when first asked for: only then is verifiers there to inherit from."""
-    if name not in ("RefereeJudge", "RefereeJudgeConfig"):
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    judge = importlib.import_module("verifiers.v1.judge")
+class Talk(NamedTuple):
+    """A trace as the judge is shown it."""
+
+    question: list[Any]
+    """The messages before the model's first own one."""
+    answer: Any
+    """The rest; the last reply's text where a trace holds no messages."""
+    tools: Any = None
+
+
+def talk_of(trace: Any) -> Talk:
+    """Question, answer and tools of a trace. Of several branches (compaction, subagents) it is the one that ends with
+    the trace's last reply; a turn in the answer says how many others there are."""
+    branches = trace.branches if getattr(trace, "nodes", None) else []
+    if not branches:
+        return Talk([], trace.last_reply)
+    chosen = next((one for one in reversed(branches) if _last_said(one) == trace.last_reply), branches[-1])
+    first = first_of(chosen.nodes, lambda node: node.sampled)
+    messages, others = [node.message for node in chosen.nodes], len(branches) - 1
+    note = [omitted(f"{others} other {'branch' if others == 1 else 'branches'} of this rollout")] if others else []
+    tools = getattr(chosen.nodes[0], "tools", None) or getattr(trace, "tools", None)
+    return Talk(messages[:first], [*note, *messages[first:]], tools)
+
+
+def _settings() -> type:
     settings = importlib.import_module("verifiers.v1.configs.judge")
-    types = importlib.import_module("verifiers.v1.types")
 
     class RefereeJudgeConfig(settings.JudgeConfig):  # type: ignore[misc, name-defined]
         """`id`: the module that exports RefereeJudge. The endpoint is referee.toml's; the one here is not used."""
 
         referee_config: str = ""
         question_field: str = ""
-        view: str = "last_reply"
 
-    class RefereeJudge(judge.Judge[float, RefereeJudgeConfig]):  # type: ignore[misc, name-defined]
+    return RefereeJudgeConfig
+
+
+def _judge() -> type:
+    judge = importlib.import_module("verifiers.v1.judge")
+    types = importlib.import_module("verifiers.v1.types")
+
+    class RefereeJudge(judge.Judge[float, __getattr__("RefereeJudgeConfig")]):  # type: ignore[misc]
         """One cache, one limit and one budget for all rollouts of the process."""
 
         @functools.cached_property
@@ -48,17 +86,28 @@ def __getattr__(name: str) -> Any:
             return Judged(self.config.referee_config) if self.config.referee_config else from_environment()
 
         async def score(self, task: Any, trace: Any) -> float:
-            answer = judge.judge_response(trace, self.config.view)
-            question = judge.judge_question(task, self.config.question_field)
-            row = task.model_dump() if hasattr(task, "model_dump") else dict(getattr(task, "__dict__", {}))
-            reward = await judge_answer(question, answer, reference_of(row), self.judged)
+            talk, question = talk_of(trace), self.config.question_field
+            asked = judge.judge_question(task, question) if question or not talk.question else talk.question
+            row = {**_columns(task), "tools": talk.tools}
+            reward = await judge_answer(asked, talk.answer, judged=self.judged, row=row)
             _record(trace, self.reward_name, reward, judge.JudgeResponse, types.Usage)
             return number(reward, "verifiers")
 
-    for made in (RefereeJudge, RefereeJudgeConfig):
-        made.__module__, made.__qualname__ = __name__, made.__name__
-        globals()[made.__name__] = made
-    return globals()[name]
+    return RefereeJudge
+
+
+__getattr__ = on_demand(globals(), RefereeJudge=_judge, RefereeJudgeConfig=_settings)
+
+
+def _columns(task: Any) -> dict[str, Any]:
+    """A task's own fields. `image` is the container it runs in, not a picture."""
+    fields = {**(getattr(task, "model_extra", None) or {}), **getattr(task, "__dict__", {})}
+    return {name: value for name, value in fields.items() if name != "image"}
+
+
+def _last_said(branch: Any) -> str:
+    said = [node.message.content or "" for node in branch.nodes if node.sampled]
+    return str(said[-1]).strip() if said else ""
 
 
 def _record(trace: Any, name: str, reward: Reward, response: Any, usage: Any) -> None:

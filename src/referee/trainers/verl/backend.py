@@ -13,8 +13,8 @@ from referee import clock
 from referee.config import Config, load
 from referee.errors import ConfigError, RefereeError, TicketCancelled, TooManyUnscored
 from referee.records import Reason, Reward, Sample, Settled, Unscored, Verdict
-from referee.shaping import shape_group
 from referee.ticket import Ticket
+from referee.trainers.outcome import alike
 from referee.trainers.shared import MISTAKES, Judged
 from referee.trainers.verl.config import LengthPenaltyConfig, Mode, in_own_keys
 
@@ -48,6 +48,11 @@ class Backend:
         """Where judging runs; `inline` once the asynchronous way has failed."""
         return self._mode
 
+    @property
+    def judged(self) -> Judged | None:
+        """The judge, opened if need be; None where it is off."""
+        return self._open() if self.config.judges else None
+
     def start(self) -> None:
         """Open the judge. Safe to call twice; does nothing without a judge."""
         if self.config.judges:
@@ -57,7 +62,7 @@ class Backend:
             log.warning("no judge: no key is given, or it is off; the reward is rule and length penalty alone")
 
     def close(self) -> None:
-        """Let the judge go; it is closed when nobody in this process holds it. Safe to call twice."""
+        """Release the judge; it is closed when no manager of this process holds it. Safe to call twice."""
         with self._lock:
             judged, self._judged = self._judged, None
             unfinished = [len(ticket) - ticket.settled() for ticket in self._tickets if not ticket.done()]
@@ -206,13 +211,8 @@ def _say_progress(ticket: Ticket) -> None:
 def _settled(samples: Sequence[Sample], config: Config) -> Ticket:
     """A ticket that is done: the length penalty alone."""
     ticket = Ticket(len(samples), lambda _: "", lambda: None)
-    off = (OFF,) * len(config.judge)
-    groups: dict[str | int, list[tuple[int, Sample, tuple[Settled, ...]]]] = {}
-    for index, sample in enumerate(samples):
-        groups.setdefault(sample.group or index, []).append((index, sample, off))
-    rewards = [reward for members in groups.values() for reward in shape_group(members, config)]
     if samples:
-        ticket.deliver(rewards, None, True)
+        ticket.deliver(alike(samples, config, OFF), None, True)
     return ticket
 
 

@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from referee.errors import InputError
 from referee.records import Reward
+from referee.rollouts import plain
 from referee.shaping import median
 from referee.ticket import Ticket
 from referee.trainers.verl.backend import Backend
@@ -83,8 +84,10 @@ class LengthPenaltyRewardManager:
         rows = rows_of(data, self.tokenizer, self.reward_fn_key, window=int(data.batch["responses"].shape[-1]))
         results = rule_scores(self.compute_score or default_rule(), rows)
         self._examine(rows, [score for score, _ in results])
+        judged = self._backend.judged
         samples = [
-            row.sample(score, str(index)) for index, (row, (score, _)) in enumerate(zip(rows, results, strict=True))
+            row.sample(judged, score, str(index))
+            for index, (row, (score, _)) in enumerate(zip(rows, results, strict=True))
         ]
         ticket = self._backend.submit(samples)
         ticket.submitted = _Submitted(  # type: ignore[attr-defined]
@@ -135,7 +138,7 @@ class LengthPenaltyRewardManager:
                 continue
             shown[source] += 1
             sys.stdout.write(
-                f"[prompt] {row.prompt}\n[response] {row.response}\n"
+                f"[prompt] {plain(row.prompt)}\n[response] {row.response}\n"
                 f"[ground_truth] {row.ground_truth}\n[score] {score}\n"
             )
 

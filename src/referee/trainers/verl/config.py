@@ -87,7 +87,7 @@ class LengthPenaltyConfig:
                 setting="outer_ratio",
             )
         if asks is None:
-            # Whoever names a variable wants a judge: one that is not set is an error, and not a run without a judge.
+            # A named variable asks for a judge: one that is not set is an error, and not a run without a judge.
             self.enable_openai_reward = bool(self.api_key or self.api_key_env)
 
     @classmethod
@@ -141,6 +141,7 @@ class LengthPenaltyConfig:
                 "system_prompt": self.system_prompt,
                 "reply": "text",
                 "view": "full",
+                "parts": "describe",  # the judge is shown the response, so an image in the prompt does not concern it
                 "ask_above": 0.0,
                 "gates": {"echo": "off", "no_alphanumerics": "off", "truncated": "off"},
             },

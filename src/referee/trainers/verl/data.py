@@ -7,18 +7,29 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import logging
 import sys
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from referee.errors import InputError
-from referee.records import Sample
-from referee.trainers.rows import text_of
+from referee.records import Message, Sample, Text
+from referee.trainers.rows import holds, split, text_of, to_sample, with_reference
+from referee.trainers.shared import Judged
 
 RuleFunction = Callable[..., Any]
+TALK = "messages"
+"""Where a rollout's conversation stands, if it was passed on."""
+ADD = "each row its known answer as reward_model.ground_truth"
+ONE_TURN = 2
+"""verl's count of turns for one question and one answer."""
+
+log = logging.getLogger("referee.trainers")
+_said: set[str] = set()
 
 
 class Row(Struct, frozen=True):
@@ -28,29 +39,35 @@ class Row(Struct, frozen=True):
     data_source: Any
     ground_truth: Any
     extra_info: dict[str, Any]
-    prompt: str
+    prompt: Text
     response: str
+    """Decoded, as rules are given it."""
     length: int
     """Valid response tokens."""
+    talk: Text | None = None
+    """The response as messages, where verl gives them."""
+    columns: dict[str, Any] = {}
+    """What the dataset and the agent loop put beside it."""
     session: str = ""
     """Which of its siblings it is, where verl says so."""
     step: int | None = None
     truncated: bool = False
     """Generation stopped at the token limit."""
 
-    def sample(self, rule: float, id: str = "") -> Sample:
-        """The row for the judge."""
-        return Sample(
-            prompt=self.prompt,
-            response=self.response,
-            id=id,
-            group=self.uid,
-            reference=None if self.ground_truth is None else text_of(self.ground_truth),
-            rule_score=rule,
-            length=self.length,
-            step=self.step,
-            truncated=self.truncated,
-        )
+    def sample(self, judged: Judged | None, rule: float, id: str = "") -> Sample:
+        """The row for the judge; without one, for the length penalty alone."""
+        response = self.response if self.talk is None else self.talk
+        more: dict[str, Any] = {
+            "id": id,
+            "group": self.uid,
+            "rule_score": rule,
+            "length": self.length,
+            "step": self.step,
+            "truncated": self.truncated,
+        }
+        if judged is None:
+            return to_sample(self.prompt, response, **more)
+        return judged.sample(self.prompt, response, with_reference(self.columns, self.ground_truth), ADD, **more)
 
     def arguments(self) -> dict[str, Any]:
         """What verl's managers call a rule with."""
@@ -77,21 +94,34 @@ def rows_of(data: Any, tokenizer: Any, key: str = "data_source", window: int | N
     for index, (text, length) in enumerate(zip(texts, lengths, strict=True)):
         row = {name: values[index] for name, values in columns.items()}
         step = row.get("global_steps", shared_step)
+        prompt, talk = _talk(row, prompts[index])
         rows.append(
             Row(
                 uid=str(row["uid"]) if row.get("uid") is not None else "",
                 data_source=row.get(key),
                 ground_truth=_ground_truth(row),
                 extra_info=_extra_info(row),
-                prompt=prompts[index],
+                prompt=prompt,
                 response=text,
                 length=length,
+                talk=talk,
+                columns=_columns(row),
                 session="" if row.get("session_id") is None else str(row["session_id"]),
                 step=None if step is None else int(step),
                 truncated=window is not None and length >= window and _is_cut(responses[index], length, tokenizer),
             )
         )
     return rows
+
+
+def last_of(rows: Sequence[Row]) -> Row:
+    """The row verl rewards of a rollout with several outputs: the last one, with what came before it for the judge."""
+    last = rows[-1]
+    if len(rows) == 1:
+        return last
+    said = [row.response if row.talk is None else row.talk for row in rows]
+    parts = [(Message("assistant", text),) if isinstance(text, str) else text for text in said]
+    return replace(last, talk=tuple([message for part in parts for message in part]))
 
 
 def lengths_of(data: Any, pad: int | None = None) -> list[int]:
@@ -170,7 +200,7 @@ def number_of(result: Any) -> tuple[float, dict[str, Any]]:
 
 
 def rule_scores(rule: RuleFunction, rows: Sequence[Row]) -> list[tuple[float, dict[str, Any]]]:
-    """The rule's word on every row, one after another; a coroutine function is run for all of them together."""
+    """The rule's score of every row, one after another; a coroutine function is run for all of them together."""
     if not inspect.iscoroutinefunction(_inner(rule)):
         return [number_of(rule(**row.arguments())) for row in rows]
 
@@ -226,21 +256,50 @@ def _is_cut(ids: Any, length: int, tokenizer: Any) -> bool:
     return int(ids[length - 1]) not in ends
 
 
-def _prompts(data: Any, tokenizer: Any) -> list[str]:
-    """Prompts as messages in words; else decoded from their tokens."""
+def _prompts(data: Any, tokenizer: Any) -> list[Text]:
+    """Prompts as messages; else decoded from their tokens."""
     raw = data.non_tensor_batch.get("raw_prompt")
     if raw is not None:
-        return [text_of(prompt) for prompt in raw]
+        return [text_of(prompt, f"raw_prompt[{row}]") for row, prompt in enumerate(raw)]
     if "prompts" not in data.batch.keys():  # noqa: SIM118
         return [""] * len(data)
     decoded: dict[bytes, str] = {}  # siblings have the same one, and decoding it holds up the first request
-    found = []
+    found: list[Text] = []
     for ids in data.batch["prompts"]:
         key = ids.cpu().numpy().tobytes()
         if key not in decoded:
             decoded[key] = tokenizer.decode(ids, skip_special_tokens=True)
         found.append(decoded[key])
     return found
+
+
+def _talk(row: Mapping[str, Any], prompt: Text) -> tuple[Text, Text | None]:
+    """Prompt and response of a rollout whose conversation was passed on.
+
+    An agent loop does so under `messages` in its extra_fields; the multi-turn rollout of releases up to 0.6 in a column
+    of that name, as a mapping. A list in that column is the dataset's own.
+    """
+    fields, column = row.get("tool_extra_fields"), row.get(TALK)
+    found = fields.get(TALK) if isinstance(fields, Mapping) else None
+    if found is None and isinstance(column, Mapping):
+        found = column.get(TALK)
+    if holds(found):
+        return split(found, prompt, TALK)
+    if (row.get("__num_turns__") or 0) > ONE_TURN and TALK not in _said:
+        _said.add(TALK)
+        log.warning(
+            "verl passes no messages of a rollout with several turns: the judge is shown the decoded text, tool calls "
+            "and results included, as one answer. JudgedToolAgentLoop passes them (docs/verl.md), or an agent loop of "
+            'your own that puts them into extra_fields["messages"]'
+        )
+    return prompt, None
+
+
+def _columns(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Columns by name. Of two with one name, that of the agent loop goes before that of extra_info, and both before
+    the dataset's own."""
+    parts = (row, row.get("extra_info"), row.get("tool_extra_fields"))
+    return {str(name): value for part in parts if isinstance(part, Mapping) for name, value in part.items()}
 
 
 def _ground_truth(row: Mapping[str, Any]) -> Any:

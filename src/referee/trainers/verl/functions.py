@@ -23,7 +23,7 @@ from msgspec import Struct
 from referee.config import MissingConfig
 from referee.errors import ConfigError, InputError, UnscoredError
 from referee.records import Reward, Sample, Unscored
-from referee.trainers.rows import text_of
+from referee.trainers.rows import reference_text
 from referee.trainers.shared import Judged
 from referee.trainers.verl.data import RuleFunction, default_rule, number_of, verl_loaded
 from referee.trainers.verl.monitor import Monitor, Seen, hidden_fact, read_monitor, weights
@@ -115,7 +115,7 @@ def matches(response: str, ground_truth: Any) -> float:
     """
     if ground_truth is None:
         return 0.0
-    return float(_plain(_final(response)) == _plain(text_of(ground_truth)))
+    return float(_plain(_final(response)) == _plain(reference_text(ground_truth)))
 
 
 def _call(response: Any, truth: Any, source: Any, extra: Any, verl: dict[str, Any]) -> Call:
@@ -238,7 +238,7 @@ def _results(call: Call, rules: Sequence[float], told: Sequence[Told] | None) ->
 
 
 def _filled(shares: Sequence[float | None], rewards: Sequence[Reward], missing: MissingConfig) -> list[float]:
-    """A number for every sample: by the policy, where the monitor gave none. Never a 0 that nobody chose."""
+    """A number for every sample: by the policy, where the monitor gave none. Never a 0 by default."""
     there = [share for share in shares if share is not None]
     if len(there) == len(shares):
         return there

@@ -31,6 +31,7 @@ from referee.trainers.verl.data import (
     RuleFunction,
     default_rule,
     is_async,
+    last_of,
     lengths_of,
     number_of,
     place,
@@ -81,16 +82,17 @@ class RefereeRewardManager:
         return place(scores, lengths_of(data), data.batch["responses"])
 
     async def run_single(self, data: Any) -> dict[str, Any]:
-        """The reward of one rollout: {"reward_score", "reward_extra_info"}. Of several outputs the last one counts."""
+        """The reward of one rollout: {"reward_score", "reward_extra_info"}. Of several outputs the last one counts, and
+        the judge may see all of them."""
         with in_own_keys() if self.settings.own_keys else contextlib.nullcontext():
             return await self._rewarded(data)
 
     async def _rewarded(self, data: Any) -> dict[str, Any]:
-        row = rows_of(data[-1:], self.tokenizer, window=self.settings.response_length)[0]
+        row = last_of(rows_of(data, self.tokenizer, window=self.settings.response_length))
         member = row.session or uuid.uuid4().hex
         lengths = self._start(self._lengths(row, member)) if self.settings.config.shaping.length.enable else None
         rule, extra = await self._rule(row)
-        sample = row.sample(rule, member)
+        sample = row.sample(self._judged if self.settings.asks else None, rule, member)
         pending: Pending | None = None
         try:
             if self.settings.asks:
@@ -155,7 +157,7 @@ class RefereeRewardManager:
         raise self._unscored(row, verdict)
 
     async def _mean(self, row: Row, member: str, reward: Reward) -> float:
-        """The reward; without one, the mean of the siblings' rewards. Those that have theirs wait for nobody."""
+        """The reward; without one, the mean of the siblings' rewards. Those that have theirs do not wait."""
         told = (reward.value, reward.rule - reward.penalty)
         if reward.value is not None:
             name, expected = self._group(row, "reward")

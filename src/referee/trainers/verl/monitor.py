@@ -39,7 +39,7 @@ class Monitor(Struct, frozen=True):
     url: str = URL
 
     def settings(self) -> dict[str, Any]:
-        """referee's settings for it. Unscored predictions are filled by whoever knows the batch."""
+        """referee's settings for it. Unscored predictions are filled where the batch is known."""
         return {
             "judge": {"kind": "monitor"},
             "endpoint": {"url": self.url, "model": self.model},

@@ -110,7 +110,7 @@ class AsyncOpenAIManager:
         progress_callback: Callable[[int, int], None] | None = None,
         timeout: float = TIMEOUT,
     ) -> list[float | None]:
-        """Wait for what `submit_and_get_batch_results` returns. Progress is told once, at the end; see `acollect`."""
+        """Wait for what `submit_and_get_batch_results` returns. Progress is reported at the end; see `acollect`."""
         scores = await asyncio.wait_for(future, timeout)
         if progress_callback is not None:
             progress_callback(len(scores), len(scores))
