@@ -10,7 +10,7 @@ import pytest
 
 from referee.config import load
 from referee.errors import ConfigError, InputError
-from referee.records import Media, Message, Tool, ToolCall
+from referee.records import Criterion, Media, Message, Tool, ToolCall
 from referee.trainers.row_check import RowCheck
 from referee.trainers.rows import (
     column_text,
@@ -240,3 +240,21 @@ def test_a_missing_completion_is_an_error_of_the_trainer() -> None:
     """Rows that do not match are never paired by chance."""
     with pytest.raises(ValueError, match="zip"):
         to_samples(["x", "y"], ["1"])
+
+
+def test_rubrics_are_read_from_the_columns_they_come_in() -> None:
+    """As TRL and verl hand them over; only where a judge has rubrics; a wrong one is named before anything is spent."""
+    hub = {
+        "reward_model": {"rubrics": [{"criterion": "Is kind.", "points": 3}, {"criterion": "Is rude.", "points": -2}]}
+    }
+    read = (Criterion("Is kind.", 3.0, "criterion 1"), Criterion("Is rude.", 2.0, "criterion 2", "bad"))
+    assert to_sample("q", "a", row=hub, polarity="by_phrase").rubric == read
+    assert to_sample("q", "a", row=hub).rubric == ()
+    columns = {"rubric": [["Is kind."], ["Is short.", "Is kind."]]}
+    found = to_samples(["q", "q"], ["a", "b"], columns=columns, polarity="by_phrase")
+    assert [[criterion.text for criterion in sample.rubric] for sample in found] == [
+        ["Is kind."],
+        ["Is short.", "Is kind."],
+    ]
+    with pytest.raises(InputError, match=r"rubric\[0\].*Nothing was spent"):
+        to_sample("q", "a", row={"rubric": [5]}, polarity="by_phrase")

@@ -27,7 +27,7 @@ from referee.config import Config
 from referee.errors import InputError
 from referee.records import Sample
 from referee.referee import Referee
-from referee.rollouts import BadLine, doubtful_columns, first_rows, media_in, not_text, read_rollouts
+from referee.rollouts import BadLine, doubtful_columns, first_rows, media_in, read_rollouts
 from referee.scoring.batch import depends_on_siblings
 from referee.scoring.build import columns_shown, rubric_polarity
 
@@ -70,8 +70,9 @@ def command(
         if bad.count and not (skip_bad and total):
             raise InputError(bad.complaint(rollouts, _MEND if total else _FORMAT))
         with settings(config, references == total) as chosen:
-            if media.count and text_only(chosen) and not (skip_bad and total > media.count):
-                raise InputError(media.complaint(rollouts, _MEND))
+            refused = _refused(source, chosen) if media or rubric_polarity(chosen) else bad
+            if refused.count > bad.count and not (skip_bad and total + bad.count > refused.count):
+                raise InputError(refused.complaint(rollouts, _MEND))
             warn_unread(rollouts, rows, columns_shown(chosen), rubric_polarity(chosen))
             if mixed.count and chosen.shaping.length.enable:
                 raise InputError(mixed.complaint(rollouts, "Give every rollout of a group its length, or none."))
@@ -83,8 +84,8 @@ def command(
             chosen = with_ledger(chosen, folder)
             with claimed(output):
                 check_output(rollouts, output, resume, overwrite)  # another run may have ended meanwhile
-                if bad.count or (media.count and text_only(chosen)):
-                    _set_aside(source, rejects_of(rollouts, output), text_only(chosen))
+                if refused.count:
+                    _set_aside(source, rejects_of(rollouts, output), chosen)
                 if resume:
                     consolidate(Path(output))
                 old = _records(folder) if overwrite and chosen.ledger.dir == str(folder) else []
@@ -185,15 +186,15 @@ def _as_file(rollouts: str) -> Iterator[Path]:
         yield Path(spool.name)
 
 
-def _survey(source: Path) -> tuple[Counter[str], int, Problems, Problems, Problems, int]:
+def _survey(source: Path) -> tuple[Counter[str], int, Problems, Problems, bool, int]:
     """Read everything once before anything is spent: group sizes, how many samples, what is wrong, how many references.
 
-    The second Problems are wrong only if lengths matter: lines whose group gives `length` on some lines only. The third
-    only if a judge refuses what is not text.
+    The second Problems are wrong only if lengths matter: lines whose group gives `length` on some lines only. The flag:
+    some hold what is not text, which a judge may refuse.
     """
     sizes: Counter[str] = Counter()
-    total = references = 0
-    bad, mixed, media = Problems(), Problems(), Problems()
+    total, references, media = 0, 0, False
+    bad, mixed = Problems(), Problems()
     with_length: dict[str, bool] = {}
     for line, sample in read_rollouts(source):
         if isinstance(sample, BadLine):
@@ -206,18 +207,25 @@ def _survey(source: Path) -> tuple[Counter[str], int, Problems, Problems, Proble
             known = with_length.setdefault(sample.group, sample.length is not None)
             if known != (sample.length is not None):
                 mixed.add(BadLine(line, "length", f"group {sample.group!r} has it on some lines only"))
-        found = media_in(sample)
-        if found is not None:
-            media.add(BadLine(line, found[0], not_text(found[1])))
+        media = media or media_in(sample) is not None
     return sizes, total, bad, mixed, media, references
 
 
-def _set_aside(source: Path, rejects: Path, text_only: bool) -> None:
+def _refused(source: Path, config: Config) -> Problems:
+    """Everything that these judges cannot be shown, with what is wrong for every judge."""
+    found = Problems()
+    for _, item in read_rollouts(source, (), text_only(config), rubric_polarity(config)):
+        if isinstance(item, BadLine):
+            found.add(item)
+    return found
+
+
+def _set_aside(source: Path, rejects: Path, config: Config) -> None:
     """Write the unusable lines, with what is wrong, to a file of their own."""
     descriptor = os.open(rejects, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     count = 0
     with os.fdopen(descriptor, "wb") as stream_:
-        for _, item in read_rollouts(source, text_only=text_only):
+        for _, item in read_rollouts(source, (), text_only(config), rubric_polarity(config)):
             if isinstance(item, BadLine):
                 text = item.raw.decode("utf-8", "replace").rstrip("\r\n")
                 note = {"line": item.line, "field": item.field, "problem": item.problem, "text": text}

@@ -112,7 +112,8 @@ def ask(request: ChatRequest) -> Question:
     if statements:
         found = TAG.search(told[-1]) if wanted is None or wanted.json_schema is None else None
         form: Form = "tag" if found else "schema"
-        return Question(form, texts, tag=found[1] if found else "", messages=messages, statements=statements)
+        tag = found[1] if found else ""
+        return Question(form, texts, tag=tag, labels=("yes", "no"), messages=messages, statements=statements)
     if wanted is not None and wanted.json_schema is not None:
         return _from_schema(wanted.json_schema.schema, texts, messages)
     # What stands after the data says how to reply; the rest helps where that is silent.
