@@ -108,7 +108,7 @@ def test_the_reasons_are_a_closed_set() -> None:
 def test_words_of_records_are_fixed() -> None:
     """Origins and ways of reading, as the ledger writes them."""
     assert set(get_args(Origin)) == {"call", "cache", "shared", "gate", "none"}
-    assert set(get_args(How)) == {"schema", "tag", "logprob", "integer", "gate", "check", "terms"}
+    assert set(get_args(How)) == {"schema", "tag", "logprob", "integer", "gate", "check", "terms", "rubric"}
 
 
 def test_a_reward_knows_whether_it_was_scored() -> None:

@@ -89,9 +89,9 @@ def test_not_scored_is_null_with_a_reason() -> None:
         (b'{"samples": [{"prompt": [], "response": "r"}]}', 422, "prompt"),
         (b'{"samples": [{"prompt": "p", "response": "r", "rubric": 5}]}', 422, "rubric"),
         (
-            b'{"samples": [{"prompt": "p", "response": "r", "rubric": [{"criterion": "c", "points": "x"}]}]}',
+            b'{"samples": [{"prompt": "p", "response": "r", "rubric": ["Is kind."]}]}',
             422,
-            "samples[0].rubric[0].points",
+            "samples[0].rubric: no judge is of kind",
         ),
         (b'{"samples": [{"prompt": "p", "response": "r"}], "model": "mine"}', 422, "`model`"),
         (b'{"samples": [{"prompt": "p", "response": "r", "endpoint": "mine"}]}', 422, "`endpoint`"),
@@ -311,5 +311,24 @@ def test_results_say_which_model_and_endpoint_answered(judges: int) -> None:
                 assert (result["model"], result["endpoint"]) == ("m", "here")
                 assert list(result["judges"]) == ([] if judges == 1 else ["j0", "j1"])
                 assert all((said["model"], said["endpoint"]) == ("m", "here") for said in result["judges"].values())
+
+    asyncio.run(main())
+
+
+def test_rubrics_come_with_their_samples() -> None:
+    """Judged by a rubric judge, criterion by criterion; a wrong one is named by its place."""
+
+    async def main() -> None:
+        async with serving(judge={"kind": "rubric"}) as served:
+            given = {"prompt": "p", "response": "#kind", "rubric": [{"criterion": "Is #kind.", "points": 3}]}
+            [result] = (await served.post("/v1/score", {"samples": [given]})).json()["results"]
+            assert result["score"] == 1.0
+            assert [(part["text"], part["verdict"], part["weight"]) for part in result["parts"]] == [
+                ("Is #kind.", "yes", 3.0)
+            ]
+            wrong = {**given, "rubric": [{"criterion": "c", "points": "x"}]}
+            refused = await served.post("/v1/score", {"samples": [wrong]})
+            assert refused.status_code == 422
+            assert "samples[0].rubric[0].points" in refused.text
 
     asyncio.run(main())
