@@ -85,6 +85,13 @@ def test_tools_come_as_lists_text_or_names(tools: Any, read: Any) -> None:
     assert tools_of(tools) == to_sample("q", "a", row={"tools": tools}).tools == read
 
 
+def test_tools_that_are_none_name_their_row() -> None:
+    """As messages do."""
+    for tools in ([["add"], 5], [["add"], [{"description": "no name"}]]):
+        with pytest.raises(InputError, match=r"^tools\[1\]"):
+            to_samples(["q", "q"], ["a", "b"], None, {"tools": tools})
+
+
 def test_a_reference_is_text() -> None:
     """The first known column that holds something; messages in words, other values as Python writes them."""
     assert reference_of({"ground_truth": "4", "label": "5"}) == "4"

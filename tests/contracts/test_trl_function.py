@@ -22,6 +22,7 @@ from referee.config import Secret
 from referee.errors import ConfigError
 from referee.trainers import trl
 from referee.trainers.trl import TrlReward, attach, reward_func
+from referee.trainers.trl_batch import tools_by_row
 
 __all__ = ["sim_url", "write_config"]
 
@@ -333,3 +334,21 @@ def test_no_key_in_the_name(tmp_path: Path, write_config: Write) -> None:
     name = reward_func(write_config(ABSTAIN)).__qualname__
     assert name.isidentifier()
     assert name.startswith(trl.PREFIX)
+
+
+def test_tools_are_those_of_a_rows_environment() -> None:
+    """TRL offers each row the tools of the environment it names; one environment for all has no name."""
+
+    def dig() -> None:
+        """Digs."""
+
+    def swim() -> None:
+        """Swims."""
+
+    several = SimpleNamespace(_env_tools={"sand": [dig], "sea": [dig, swim]}, tools=[dig, swim])
+    rows = tools_by_row(several, {"environment": ["sea", "sand"]}, 2)
+    assert [[tool["name"] for tool in tools] for tools in rows] == [["dig", "swim"], ["dig"]]
+    one = SimpleNamespace(_env_tools={None: [swim]}, tools=[swim])
+    assert tools_by_row(one, {}, 2) == [[{"name": "swim", "description": "Swims."}]] * 2
+    assert tools_by_row(SimpleNamespace(tools=[dig]), {}, 1) == [[{"name": "dig", "description": "Digs."}]]
+    assert tools_by_row(None, {}, 2) == [[], []]

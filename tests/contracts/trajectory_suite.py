@@ -108,11 +108,6 @@ class TrajectoryContract:
     """Inherit, and give `judge`: what a rollout holds reaches the judge, whatever the framework makes of it."""
 
     missing: dict[str, Any] = {"policy": "abstain"}  # noqa: RUF012
-    tells_tools = True
-    """False where the framework does not say which tools there were."""
-    takes_pictures = True
-    """False where only text can come."""
-    column = "topic"
 
     def judge(self, config: Path, rollout: Rollout) -> None:
         """Have the adapter judge it, as its framework would."""
@@ -130,7 +125,7 @@ class TrajectoryContract:
         assert places == sorted(places)
         assert "search" in texts["response"]
         assert texts["prompt"].index(RULES) < texts["prompt"].index(TASK)
-        assert ("looks-it-up" in texts["prompt"]) is self.tells_tools
+        assert "looks-it-up" in texts["prompt"]
 
     def test_the_answer_is_the_last_message(self, write_config: Write, listening: Listening) -> None:
         """Without reasoning and without what came before, which is mentioned."""
@@ -147,8 +142,6 @@ class TrajectoryContract:
 
     def test_images_are_refused_by_name(self, write_config: Write, listening: Listening) -> None:
         """Before anything is spent; with parts = "describe" a line takes their place."""
-        if not self.takes_pictures:
-            pytest.skip("only text can come here")
         with pytest.raises(InputError, match="image"):
             self.judge(write_config(self.missing, listening.url), Rollout.with_picture())
         assert not listening.judge.texts

@@ -9,6 +9,7 @@ import functools
 import re
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 MAX_HEAD = 32 * 1024
 """Bytes of request line and headers."""
@@ -25,8 +26,8 @@ class Request(Struct, frozen=True):
     method: str
     path: str
     headers: dict[str, str]
-    body: bytes
     keep_alive: bool
+    body: bytes = b""
 
 
 class BadRequest(Exception):
@@ -37,20 +38,12 @@ class BadRequest(Exception):
         self.status = status
 
 
-class _Head(Struct, frozen=True):
-    method: str
-    path: str
-    headers: dict[str, str]
-    keep_alive: bool
-    length: int
-
-
 class RequestParser:
     """An incremental parser."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()
-        self._head: _Head | None = None
+        self._head: tuple[Request, int] | None = None
         self._broken = False
 
     def feed(self, data: bytes) -> list[Request | BadRequest]:
@@ -77,17 +70,18 @@ class RequestParser:
                 return None
             head = self._head = read_head(buffer[:end].decode("latin-1"))
             del buffer[: end + 4]
-        if len(buffer) < head.length:
+        request, length = head
+        if len(buffer) < length:
             return None
-        body = bytes(buffer[: head.length])
-        del buffer[: head.length]
+        body = bytes(buffer[:length])
+        del buffer[:length]
         self._head = None
-        return Request(head.method, head.path, head.headers, body, head.keep_alive)
+        return replace(request, body=body)
 
 
 @functools.lru_cache(maxsize=1024)
-def read_head(text: str) -> _Head:
-    """Parse request line and headers, without the blank line. Cached: a client sends the same head again and again."""
+def read_head(text: str) -> tuple[Request, int]:
+    """A request without its body, and the body's length. Cached: a client sends the same head again and again."""
     first, *lines = text.split("\r\n")
     line = LINE.fullmatch(first)
     if line is None:
@@ -111,4 +105,4 @@ def read_head(text: str) -> _Head:
         raise BadRequest(f"the body passes {MAX_BODY} bytes", 413)
     connection = headers.get("connection", "").lower()
     keep_alive = "close" not in connection if line[3] == "1" else "keep-alive" in connection
-    return _Head(line[1], line[2], headers, keep_alive, length)
+    return Request(line[1], line[2], headers, keep_alive), length

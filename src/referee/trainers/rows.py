@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Mapping, Sequence, Sized
+from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from numbers import Number
 from typing import Any
 
@@ -49,7 +49,9 @@ def tools_of(value: Any, where: str = TOOLS) -> tuple[Tool, ...]:
     """What the policy could call. A list may also hold each tool as JSON text, or its name alone."""
     if not holds(value):
         return ()
-    if not isinstance(value, str | Mapping):
+    if type(value) is tuple and type(value[0]) is Tool:
+        return value  # read before
+    if isinstance(value, Iterable) and not isinstance(value, str | Mapping):
         value = [_tool(item) for item in value]
     try:
         return read_tools(value, where)
@@ -150,6 +152,8 @@ def to_samples(
     """
     wanted = {*REFERENCES, TOOLS, *MEDIA, *shown, *(() if polarity is None else SOURCES)}
     columns = {name: rows for name, rows in row_columns(columns or {}, len(prompts)).items() if name in wanted}
+    if TOOLS in columns:
+        columns[TOOLS] = _tools_by_row(columns[TOOLS])
     asked = _each(prompts, names[0])
     answers = _each(responses, names[1])
     name = group_name(step, asked, answers)
@@ -230,6 +234,15 @@ def field(item: Any, name: str) -> Any:
 
 def _each(values: Sequence[Any], name: str) -> list[Text]:
     return [value if type(value) is str else text_of(value, f"{name}[{row}]") for row, value in enumerate(values)]
+
+
+def _tools_by_row(column: Sequence[Any]) -> list[tuple[Tool, ...]]:
+    """The tools of each row; rows that share a list share what is read of it."""
+    known: dict[int, tuple[Tool, ...]] = {}
+    for row, tools in enumerate(column):
+        if id(tools) not in known:
+            known[id(tools)] = tools_of(tools, f"{TOOLS}[{row}]")
+    return [known[id(tools)] for tools in column]
 
 
 def _tool(item: Any) -> Any:
