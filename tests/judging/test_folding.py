@@ -55,8 +55,8 @@ def test_the_example_that_healthbench_publishes() -> None:
 
 @pytest.mark.parametrize("combine", ["weighted", "healthbench", "signed"])
 def test_the_bias_of_sums_is_that_of_their_criteria(combine: str) -> None:
-    """A judge that says yes of p of what is false, and no of q of what is true: over all it may say, the score's mean is
-    the score of the means."""
+    """A judge that is wrong at known rates: over all that it may say, the mean of the score is the score of the
+    means."""
     wrongly_yes, wrongly_no = 0.2, 0.1
     chances = [1 - wrongly_no if credit.met else wrongly_yes for credit in HEALTHBENCH]
     mean = 0.0
