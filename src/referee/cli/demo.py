@@ -37,7 +37,7 @@ def command(
         run = Path(folder) / "demo.run"  # named like the record of `referee score`: there is no trainer that waits
         _judge(console, run)
         _show(console, run, page)
-    _rules(console)
+    show_rules(console)
     console.print()
     console.print(
         "100 responses, a judge that takes about 0.6 s each, and 10 s of other work in the training step "
@@ -98,7 +98,7 @@ def _judge(console: Console, run: Path) -> None:
     )
 
 
-def _rules(console: Console) -> None:
+def show_rules(console: Console) -> None:
     """Rubrics, by the criteria that need no judge."""
     samples = ruled_rollouts()
     settings = {"judge": {"kind": "rubric"}, "endpoint": {"key_env": ""}, "cache": {"path": ""}}

@@ -72,9 +72,9 @@ def demo_rollouts() -> list[tuple[Sample, str]]:
 
 
 def ruled_rollouts() -> list[Sample]:
-    """The shipped rollouts with rubrics, those of them that have criteria a rule decides, and only these criteria. The
-    embedded model is no judge of the others: it says yes to nearly all of them (docs/design/embedded-judge.md)."""
-    read = [sample for _, sample in read_rollouts(RUBRICS, rubric="by_phrase")]
+    """The shipped rollouts with rubrics, those of them that have criteria a rule decides, and only these criteria: the
+    embedded model cannot judge the others (docs/design/embedded-judge.md)."""
+    read = [sample for _, sample in read_rollouts(RUBRICS, rubric="by_phrase") if isinstance(sample, Sample)]
     kept = [replace(sample, rubric=tuple(each for each in sample.rubric if each.check)) for sample in read]
     return [sample for sample in kept if sample.rubric]
 
