@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import importlib.util
 import json
 import re
@@ -73,19 +72,8 @@ def test_the_page_about_rubrics_can_be_followed(rubric_folder: Path) -> None:
         assert row["score"] == pytest.approx(points / 8)
 
 
-def test_the_functions_of_the_page_about_rubrics_judge(rubric_folder: Path) -> None:
-    """As TRL and verl call them: rows with their own rubrics, texts or messages."""
-    names: dict[str, Any] = {}
-    exec(block("python", "def judged"), names)
-    rubric = [{"criterion": "Says #hello", "points": 5}]
-    with names["referee"]:
-        said = [
-            [{"role": "assistant", "content": "#hello there, and it is short"}],
-            [{"role": "assistant", "content": "no"}],
-        ]
-        asked = [[{"role": "user", "content": "Greet me."}]] * 2
-        first, second = names["judged"](prompts=asked, completions=said, rubric=[rubric] * 2, task=["a"] * 2)
-        assert first > second
-        extra = {"question": "Greet me.", "rubric": rubric}
-        same = asyncio.run(names["compute_score"]("data", "#hello there, and it is short", "", extra))
-        assert same == first
+def test_the_program_of_the_page_about_rubrics_judges(rubric_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A sample's own rubric, as the dataset has it, beside the judge's criteria."""
+    exec(block("python", "Sample(prompt="))
+    said = capsys.readouterr().out
+    assert [name for name in ("language", "short", "criterion 1", "criterion 2") if f"('{name}', '" not in said] == []
