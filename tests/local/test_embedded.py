@@ -23,8 +23,8 @@ from referee import clock
 from referee.cli import settings as cli_settings
 from referee.cli.demo import show_rules
 from referee.config import CacheConfig, load
-from referee.local import demo_rollouts, embedded_config, ruled_rollouts, separation, start_local
-from referee.local.embedded import read_labelled
+from referee.local import demo_rollouts, embedded_config, separation, start_local
+from referee.local.embedded import read_labelled, ruled_rollouts
 from referee.local.model import missing
 from referee.records import Reward, Sample
 from referee.referee import Referee

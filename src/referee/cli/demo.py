@@ -18,7 +18,8 @@ from referee.cli.report import make_report
 from referee.cli.words import counted
 from referee.config import CacheConfig, LedgerConfig, load
 from referee.errors import RefereeError
-from referee.local import HONESTY, demo_rollouts, embedded_config, ruled_rollouts, separation, start_local
+from referee.local import HONESTY, demo_rollouts, embedded_config, separation, start_local
+from referee.local.embedded import ruled_rollouts
 from referee.records import Reward, Sample, Unscored, Verdict
 from referee.referee import Referee
 from referee.rollouts import plain
