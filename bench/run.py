@@ -32,6 +32,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "ray_runtime": "Ray",
         "service": "The HTTP service",
         "importing": "Import",
+        "rubrics": "Rubrics: tokens, and what a judge's errors do",
     },
     "Cache and size": {
         "cached": "The cache and repeated rollouts",

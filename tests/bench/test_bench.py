@@ -11,7 +11,7 @@ from bench.common import rollouts, settings, spread, table
 from bench.limits import PROVIDERS, Aimd, ideal
 from bench.limits import one as limited
 
-from bench import plots, run
+from bench import plots, rubrics, run
 
 STORED: dict[str, Any] = {
     "documents": {
@@ -86,6 +86,14 @@ STORED: dict[str, Any] = {
             "referee, cold": [0.5],
             "referee, warm cache": [0.1],
         },
+    },
+    "rubrics": {
+        "tokens": {
+            "short": {each: {"calls": 8, "tokens": 9000, "shared": 2048, "out": 300} for each in ("1", "4", "all")}
+        },
+        "cpu_us": {"1": [80.0], "4": [30.0], "all": [20.0]},
+        "rubrics": 10,
+        "errors": {"0.1 0.0": {"weighted": {"true": 0.7, "bias": 0.0, "deviation": 0.1, "differ": 0.9, "order": 0.9}}},
     },
     "reliability": {
         "in_flight": 10,
@@ -197,6 +205,21 @@ def test_the_rebuilt_aimd_cuts_and_grows() -> None:
     assert limit.limit == 32
     limit.release(limit.admit(2.0, 32), "throttled", 2.0, 31, 0.1, 0)
     assert limit.limit == 32
+
+
+def test_only_a_beginning_that_a_provider_keeps_counts_as_shared() -> None:
+    """Long responses share theirs with every call but the first; short ones have none that is kept; one call has none
+    to share."""
+    for size, per_call, shares in (("long", 4, 2), ("short", 4, 0), ("long", "all", 0)):
+        found = [shared for _, shared in rubrics.asked_about(rubrics.group(rubrics.LENGTHS[size])[:1], per_call)]
+        assert found[0] == 0
+        assert len([shared for shared in found if shared >= rubrics.LEAST]) == shares
+
+
+def test_a_judge_without_errors_has_no_bias() -> None:
+    """Of every rule, in any rubric that is drawn."""
+    for row in rubrics.errors((0.0, 0.0), 20).values():
+        assert (row["bias"], row["deviation"], row["order"]) == (0.0, 0.0, 1.0)
 
 
 def test_no_client_is_given_more_than_the_ideal() -> None:

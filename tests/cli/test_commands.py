@@ -31,6 +31,29 @@ def test_init_writes_a_starter_that_loads(tmp_path: Path, referee: Run) -> None:
     assert referee("init", "--overwrite").returncode == 0
 
 
+def test_init_for_rubrics_brings_rollouts_to_try(tmp_path: Path, referee: Run, provider: Start) -> None:
+    """The starter loads, also with its example criterion, and judges the file beside it, which uses four formats."""
+    assert referee("init", "--judge", "rubric").returncode == 0
+    path = tmp_path / "referee.toml"
+    text = path.read_text()
+    assert load(path) == load({"judge": {"kind": "rubric"}})
+    head, example, tail = re.split(r"(# \[\[judge\.criterion\]\].*?)(?=^# \[judge\.gates)", text, flags=re.M | re.S)
+    path.write_text(head + re.sub("^# ", "", example, flags=re.M) + tail)
+    where = {"REFEREE_ENDPOINT_URL": provider().url, "OPENAI_API_KEY": KEY, "REFEREE_ENDPOINT_KEY_OVER_HTTP": "true"}
+    done = referee("score", "rubric_rollouts.jsonl", "-o", "rewards.jsonl", **where)
+    assert done.returncode == 0, done.stderr
+    found = rows(tmp_path / "rewards.jsonl")
+    assert len(found) == 32
+    assert all(row["parts"][0]["name"] == "criterion 1" for row in found)
+    ruled = {(row["id"], part["text"]): part["verdict"] for row in found for part in row["parts"]}
+    assert ruled["fever-1", "At most 80 words"] == "yes"
+    assert ruled["fever-4", "At most 80 words"] == "no"
+    assert ruled["json-2", "All of it is JSON"] == "yes"
+    (tmp_path / "rubric_rollouts.jsonl").write_text("mine")
+    assert referee("init", "--judge", "rubric", "--overwrite").returncode == 0
+    assert (tmp_path / "rubric_rollouts.jsonl").read_text() == "mine"
+
+
 def test_the_starter_names_every_setting() -> None:
     """What is commented out in the starter, uncommented, is the whole configuration."""
     text = resources.files("referee.cli").joinpath("starter.toml").read_text()
@@ -45,9 +68,10 @@ def test_the_starter_names_every_setting() -> None:
     assert known - given <= {("missing", "value"), ("limits", "budget_usd")}
 
 
-def test_the_starter_shows_defaults_or_says_that_it_does_not() -> None:
+@pytest.mark.parametrize("name", ["starter.toml", "starter_rubric.toml"])
+def test_the_starter_shows_defaults_or_says_that_it_does_not(name: str) -> None:
     """What is commented out is the default, or its line says that it is an example."""
-    text = resources.files("referee.cli").joinpath("starter.toml").read_text()
+    text = resources.files("referee.cli").joinpath(name).read_text().partition("# [[judge.criterion]]")[0]
     known: Any = Config().public()
     table: Any = known
     for line in text.splitlines():

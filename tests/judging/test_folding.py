@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from referee.judging.folding import RULES, Credit, fold
+from referee.rollouts import read_rubric
 
 HEALTHBENCH = [
     Credit(5, True, 1),
@@ -41,6 +43,29 @@ def test_healthbench_may_be_negative_and_is_clipped_only_if_asked() -> None:
     credits = [Credit(5, True, 0), Credit(5, True, 1), Credit(8, False, 1)]
     assert fold(credits, "healthbench", 0.5, clip=False) == pytest.approx(-0.3)
     assert fold(credits, "healthbench", 0.5, clip=True) == 0.0
+
+
+def test_the_example_that_healthbench_publishes() -> None:
+    """The one of simple-evals' own test: points 7, 5, 10 and -6, all met but the second."""
+    read = read_rubric([{"criterion": "test", "points": points} for points in (7, 5, 10, -6)])
+    met = (1.0, 0.0, 1.0, 1.0)
+    credits = [Credit(each.weight, each.true_is == "good", value) for each, value in zip(read, met, strict=True)]
+    assert fold(credits, "healthbench", 0.5, clip=False) == (7 + 0 + 10 - 6) / (7 + 5 + 10) == 0.5
+
+
+@pytest.mark.parametrize("combine", ["weighted", "healthbench", "signed"])
+def test_the_bias_of_sums_is_that_of_their_criteria(combine: str) -> None:
+    """A judge that is wrong at known rates: over all that it may say, the mean of the score is the score of the
+    means."""
+    wrongly_yes, wrongly_no = 0.2, 0.1
+    chances = [1 - wrongly_no if credit.met else wrongly_yes for credit in HEALTHBENCH]
+    mean = 0.0
+    for said in itertools.product((0.0, 1.0), repeat=len(HEALTHBENCH)):
+        likely = math.prod(chance if met else 1 - chance for chance, met in zip(chances, said, strict=True))
+        credits = [credit._replace(met=met) for credit, met in zip(HEALTHBENCH, said, strict=True)]
+        mean += likely * (fold(credits, combine, 0.5, False) or 0.0)
+    expected = [credit._replace(met=chance) for credit, chance in zip(HEALTHBENCH, chances, strict=True)]
+    assert mean == pytest.approx(fold(expected, combine, 0.5, False))
 
 
 def test_a_rubric_of_nothing_but_faults() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -16,12 +17,14 @@ from types import SimpleNamespace
 
 import pytest
 from msgspec.structs import replace
+from rich.console import Console
 
 from referee import clock
 from referee.cli import settings as cli_settings
+from referee.cli.demo import show_rules
 from referee.config import CacheConfig, load
 from referee.local import demo_rollouts, embedded_config, separation, start_local
-from referee.local.embedded import read_labelled
+from referee.local.embedded import read_labelled, ruled_rollouts
 from referee.local.model import missing
 from referee.records import Reward, Sample
 from referee.referee import Referee
@@ -40,6 +43,21 @@ def with_marks(test: object) -> object:
     for mark in local:
         test = mark(test)
     return test
+
+
+def test_rubrics_of_the_demo_need_no_model(capsys: pytest.CaptureFixture[str]) -> None:
+    """Only criteria that rules decide are kept; the demo counts how often each is true."""
+    samples = ruled_rollouts()
+    assert len(samples) == 20
+    assert all(criterion.check for sample in samples for criterion in sample.rubric)
+    show_rules(Console(width=100))
+    shown = capsys.readouterr().out
+    for criterion, count in (
+        ("At most 80 words", "3 of 4"),
+        ("All of it is JSON", "2 of 4"),
+        ("Comes to 12:15", "2 of 4"),
+    ):
+        assert re.search(f"{criterion}.*{count}", shown), shown
 
 
 @pytest.mark.parametrize("rollouts", [demo_rollouts(), read_labelled(HELD_OUT.read_bytes())], ids=["demo", "held out"])

@@ -19,7 +19,8 @@ from referee.cli.words import counted
 from referee.config import CacheConfig, LedgerConfig, load
 from referee.errors import RefereeError
 from referee.local import DISCLAIMER, demo_rollouts, embedded_config, separation, start_local
-from referee.records import Reward, Sample, Unscored
+from referee.local.embedded import ruled_rollouts
+from referee.records import Reward, Sample, Unscored, Verdict
 from referee.referee import Referee
 from referee.rollouts import plain
 
@@ -37,6 +38,7 @@ def command(
         run = Path(folder) / "demo.run"  # named like the record of `referee score`: there is no trainer that waits
         _judge(console, run)
         _show(console, run, page)
+    show_rules(console)
     console.print()
     console.print(
         "100 responses, a judge that takes about 0.6 s each, and 10 s of other work in the training step "
@@ -95,6 +97,29 @@ def _judge(console: Console, run: Path) -> None:
         "How well it tells good answers from the rest (1 = always, 0.5 = by chance): "
         f"{separation(judged):.2f} by the model alone, {separation(everything):.2f} with the gates."
     )
+
+
+def show_rules(console: Console) -> None:
+    """Rubrics, by the criteria that need no judge."""
+    samples = ruled_rollouts()
+    settings = {"judge": {"kind": "rubric"}, "endpoint": {"key_env": ""}, "cache": {"path": ""}}
+    with Referee(load(settings)) as referee:
+        rewards = referee.submit(samples).result()
+    found: dict[tuple[str, str], list[bool]] = {}
+    for sample, reward in zip(samples, rewards, strict=True):
+        assert isinstance(reward.verdict, Verdict), reward.verdict
+        for part in reward.verdict.parts:
+            found.setdefault((sample.group, part.text), []).append(part.label == "yes")
+    console.print(
+        f"\nRubrics: {counted(len(samples), 'rollout')} by those of their criteria that a rule decides, with no call. "
+        "For the others this model is too small; referee init --judge rubric writes the file for yours."
+    )
+    table = Table(show_edge=False, pad_edge=False)
+    for name in ("rollouts", "criterion", "true of"):
+        table.add_column(name, no_wrap=True)
+    for (group, text), truths in found.items():
+        table.add_row(group, _plain(text), f"{sum(truths)} of {len(truths)}")
+    console.print(table)
 
 
 def _table(labelled: list[tuple[Sample, str]], rewards: list[Reward]) -> Table:

@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from referee.local.server import SLOTS
 from referee.records import Sample
+from referee.rollouts import read_rollouts
 
 DISCLAIMER = "It is tiny and a poor judge: its opinions are for trying the pipeline, not for training."
 
@@ -20,6 +22,7 @@ ATTEMPT_TIMEOUT = 120.0
 
 HERE = Path(__file__).parent
 ROLLOUTS = HERE / "demo_rollouts.jsonl"
+RUBRICS = HERE / "rubric_rollouts.jsonl"
 
 GOOD = frozenset({"good"})
 POOR = frozenset({"bad", "attack", "empty", "echo", "truncated"})
@@ -66,6 +69,14 @@ def embedded_config(url: str, model: str, references: bool = True) -> dict[str, 
 def demo_rollouts() -> list[tuple[Sample, str]]:
     """The shipped rollouts and their labels, which the judge never sees."""
     return read_labelled(ROLLOUTS.read_bytes())
+
+
+def ruled_rollouts() -> list[Sample]:
+    """The shipped rollouts with rubrics, those of them that have criteria a rule decides, and only these criteria: the
+    embedded model cannot judge the others (docs/design/embedded-judge.md)."""
+    read = [sample for _, sample in read_rollouts(RUBRICS, rubric="by_phrase") if isinstance(sample, Sample)]
+    kept = [replace(sample, rubric=tuple(each for each in sample.rubric if each.check)) for sample in read]
+    return [sample for sample in kept if sample.rubric]
 
 
 def read_labelled(data: bytes) -> list[tuple[Sample, str]]:
