@@ -222,11 +222,13 @@ def row_passed(row: PartRow) -> bool:
 
 
 def contributions(rows: Sequence[PartRow], rule: str) -> list[float | None] | None:
-    """What each criterion adds under an additive rule; None for one without a verdict, and altogether where the rule
-    starts from something else than 0 or nothing counts."""
-    total = sum(row.weight for row in rows if row.met is not None)
-    best = sum(row.weight for row in rows if row.met is not None and row.good)
-    whole = best if rule == "healthbench" else total
+    """What each criterion adds under an additive rule; None for one without a verdict, and altogether where nothing
+    counts."""
+    whole = sum(row.weight for row in rows if row.met is not None)
+    if rule == "healthbench":
+        best = sum(row.weight for row in rows if row.met is not None and row.good)
+        # Of nothing but faults, each that is absent adds its share.
+        whole, rule = (best, rule) if best else (whole, "weighted")
     if not whole:
         return None
     return [None if row.met is None else _credit(row, row.met, rule) / whole for row in rows]
