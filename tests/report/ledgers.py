@@ -166,20 +166,19 @@ def judged(step: int, index: int, quality: int, safe: float | None, **more: Any)
 RUBRIC = {"kind": "rubric", "name": "judge", "combine": "healthbench", "partial": "skip", "clip": False}
 
 
-def part(name: str, value: float | None, weight: float, true_is: str = "good", **more: Any) -> dict[str, Any]:
+def part(name: str, value: float | None, weight: float, true_is: str = "good") -> dict[str, Any]:
     """One criterion, as the ledger has it; value None is a timeout."""
     said = {None: "", 0.0: "no", 1.0: "yes"}.get(value, "partly")
-    words = {"text": f"It is true of it: {name}.", "why": f"About {name}." if said else "too slow"}
-    missing = {"unscored": "" if said else "timeout"}
     return {
         "name": name,
+        "text": f"It is true of it: {name}.",
         "weight": weight,
         "true_is": true_is,
         "verdict": said,
         "value": value,
-        **words,
-        **missing,
-    } | more
+        "why": f"About {name}." if said else "too slow",
+        "unscored": "" if said else "timeout",
+    }
 
 
 def criteria(step: int, index: int) -> list[dict[str, Any]]:

@@ -102,18 +102,26 @@ class Criteria:
 
     def __init__(self) -> None:
         self._found: dict[str, CriterionTally] = {}
+        self.all = CriterionTally()
+        """All of them together."""
+        self.dropped = False
+        """There were more names than are counted."""
 
     def add(self, criteria: Iterable[Seen], times: int = 1) -> None:
         """Count the criteria of one sample; `times` = -1 subtracts them."""
         for one in criteria:
+            self.all.add(one, times)
             found = self._found.get(one.name)
             if found is None:
                 if times < 0:
                     continue
                 if len(self._found) >= MOST_COUNTED:
-                    self._found = dict(self.most_frequent(MOST_COUNTED // 2))
+                    self._found, self.dropped = dict(self.most_frequent(MOST_COUNTED // 2)), True
                 found = self._found[one.name] = CriterionTally()
             found.add(one, times)
+
+    def __len__(self) -> int:
+        return len(self._found)
 
     def most_frequent(self, most: int) -> list[tuple[str, CriterionTally]]:
         """Those that came most often, with or without a verdict; of equals the first."""
