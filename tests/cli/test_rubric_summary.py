@@ -17,7 +17,14 @@ from referee.sim import ServerProcess
 
 CRITERIA = [
     {"name": "short", "text": "At most 50 words", "check": "max_words", "parameters": 50, "weight": 1},
-    {"name": "apology", "text": "Apologises", "check": "contains", "parameters": "sorry", "true_is": "bad", "weight": 2},
+    {
+        "name": "apology",
+        "text": "Apologises",
+        "check": "contains",
+        "parameters": "sorry",
+        "true_is": "bad",
+        "weight": 2,
+    },
     {"name": "even", "text": "Has an even number", "check": "regex", "parameters": "[02468]$", "weight": 1},
     {"name": "judged", "text": "Is about apples", "weight": 4},
 ]

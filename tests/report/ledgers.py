@@ -327,6 +327,7 @@ def hostile() -> list[Line]:
             key=text,
             request_id=text,
             how=text,
+            parts=[{name: text for name in ("name", "text", "true_is", "verdict", "why", "unscored")}, {text: text}],
         )
         lines += pair(number, 1, None, group=text, unscored=text, detail=text, origin=text, prompt=text, response=text)
         lines.append(LimitsLine(wall=START + number, endpoint=text, limit=2, in_flight=1, throttled=number, requests=9))

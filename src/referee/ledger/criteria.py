@@ -56,7 +56,7 @@ def part_rows(parts: Iterable[Mapping[str, Any]]) -> Iterator[PartRow]:
     for part in parts:
         try:
             yield msgspec.convert(part, PartRow)
-        except msgspec.ValidationError:
+        except (msgspec.ValidationError, UnicodeEncodeError):  # a key may hold half a character
             continue
 
 

@@ -24,6 +24,8 @@ MOST_DRAWN = 8
 """Criteria whose steps are in the report."""
 MOST_HELD = 400
 """Criteria that are followed. Beyond that the rarer half is dropped."""
+MOST_GROUPS = 4096
+"""Groups whose spread is followed, the latest."""
 MOST_STEPS = 200
 """Rows of steps; beyond that two neighbours become one."""
 MOST_POINTS = 400
@@ -42,6 +44,8 @@ class Held(NamedTuple):
     good: bytes
     met: array[float]
     """Not a number: no verdict."""
+    group: int
+    """The number of its group, 0 if it has none."""
 
     def each(self) -> Iterator[tuple[_Criterion, Seen]]:
         """Each criterion and what was said of it."""
@@ -59,13 +63,15 @@ class _Criterion:
     def __init__(self, judge: str, row: PartRow) -> None:
         self.judge, self.name = judge, row.name
         self.tally = CriterionTally()
-        self._low, self._high = math.inf, -math.inf
+        self.low, self.high = math.inf, -math.inf
         self._text: str | None = row.text
         self._weight: float | None = row.weight
         self._true_is = row.true_is
         self._steps: dict[Step, list[int]] = {}
         self._width = 1
         self._points = Scatter(MOST_POINTS)
+        self.groups = self.flat = 0
+        """Groups with two verdicts on it, and those of them where all are equal."""
 
     def describe(self, row: PartRow) -> None:
         """What it is called by in this sample; where samples differ there is nothing to say."""
@@ -79,7 +85,7 @@ class _Criterion:
         if one.met is None:
             return
         merit = one.met if one.good else 1.0 - one.met
-        self._low, self._high = min(self._low, merit), max(self._high, merit)
+        self.low, self.high = min(self.low, merit), max(self.high, merit)
         sums = self._steps.setdefault(self._place(step), [0, 0])
         sums[0] += times
         sums[1] += times * (merit > PASSED)
@@ -105,7 +111,9 @@ class _Criterion:
             judged=tally.judged,
             passed=tally.passed,
             unscored_share=tally.missing / ended if ended else None,
-            constant=tally.judged > 0 and self._low == self._high,
+            constant=tally.judged > 0 and self.low == self.high,
+            groups=self.groups,
+            flat_groups=self.flat,
             length_correlation=lengths.correlation if lengths.samples >= FEWEST_POINTS else None,
             steps=self._rows() if drawn else [],
         )
@@ -130,14 +138,37 @@ class _Criterion:
         ]
 
 
+class _Spread:
+    """The verdicts on one criterion in one group."""
+
+    __slots__ = ("high", "judged", "low")
+
+    def __init__(self) -> None:
+        self.judged = 0
+        self.low, self.high = math.inf, -math.inf
+
+    def add(self, criterion: _Criterion, met: float, times: int) -> None:
+        """One verdict; `times` = -1 subtracts it, though not from the spread."""
+        self._count(criterion, -1)
+        self.judged += times
+        self.low, self.high = min(self.low, met), max(self.high, met)
+        self._count(criterion, 1)
+
+    def _count(self, criterion: _Criterion, times: int) -> None:
+        if self.judged >= 2:
+            criterion.groups += times
+            criterion.flat += times * (self.low == self.high)
+
+
 class CriteriaSums:
     """Counts the criteria of samples as they end."""
 
     def __init__(self) -> None:
         self._found: dict[tuple[str, str], _Criterion] = {}
+        self._groups: dict[int, dict[_Criterion, _Spread]] = {}
 
-    def add(self, said: Iterable[tuple[str, Sequence[Mapping[str, Any]]]], step: Step) -> Held | None:
-        """The parts of each judge's verdict on one sample; None where there are none."""
+    def add(self, said: Iterable[tuple[str, Sequence[Mapping[str, Any]]]], step: Step, group: int) -> Held | None:
+        """The parts of each judge's verdict on one sample, and its group; None where there are none."""
         held: dict[_Criterion, Seen] = {}
         for judge, parts in said:
             for row in part_rows(parts):
@@ -151,7 +182,9 @@ class CriteriaSums:
         if not held:
             return None
         met = [math.nan if one.met is None else one.met for one in held.values()]
-        return Held(tuple(held), bytes([one.good for one in held.values()]), array("d", met))
+        if group:
+            self._siblings(group, held.items(), 1)
+        return Held(tuple(held), bytes([one.good for one in held.values()]), array("d", met), group)
 
     def lengths(self, held: Held, length: float, row: int, times: int = 1) -> None:
         """The length of that sample's response; `times` = -1 subtracts it."""
@@ -162,11 +195,22 @@ class CriteriaSums:
         """Subtract the criteria of a sample that a later start judged again."""
         for criterion, one in held.each():
             criterion.count(one, step, -1)
+        if held.group in self._groups:
+            self._siblings(held.group, held.each(), -1)
 
     def reports(self) -> tuple[list[CriterionReport], int]:
         """The most frequent criteria, and how many others are known."""
         found = self._most_frequent(MOST_SHOWN)
         return [one.report(place < MOST_DRAWN) for place, one in enumerate(found)], len(self._found) - len(found)
+
+    def _siblings(self, group: int, criteria: Iterable[tuple[_Criterion, Seen]], times: int) -> None:
+        """Follow the spread of each criterion in one group."""
+        spreads = self._groups.setdefault(group, {})
+        if len(self._groups) > MOST_GROUPS:
+            del self._groups[next(iter(self._groups))]
+        for criterion, one in criteria:
+            if one.met is not None:
+                spreads.setdefault(criterion, _Spread()).add(criterion, one.met, times)
 
     def _of(self, judge: str, row: PartRow) -> _Criterion:
         found = self._found.get((judge, row.name))

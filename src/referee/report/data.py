@@ -161,7 +161,7 @@ class Gathering:
     def _verdict(self, line: VerdictLine, source: str) -> None:
         ended, before = self._samples.end(line, source)
         said, parts = self._judges.end(line, source)
-        held = self._criteria.add(parts, line.step) if parts else None
+        held = self._criteria.add(parts, line.step, self._numbers.number(line, source)) if parts else None
         self._step(line.step).verdict(line)
         if line.wall:
             self._times.verdict(line)

@@ -181,6 +181,10 @@ class CriterionReport(Struct):
     """Of the times it was asked for in a sample with a verdict."""
     constant: bool = False
     """All verdicts have the same value."""
+    groups: int = 0
+    """Groups with at least two verdicts on it."""
+    flat_groups: int = 0
+    """Of those, where all are equal: there it teaches nothing."""
     length_correlation: float | None = None
     """Spearman's rank correlation of passing with the length of the response."""
     steps: list[CriterionStep] = field(default_factory=list)

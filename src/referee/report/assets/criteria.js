@@ -38,11 +38,11 @@ function criteriaPanel(report, theme) {
     note: `${plural(verdicts, "verdict")} on ${criteria.length === 1 ? "1 criterion" : `${number(criteria.length, 0)} criteria`}. A criterion has passed if it is true and good, or untrue and bad.${stuck}${rest}`,
     chart: lines.length ? { data: lines, layout: { xaxis: axis, yaxis: { title: "pass rate", ...SHARE, range: [-0.03, 1.03] } } } : null,
     table: {
-      head: ["Criterion", "Verdicts", "Pass rate", "Weight", "True is", "No verdict", "Correlation with length", ""],
+      head: ["Criterion", "Verdicts", "Pass rate", "Weight", "True is", "No verdict", "Flat groups", "Correlation with length", ""],
       rows: criteria.map((one) => [
         [criterionName(one), one.text === null ? "(differs from sample to sample)" : short(one.text, 160)],
         number(one.judged, 0), percent(one.judged ? one.passed / one.judged : null), one.weight === null ? "differs" : number(one.weight),
-        one.true_is || "differs", percent(one.unscored_share), number(one.length_correlation, 2), marksOf(one),
+        one.true_is || "differs", percent(one.unscored_share), one.groups ? `${number(one.flat_groups, 0)} of ${number(one.groups, 0)}` : "–", number(one.length_correlation, 2), marksOf(one),
       ]),
     },
   };
