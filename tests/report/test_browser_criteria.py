@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from tests.report.browser import Open
 from tests.report.ledgers import CONFIG, START, by_rubric, judged, pair, part, rubric, small
 
 from referee.ledger import JudgeLine, Line, RunLine
+
+pytestmark = [pytest.mark.slow, pytest.mark.browser, pytest.mark.timeout(600)]
 
 
 def cells(page: Any, selector: str) -> list[list[str]]:
