@@ -163,6 +163,63 @@ def judged(step: int, index: int, quality: int, safe: float | None, **more: Any)
     ]
 
 
+RUBRIC = {"kind": "rubric", "name": "judge", "combine": "healthbench", "partial": "skip", "clip": False}
+
+
+def part(name: str, value: float | None, weight: float, true_is: str = "good") -> dict[str, Any]:
+    """One criterion, as the ledger has it; value None is a timeout."""
+    said = {None: "", 0.0: "no", 1.0: "yes"}.get(value, "partly")
+    return {
+        "name": name,
+        "text": f"It is true of it: {name}.",
+        "weight": weight,
+        "true_is": true_is,
+        "verdict": said,
+        "value": value,
+        "why": f"About {name}." if said else "too slow",
+        "unscored": "" if said else "timeout",
+    }
+
+
+def criteria(step: int, index: int) -> list[dict[str, Any]]:
+    """`density` is met more often from step to step, and by long answers; `hollow` is a fault that nobody commits,
+    `sources` are never given; `tone` has three levels, lacks a verdict on every eighth sample and does not apply to
+    every fourth."""
+    tone = part("tone", None if index == 7 else [0.0, 0.5, 1.0][(step + index) % 3], 2.0)
+    if index % 4 == 1:
+        tone |= {"value": 0.0, "weight": 0.0, "verdict": "not applicable"}
+    return [
+        part("density", float(index < 2 * step), 5.0),
+        part("hollow", 0.0, 3.0, "bad"),
+        part("sources", 0.0, 1.0),
+        tone,
+    ]
+
+
+def rubric(steps: int = 4) -> list[Line]:
+    """Steps of eight samples judged by four criteria, folded as HealthBench does."""
+    lines: list[Line] = [RunLine(wall=START, version="0", digest="d", config={**CONFIG, "judge": [RUBRIC]})]
+    for step in range(1, steps + 1):
+        for index in range(8):
+            lines += by_rubric(step, index, criteria(step, index))
+    return lines
+
+
+def by_rubric(step: int, index: int, parts: list[dict[str, Any]], **more: Any) -> list[Line]:
+    """One sample's lines by a rubric."""
+    given = [one for one in parts if one["value"] is not None]
+    best = sum(one["weight"] for one in given if one["true_is"] == "good")
+    score = sum(one["weight"] * one["value"] * (1 if one["true_is"] == "good" else -1) for one in given) / best
+    words = {**texts(step, index), "why": "some are true of it", "asked": "", "reply": ""}
+    verdict, reward = pair(step, index, 1, 200 - 10 * index, **words, **more)
+    assert isinstance(verdict, VerdictLine)
+    assert isinstance(reward, RewardLine)
+    return [
+        replace(verdict, how="rubric", score=score, value=score, parts=parts),
+        replace(reward, judge=score, value=0.5 + score),
+    ]
+
+
 def texts(step: int, index: int) -> dict[str, Any]:
     """Words for a sample."""
     response = f"Answer {index} of step {step}, about apples."
@@ -270,6 +327,7 @@ def hostile() -> list[Line]:
             key=text,
             request_id=text,
             how=text,
+            parts=[{name: text for name in ("name", "text", "true_is", "verdict", "why", "unscored")}, {text: text}],
         )
         lines += pair(number, 1, None, group=text, unscored=text, detail=text, origin=text, prompt=text, response=text)
         lines.append(LimitsLine(wall=START + number, endpoint=text, limit=2, in_flight=1, throttled=number, requests=9))

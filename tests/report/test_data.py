@@ -5,13 +5,27 @@ from __future__ import annotations
 import json
 import zlib
 from array import array
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.report.ledgers import CONFIG, JUDGES, RUN, START, hostile, judged, many, pair, several, shuffled, small
+from tests.report.ledgers import (
+    CONFIG,
+    JUDGES,
+    RUN,
+    START,
+    hostile,
+    judged,
+    many,
+    pair,
+    rubric,
+    several,
+    shuffled,
+    small,
+)
 
 from referee.ledger import BatchLine, LimitsLine, Line, RunLine, VerdictLine
 from referee.ledger.metrics import metrics
@@ -38,9 +52,10 @@ def as_json(report: Report) -> str:
     return json.dumps(rounded(msgspec.to_builtins(report)), indent=1) + "\n"
 
 
-def test_the_data_of_a_small_run_is_the_gold_file() -> None:
+@pytest.mark.parametrize("run", [small, rubric])
+def test_the_data_of_a_small_run_is_the_gold_file(run: Callable[[], list[Line]]) -> None:
     """All of it. After a change that is meant: python -m tests.report.gold."""
-    assert as_json(build(small())) == (GOLD / "small.json").read_text()
+    assert as_json(build(run())) == (GOLD / f"{run.__name__}.json").read_text()
 
 
 def test_steps_worked_out_by_hand() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.report.ledgers import several
+from tests.report.ledgers import rubric, several
 from tests.report.test_watch import ledger, lines
 
 from referee.ledger import Ledger, VerdictLine
@@ -173,4 +173,24 @@ def test_several_judges_have_a_panel_each(tmp_path: Path, open_page: Any) -> Non
         for name in ("judge-0", "judge-1", "agreement"):
             assert page.locator(f"#panel-{name} .main-svg").count() > 0
         assert "25 % not scored" in page.locator("#panel-judge-1").inner_text()
+    assert wrong == []
+
+
+def test_criteria_have_a_panel(tmp_path: Path, open_page: Any) -> None:
+    """As on the page of the report, and its table grows with the run."""
+    told = rubric()
+    book = Ledger(tmp_path / "run")
+    for line in told[:33]:
+        book.append(line)
+    book.flush()
+    with LiveServer(live_files(Watch(tmp_path / "run"))) as server:
+        page, wrong, _ = open_page(server.url)
+        drawn(page, 33)
+        assert page.locator("#panel-criteria td >> nth=1").inner_text() == "16"
+        for line in told[33:]:
+            book.append(line)
+        book.close()
+        drawn(page, len(told))
+        assert page.locator("#panel-criteria td >> nth=1").inner_text() == "32"
+        assert page.locator("#panel-criteria tr").count() == 5
     assert wrong == []

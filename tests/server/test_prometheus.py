@@ -19,6 +19,8 @@ DOCS = Path(__file__).parent.parent.parent / "docs"
 
 
 JUDGES = [{"name": "quality", "weight": 0.7}, {"name": "a/b", "kind": "yes_no", "weight": 0.3}]
+CRITERION = "referee_criterion_pass_rate"
+"""Only where a judge is a rubric."""
 
 
 def exported(warm: bool = True, **sections: Any) -> dict[str, dict[tuple[tuple[str, str], ...], float]]:
@@ -69,6 +71,14 @@ def test_several_judges_are_told_apart_by_a_label() -> None:
     }
 
 
+def test_criteria_are_told_apart_by_a_label() -> None:
+    """Whatever characters their names have, and whichever judge they are of."""
+    rates = {"criterion/Ω/pass_rate": 0.5, "criterion/Ж/pass_rate": 0.25, "judge/a/criterion/b/c/pass_rate": 1.0}
+    (family,) = [family for family in referee_families(rates) if family.name == CRITERION]
+    labels = [(item.labels["judge"], item.labels["criterion"], item.value) for item in family.samples]
+    assert labels == [("", "Ω", 0.5), ("", "Ж", 0.25), ("a", "b/c", 1.0)]
+
+
 def test_every_metric_has_a_place() -> None:
     """Each name that Referee.metrics() promises is a counter, a gauge or a reason; a new one is still exported."""
     promised = {name for name in Tally().metrics() if not name.startswith(REASONS)} - {"unscored"}
@@ -81,7 +91,7 @@ def test_every_name_is_documented() -> None:
     """docs/serve.md lists what /metrics shows, and nothing that it does not."""
     listed = set(re.findall(r"`(referee_\w+)", (DOCS / "serve.md").read_text()))
     shown = {name for name in exported(judge=JUDGES) if name.startswith("referee_")}
-    assert shown == listed
+    assert shown | {CRITERION} == listed
 
 
 def expressions(node: Any) -> list[str]:

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from referee.cli.rows import Row
 from referee.cli.words import counted
 from referee.config import Config
+from referee.ledger.criteria import FEW_VERDICTS, MOST_COUNTED, Criteria, CriterionTally, seen
 from referee.ledger.metrics import JudgeTally
+from referee.report.plain import plain
+
+MOST_NAMED = 5
+"""Criteria that a line names."""
 
 
 class _Judge:
@@ -52,6 +57,7 @@ class Summary:
         self._examples: dict[str, str] = {}
         several = config.judge if len(config.judge) > 1 else ()
         self._judges = {judge.name: _Judge(judge.name, judge.weight) for judge in several}
+        self._criteria: dict[str, Criteria] = {}
 
     def add(self, row: Row, kept: bool) -> None:
         """One more row. `kept`: it came from an earlier run."""
@@ -62,6 +68,10 @@ class Summary:
         for name, said in row.judges.items():
             if name in self._judges:
                 self._judges[name].add(said, kept)
+                if said.get("parts"):
+                    self._rubric(name, said["parts"])
+        if row.parts:
+            self._rubric("", row.parts)
         if row.unscored:
             self._unscored[row.unscored] += 1
             self._examples.setdefault(row.unscored, row.detail)
@@ -71,6 +81,9 @@ class Summary:
             self._rewarded += 1
             self._sum += row.reward
             self._squares += row.reward * row.reward
+
+    def _rubric(self, judge: str, parts: Sequence[Mapping[str, Any]]) -> None:
+        self._criteria.setdefault(judge, Criteria()).add(seen(parts))
 
     @property
     def unscored(self) -> int:
@@ -93,6 +106,8 @@ class Summary:
             spread = math.sqrt(max(0.0, self._squares / self._rewarded - mean * mean))
             lines.append(f"reward mean {mean:.3f}, standard deviation {spread:.3f}")
         lines += [judge.line(any(self._priced)) for judge in self._judges.values()]
+        for name, criteria in self._criteria.items():
+            lines += _criteria_lines(f" of {name}" if name else "", criteria)
         for reason, count in self._unscored.most_common():
             detail = self._examples[reason]
             lines.append(f"  unscored, {reason}: {count}" + (f" (for example: {detail[:120]})" if detail else ""))
@@ -103,3 +118,27 @@ class Summary:
         if not any(self._priced):
             return "cost unknown (no price_in, price_out)"
         return f"${spent:.4f}" + ("" if all(self._priced) else " and what endpoints without a price cost")
+
+
+def _criteria_lines(of: str, criteria: Criteria) -> list[str]:
+    """What a rubric's criteria came to; those that do not tell answers apart by name."""
+    judged, missing = criteria.all.judged, criteria.all.missing
+    if not judged + missing:
+        return []
+    names = f"more than {MOST_COUNTED // 2}" if criteria.dropped else f"{len(criteria)}"
+    lines = [f"  criteria{of}: {names}, {counted(judged, 'verdict')}, {missing / (judged + missing):.1%} without one"]
+    frequent = [(name, one) for name, one in criteria.most_frequent(MOST_COUNTED) if one.judged >= FEW_VERDICTS]
+    for word, found in (
+        ("always true", [(name, one) for name, one in frequent if one.true == one.judged]),
+        ("never true", [(name, one) for name, one in frequent if not one.true]),
+    ):
+        if found:
+            more = f" and {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""
+            lines.append(f"    {word}: {', '.join(_named(*item) for item in found[:MOST_NAMED])}{more}")
+    return lines
+
+
+def _named(name: str, one: CriterionTally) -> str:
+    """The name of a criterion that is always or never true; a fault is said to be one."""
+    fault = (one.true > 0) != (one.passed > 0)
+    return plain(name, 60) + (" (a fault)" if fault else "")

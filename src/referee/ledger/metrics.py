@@ -6,8 +6,10 @@ The names are part of the public surface; docs/metrics.md explains each.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
+from referee.ledger.criteria import Criteria, Seen, seen
 from referee.ledger.groups import Groups
 from referee.ledger.lines import BatchLine, JudgeLine, LimitsLine, Line, RewardLine, RunLine, VerdictLine, judges_in
 from referee.records import Reason, Settled, Verdict
@@ -101,6 +103,8 @@ class Tally:
         self._began = self._latest = 0.0
         self._limits: dict[str, LimitsLine] = {}
         self._throttled = self._requests = 0
+        self._criteria: dict[str, Criteria] = {}
+        """Of rubrics, by the name of the judge where there are several."""
 
     def add(self, line: Line) -> None:
         """Count one line."""
@@ -115,6 +119,8 @@ class Tally:
             self._limits[line.endpoint] = line
         elif isinstance(line, JudgeLine):
             self._judge(line.judge, line.value, line.cost)
+            if line.parts:
+                self._parts(line.judge, line.parts)
         elif isinstance(line, RunLine):
             self._new_run(line)
         if line.wall > self._latest:
@@ -137,6 +143,8 @@ class Tally:
         return self._throttled + sum(x.throttled for x in last), self._requests + sum(x.requests for x in last)
 
     def _verdict(self, line: VerdictLine) -> None:
+        if line.parts:
+            self._parts("", line.parts)
         origin = line.origin
         self._origins[origin] = self._origins.get(origin, 0) + 1
         self._attempts += line.attempts
@@ -168,6 +176,16 @@ class Tally:
         """Count what one of several judges said of a sample."""
         verdict = settled.verdict
         self._judge(name, verdict.value if isinstance(verdict, Verdict) else None, settled.cost)
+        self.rubric(name, settled)
+
+    def rubric(self, judge: str, settled: Settled) -> None:
+        """Count the criteria of a verdict, if it is a rubric's. `judge`: its name, empty where it is the only one."""
+        verdict = settled.verdict
+        if isinstance(verdict, Verdict) and verdict.how == "rubric":
+            self._parts(judge, [part.row() for part in verdict.parts])
+
+    def _parts(self, judge: str, parts: Sequence[Mapping[str, Any]]) -> None:
+        self._criteria.setdefault(judge, Criteria()).add(seen(parts))
 
     def _judge(self, name: str, value: float | None, cost: float) -> None:
         found = self._judges.get(name)
@@ -182,9 +200,12 @@ class Tally:
         unscored: str,
         reward: RewardLine | None,
         judges: Iterable[tuple[str, float | None]] = (),
+        criteria: Iterable[tuple[str, Iterable[Seen]]] = (),
     ) -> None:
         """Subtract the end of a sample that was judged again since; what it cost was spent. `judges`: what each of
-        several said, by name."""
+        several said, by name; `criteria`: those of a rubric, by judge."""
+        for name, held in criteria:
+            self._criteria[name].add(held, -1)
         for name, said in judges:
             self._judges[name].add(said, -1)
         if reward is not None:
@@ -220,7 +241,7 @@ class Tally:
             self._reward_sum += times * line.value
 
     def metrics(self) -> dict[str, float]:
-        """All numbers by name. Always the same names for the same judges; what has no data is 0."""
+        """All numbers by name. Always the same names for the same judges and criteria; what has no data is 0."""
         scored, unscored, free = self._scored, sum(self._unscored.values()), self._origins
         mean = _share(self._sum, scored)
         rows = self._rewards + self._no_reward
@@ -267,6 +288,9 @@ class Tally:
         }
         for name, judge in self._judges.items():
             found |= {f"judge/{name}/{what}": number for what, number in judge.metrics().items()}
+        for name, criteria in self._criteria.items():
+            of = f"judge/{name}/" if name else ""
+            found |= {f"{of}{what}": number for what, number in criteria.metrics().items()}
         return {name: float(number) for name, number in found.items()}
 
 

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from referee.ledger.groups import OPEN_GROUPS, Groups, of_a_file
 from referee.ledger.lines import BatchLine, JudgeLine, LimitsLine, Line, RewardLine, RunLine, VerdictLine, judges_in
 from referee.ledger.metrics import Tally
+from referee.report.criteria import CriteriaSums
 from referee.report.findings import findings
 from referee.report.judges import Judges, scale_of
 from referee.report.lengths import Scatter, Siblings, Within
@@ -67,6 +68,7 @@ class Gathering:
         self._waits = Waits()
         self._scatter, self._within = Scatter(), Within()
         self._judges = Judges()
+        self._criteria = CriteriaSums()
         self._numbers = Groups()
         self._groups: dict[int, _Group] = {}
         self._open: dict[tuple[str, str, int], Ended | None] = {}
@@ -138,6 +140,7 @@ class Gathering:
             judges=self._judges.reports(),
             agreement=self._judges.agreement(),
         )
+        report.criteria, report.more_criteria = self._criteria.reports()
         report.findings = findings(report)
         return report
 
@@ -157,7 +160,8 @@ class Gathering:
 
     def _verdict(self, line: VerdictLine, source: str) -> None:
         ended, before = self._samples.end(line, source)
-        said = self._judges.end(line, source)
+        said, parts = self._judges.end(line, source)
+        held = self._criteria.add(parts, line.step, self._numbers.number(line, source)) if parts else None
         self._step(line.step).verdict(line)
         if line.wall:
             self._times.verdict(line)
@@ -166,9 +170,10 @@ class Gathering:
         if ended is None:
             # Given up by this start, ended by an earlier one: that counts already.
             given_up = Ended(line, 0)
-            given_up.judges = said
+            given_up.judges, given_up.criteria = said, held
             self._take_back(given_up)
         else:
+            ended.criteria = held
             if line.value is not None:
                 ended.group = self._grouped(line, source)
             if said:
@@ -193,13 +198,20 @@ class Gathering:
         ended.point = Point(line.length, ended.value, line.step, ended.row)
         self._scatter.add(ended.point)
         sums.fit.add(line.length, ended.value)
+        if ended.criteria is not None:
+            self._criteria.lengths(ended.criteria, line.length, ended.row)
         if ended.group is not None:
             self._within.add(ended.group, line.length, ended.value)
 
     def _take_back(self, ended: Ended) -> None:
         """Subtract this end of a sample: a later start has judged it again."""
         said = [(line.judge, line.value) for line in ended.judges]
-        self._tally.take_back(ended.value, ended.unscored, ended.reward, said)
+        held = ended.criteria
+        self._tally.take_back(ended.value, ended.unscored, ended.reward, said, held.by_judge() if held else ())
+        if held is not None:
+            self._criteria.take_back(held, ended.step)
+            if ended.point is not None:
+                self._criteria.lengths(held, ended.point.length, ended.row, -1)
         if said:
             self._judges.take_back(ended.judges, ended.step)
             self._judges.compare(ended.judges, ended.row, ended.number, -1)

@@ -47,6 +47,7 @@ class JudgeSaid(Struct, kw_only=True):
     key: str = ""
     model: str = ""
     endpoint: str = ""
+    parts: Any = None
 
 
 class Given(Struct, kw_only=True):
@@ -75,6 +76,7 @@ class Given(Struct, kw_only=True):
     key: str = ""
     model: str = ""
     endpoint: str = ""
+    parts: Any = None
     judges: Any = None
     prompt: _Text = None
     question: _Text = None
@@ -263,6 +265,7 @@ def _said(given: Given | JudgeSaid) -> dict[str, Any]:
         "unscored": "" if given.value is not None else given.unscored or "unknown",
         "detail": given.detail,
         "cost": given.cost,
+        "parts": [part for part in given.parts if isinstance(part, dict)] if isinstance(given.parts, list) else [],
     }
 
 

@@ -40,6 +40,7 @@ def findings(report: Report) -> list[Finding]:
         *_unscored(report),
         *_scores(report),
         *_judges(report),
+        *_criteria(report),
         *_length(report),
         *_speed(report),
         *_money(report),
@@ -95,6 +96,19 @@ def _judges(report: Report) -> Iterator[Finding]:
             many = f"{_percent(failed / ended)} of the samples ({failed:,} of {ended:,})"
             yield Finding(level, f"Judge {name} did not score {many}, mostly {reasons.most_common(1)[0][0]}.", panel)
         yield from _extremes(judge.steps, judge.scale, f"judge {name}'s", panel)
+
+
+def _criteria(report: Report) -> Iterator[Finding]:
+    """Criteria that never differ cost a question each and teach nothing."""
+    enough = [one for one in report.criteria if one.judged >= FEW]
+    for word, stuck in (
+        ("never", [one for one in enough if not one.passed]),
+        ("always", [one for one in enough if one.passed == one.judged]),
+    ):
+        if stuck:
+            names = ", ".join(plain(one.name, 40) for one in stuck[:3]) + (", …" if len(stuck) > 3 else "")
+            text = f"{len(stuck)} of {_count(len(enough), 'criterion', 'criteria')} {word} passed: {names}."
+            yield Finding("warn", text, "criteria")
 
 
 def _extremes(

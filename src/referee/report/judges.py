@@ -24,6 +24,8 @@ MOST_COMPARED = 5
 OPEN = 65_536
 """Samples that may wait for their verdict line. Beyond that the oldest are dropped."""
 
+Parts = list[dict[str, Any]]
+
 
 class Judges:
     """Counts judge lines as their samples end."""
@@ -49,18 +51,19 @@ class Judges:
         if len(self._waiting) > OPEN:
             del self._waiting[next(iter(self._waiting))]
 
-    def end(self, line: VerdictLine, source: str) -> tuple[JudgeLine, ...]:
+    def end(self, line: VerdictLine, source: str) -> tuple[tuple[JudgeLine, ...], list[tuple[str, Parts]]]:
         """The sample's verdict line is here: its judges' lines are counted. Returns what must be known of them to take
-        them back; their texts would fill memory."""
+        them back, without their texts, which would fill memory; and the parts of rubrics, by judge."""
         lines = self._waiting.pop((source, line.batch, line.index), None)
         if lines is None:
-            return ()
+            return (), [("", line.parts)] if line.parts else []
         for said in lines:
             found = self._of(said.judge)
             if said.model and said.model not in found.models:
                 found.models.append(said.model)
             self._step(said.judge, line.step).verdict(said)
-        return tuple([JudgeLine(judge=x.judge, origin=x.origin, value=x.value, unscored=x.unscored) for x in lines])
+        kept = [JudgeLine(judge=x.judge, origin=x.origin, value=x.value, unscored=x.unscored) for x in lines]
+        return tuple(kept), [(x.judge, x.parts) for x in lines if x.parts]
 
     def compare(self, lines: Sequence[JudgeLine], row: int, group: int, times: int = 1) -> None:
         """Compare the judges' verdicts on one sample, two by two; `times` = -1 subtracts them."""

@@ -19,7 +19,17 @@ from referee.errors import ConfigError
 from referee.report.rows import Packed, Rows, encode
 from referee.report.shape import Report
 
-SCRIPTS = ("codec.js", "text.js", "charts.js", "panels.js", "store.js", "list.js", "detail.js", "main.js")
+SCRIPTS = (
+    "codec.js",
+    "text.js",
+    "charts.js",
+    "panels.js",
+    "criteria.js",
+    "store.js",
+    "list.js",
+    "detail.js",
+    "main.js",
+)
 """In this order they become the page's one script."""
 STYLE = "page.css"
 FRAME = "page.html"

@@ -21,6 +21,7 @@ class Ended:
 
     __slots__ = (
         "asked",
+        "criteria",
         "gated",
         "group",
         "judges",
@@ -48,6 +49,7 @@ class Ended:
         """Of several judges: what each said."""
         self.number = 0
         """Of its group, where several judges are compared."""
+        self.criteria: Any = None
         self.group: Any = None
         self.point: Any = None
         """Set by the caller: where else it was counted."""

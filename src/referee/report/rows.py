@@ -11,7 +11,7 @@ import math
 import sys
 import zlib
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -19,6 +19,7 @@ from msgspec import Struct
 
 from referee.ledger.groups import Groups
 from referee.ledger.lines import AskLine, JudgeLine, Line, RewardLine, RunLine, TextLine, VerdictLine
+from referee.report.criteria import combine_of, shown_parts
 from referee.report.data import sane
 from referee.report.resumed_runs import Samples
 
@@ -70,7 +71,8 @@ TEXTS = (
     "prompt_digest",
     "response_digest",
 )
-"""What a text block holds of each row, in this order; with several judges or questions, then a list of their lines."""
+"""What a text block holds of each row, in this order; with several judges or questions, then a list of their lines;
+then the criteria of a lone rubric."""
 OF_JUDGE = ("value", "score", "adds")
 """Columns of each of several judges, named value-0, value-1…: its verdict, and what it adds to the reward."""
 ELSEWHERE = frozenset({"wall", "batch", "index", "indexes"})
@@ -95,7 +97,7 @@ class Meta(Struct):
     words: dict[str, list[str]]
     judges: list[str]
     """Names of several judges, in the order of their columns; empty where there is one."""
-    texts: tuple[str, ...] = (*TEXTS, "said")
+    texts: tuple[str, ...] = (*TEXTS, "said", "parts")
 
 
 class Rows:
@@ -109,6 +111,8 @@ class Rows:
         self._codes: dict[str, array[int]] = {name: array("I") for name in (*WORDS, "siblings", "block", "slot")}
         self._groups = Groups(most=None)
         self._judges: dict[str, int] = {}
+        self._combine: dict[str, dict[str, str]] = {}
+        """By source and judge: how a rubric combines its criteria."""
         self._said: dict[tuple[str, str, int], list[JudgeLine | AskLine]] = {}
         """Lines of judges and questions whose sample's verdict line is to come."""
         self._open: dict[tuple[str, str, int], int] = {}
@@ -138,6 +142,7 @@ class Rows:
         elif isinstance(line, RunLine):
             self._samples.start(line, source)
             self._groups.start(line, source)
+            self._combine[source] = combine_of(line.config)
 
     def meta(self) -> Meta:
         """How to read the parts."""
@@ -214,7 +219,7 @@ class Rows:
             self._codes[name][row] = self._code(name, word)
         self._codes["siblings"][row] = self._groups.number(line, source)
         self._heads[row] = (line.id, " ".join(line.response[: 4 * HEAD].split())[:HEAD] or line.response_digest)
-        self._keep(line, said, row)
+        self._keep(line, said, row, self._combine.get(source, {}))
 
     def _judge(self, name: str) -> int:
         """The number of one of several judges. Its columns begin with the first row it is in."""
@@ -255,7 +260,9 @@ class Rows:
         words = self._words[name]
         return words.setdefault(word, len(words))
 
-    def _keep(self, line: VerdictLine, said: Sequence[JudgeLine | AskLine], row: int) -> None:
+    def _keep(
+        self, line: VerdictLine, said: Sequence[JudgeLine | AskLine], row: int, combine: Mapping[str, str]
+    ) -> None:
         """Put the texts into their stream, and let streams go while they are too much together."""
         earlier = self._streams.get(self._kept_in[row])
         if earlier is not None:
@@ -269,8 +276,11 @@ class Rows:
         if stream.number < 0:
             stream.number, self._blocks = self._blocks, self._blocks + 1
         texts = [getattr(line, name) for name in TEXTS]
-        if said:
-            texts.append([_shown(one) for one in said])
+        if said or line.parts:
+            texts.append([_shown(one, combine) for one in said])
+        if line.parts:
+            alone = next(iter(combine.values())) if len(combine) == 1 else ""
+            texts.append(shown_parts(line.parts, line.score, alone))
         self._place(row, stream.number, stream.add(texts))
         while len(self._streams) > 1 and sum(held.weight for held in self._streams.values()) > self._room:
             del self._streams[max(self._streams)]
@@ -315,9 +325,11 @@ class _Stream:
         self._open, self._size, self.number = [], 0, -1
 
 
-def _shown(line: JudgeLine | AskLine) -> dict[str, Any]:
+def _shown(line: JudgeLine | AskLine, combine: Mapping[str, str]) -> dict[str, Any]:
     """What the page shows of a judge's or a question's line. Fields at their default are left out."""
     fields: dict[str, Any] = msgspec.to_builtins(line)
+    if line.parts:
+        fields["parts"] = shown_parts(line.parts, line.score, combine.get(line.judge, ""))
     return {name: value for name, value in fields.items() if name not in ELSEWHERE}
 
 

@@ -153,6 +153,44 @@ class JudgeReport(Struct):
     steps: list[JudgeStep] = field(default_factory=list)
 
 
+class CriterionStep(Struct):
+    """One criterion in a step, or in several neighbours."""
+
+    first: int | None
+    last: int | None
+    judged: int
+    pass_rate: float
+
+
+class CriterionReport(Struct):
+    """One criterion of a rubric, over all samples. It has passed if it is true and good, or untrue and bad."""
+
+    name: str
+    judge: str = ""
+    """Of several judges, the one whose rubric it is in."""
+    text: str | None = ""
+    """Its sentence, where the ledger holds it. None: samples have different ones under this name."""
+    weight: float | None = None
+    """None: it differs from sample to sample."""
+    true_is: str = ""
+    """good or bad; empty: it differs."""
+    judged: int = 0
+    """Verdicts."""
+    passed: int = 0
+    unscored_share: float | None = None
+    """Of the times it was asked for in a sample with a verdict."""
+    constant: bool = False
+    """All verdicts have the same value."""
+    groups: int = 0
+    """Groups with at least two verdicts on it."""
+    flat_groups: int = 0
+    """Of those, where all are equal: there it teaches nothing."""
+    length_correlation: float | None = None
+    """Spearman's rank correlation of passing with the length of the response."""
+    steps: list[CriterionStep] = field(default_factory=list)
+    """Of the criteria that are drawn."""
+
+
 class Agreement(Struct):
     """Two judges on the same samples, as far as neither was spared by a gate."""
 
@@ -243,4 +281,8 @@ class Report(Struct):
     judges: list[JudgeReport] = field(default_factory=list)
     """Each of several judges; empty where there is one."""
     agreement: list[Agreement] = field(default_factory=list)
+    criteria: list[CriterionReport] = field(default_factory=list)
+    """Of rubrics, the most frequent criteria first."""
+    more_criteria: int = 0
+    """Others that were counted."""
     findings: list[Finding] = field(default_factory=list)

@@ -79,7 +79,9 @@ class Recorder:
                 self._flush_soon()
             return
         self.tally.add(_counted(batch, result.index, ended))
-        if not self._lone:
+        if self._lone:
+            self.tally.rubric("", ended)
+        else:
             for name, end in zip(self._names, result.settled, strict=True):
                 self.tally.judged(name, end)
         if not self.kept:

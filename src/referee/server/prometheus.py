@@ -72,6 +72,7 @@ JUDGE_COUNTERS = ("scored", "unscored", "cost_usd")
 
 REASONS = "unscored/"
 OF_JUDGE = "judge/"
+CRITERION, PASS_RATE = "criterion/", "/pass_rate"
 
 
 class Exposition:
@@ -120,11 +121,21 @@ class Exposition:
 def referee_families(found: dict[str, float]) -> Iterator[Metric]:
     """The Referee's own numbers. A name without a place in the tables is a gauge under its own name."""
     unscored = CounterMetricFamily("referee_unscored", "Samples without a verdict, by reason.", labels=["reason"])
+    criteria = GaugeMetricFamily(
+        "referee_criterion_pass_rate",
+        "Share of the verdicts on this criterion of a rubric that speak for the response.",
+        labels=["judge", "criterion"],
+    )
     judges: dict[str, Any] = {}
     for name, number in found.items():
         judge, _, what = name.rpartition("/")
         if name.startswith(REASONS):
             unscored.add_metric([name.removeprefix(REASONS)], number)
+        elif name.startswith(CRITERION) and name.endswith(PASS_RATE):
+            criteria.add_metric(["", name.removeprefix(CRITERION).removesuffix(PASS_RATE)], number)
+        elif name.startswith(OF_JUDGE) and f"/{CRITERION}" in name and name.endswith(PASS_RATE):
+            of, _, criterion = name.removeprefix(OF_JUDGE).partition(f"/{CRITERION}")
+            criteria.add_metric([of, criterion.removesuffix(PASS_RATE)], number)
         elif judge.startswith(OF_JUDGE) and what in JUDGES:
             if what not in judges:
                 kind = CounterMetricFamily if what in JUDGE_COUNTERS else GaugeMetricFamily
@@ -138,6 +149,8 @@ def referee_families(found: dict[str, float]) -> Iterator[Metric]:
             plain = "".join(char if char.isascii() and char.isalnum() else "_" for char in name)
             yield _family(GaugeMetricFamily, f"{plain}: {name}", number)
     yield unscored
+    if criteria.samples:
+        yield criteria
     yield from judges.values()
 
 

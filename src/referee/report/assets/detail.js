@@ -21,7 +21,7 @@ async function fillDialog(build) {
   try {
     const content = await build();
     if (ticket !== opened.ticket) return;
-    dialog.replaceChildren(...content);
+    dialog.replaceChildren(...content.filter((part) => part !== null));
     dialog.scrollTop = 0;
   } catch (error) {
     if (ticket === opened.ticket) dialog.replaceChildren(make("p", "finding bad", `This sample cannot be shown: ${error.message}`), closeButton());
@@ -63,6 +63,8 @@ async function sampleView(row) {
     factsOf(store, row, texts),
     termsOf(store, row),
     judgesOf(store, row, texts?.said || []),
+    ...partsTable("The criteria", texts?.parts || []),
+    ...(texts?.said || []).flatMap((said) => partsTable(`The criteria of ${short(said.judge)}`, said.parts)),
   ];
   if (texts === null) {
     parts.push(make("p", "muted", "The texts of this sample are not in the page: it would have become too large. They are in the ledger; `referee report --texts-mb` allows more."));

@@ -59,9 +59,10 @@ function panelElement(panel) {
   const chart = make("div", "chart");
   chart.setAttribute("role", "img");
   const words = make("p", "muted");
-  const element = make("section", "panel", make("h2", "", panel.title), words, chart);
+  const table = make("div", "scroll");
+  const element = make("section", panel.table ? "panel wide" : "panel", make("h2", "", panel.title), words, chart, table);
   element.id = `panel-${panel.id}`;
-  return { chart, words, element };
+  return { chart, words, table, element };
 }
 
 async function drawLive() {
@@ -75,8 +76,9 @@ async function drawLive() {
   for (const panel of panels) if (!live.panels.has(panel.id)) live.panels.set(panel.id, panelElement(panel));
   if (live.panels.size > known) part("panels").append(...panels.map((panel) => live.panels.get(panel.id).element));
   for (const panel of panels) {
-    const { chart, words } = live.panels.get(panel.id);
+    const { chart, words, table } = live.panels.get(panel.id);
     words.textContent = panel.note;
+    if (panel.table) table.replaceChildren(tableOf(panel.table));
     chart.setAttribute("aria-label", `${panel.title} ${panel.note}`);
     if (panel.id === "length" && panel.chart) for (const trace of panel.chart.data) if (trace.hovertemplate) trace.hovertemplate = "%{x} tokens, score %{y:.2f}<extra></extra>";
     await drawPanel(panel, chart, theme);

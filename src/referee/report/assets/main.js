@@ -57,7 +57,8 @@ function makePanels(panels) {
     chart.hidden = panel.chart === null;
     chart.setAttribute("role", "img");
     chart.setAttribute("aria-label", `${panel.title} ${panel.note}`);
-    const element = make("section", "panel", make("h2", "", panel.title), make("p", "muted", panel.note), chart);
+    const table = panel.table ? make("div", "scroll", tableOf(panel.table)) : null;
+    const element = make("section", table ? "panel wide" : "panel", make("h2", "", panel.title), make("p", "muted", panel.note), chart, table);
     element.id = `panel-${panel.id}`;
     return { id: panel.id, chart, element };
   });

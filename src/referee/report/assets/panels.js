@@ -15,6 +15,7 @@ function panelsOf(report, theme) {
     scoresPanel(report, theme),
     ...report.judges.map((judge, at) => judgePanel(report, judge, at, theme)),
     report.agreement.length && agreementPanel(report, theme),
+    report.criteria.length && criteriaPanel(report, theme),
     drawn(extremesPanel(report, theme), named),
     (metrics.reward_mean || metrics.reward_missing || rewardsIn(report)) && drawn(rewardPanel(report, theme), named),
     (lengths.samples > 1 || report.trainer) && drawn(lengthPanel(report, theme), lengths.samples > 1),
@@ -25,7 +26,8 @@ function panelsOf(report, theme) {
     (cost.priced || cost.tokens_in) && drawn(costPanel(report, theme), named),
     report.trainer && drawn(waitPanel(report, theme), named),
   ].filter(Boolean);
-  return [...panels.filter((panel) => panel.chart), ...panels.filter((panel) => !panel.chart)];
+  const large = (panel) => panel.chart || panel.table;
+  return [...panels.filter(large), ...panels.filter((panel) => !large(panel))];
 }
 
 function rewardsIn(report) {

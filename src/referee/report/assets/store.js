@@ -156,7 +156,9 @@ class Store {
           }
         }
         const said = texts[this.meta.texts.indexOf("said")] ?? [];
-        if (said.some((one) => [one.why, one.detail, one.reply, one.key].some((text) => text?.toLowerCase().includes(words)))) hit[row] = 1;
+        const parts = [...said.flatMap((one) => one.parts ?? []), ...(texts[this.meta.texts.indexOf("parts")] ?? [])];
+        const more = [...said.flatMap((one) => [one.why, one.detail, one.reply, one.key]), ...parts.flatMap((one) => [one.name, one.text, one.why])];
+        if (more.some((text) => text?.toLowerCase().includes(words))) hit[row] = 1;
       }
       done += 1;
       if (done % 8 === 0) progress(done / byBlock.size);
