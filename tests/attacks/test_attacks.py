@@ -12,11 +12,11 @@ from tests.attacks.trial import FORMS, KINDS, Kind, credited, plan, trajectory, 
 
 from referee.config import JudgeConfig
 from referee.judging import KINDS as ALL_KINDS
-from referee.judging import guard
+from referee.judging import guard, statements
 from referee.judging.guard import FIELDS, clean, show
 from referee.judging.judge import seen_by
 from referee.judging.lookalike import KEYS, LABELS
-from referee.records import Ask
+from referee.records import Ask, Criterion
 from referee.sim.judge import GullibleJudge, QuotingJudge
 
 EVERY = pytest.mark.parametrize(("name", "text"), ATTACKS, ids=[name for name, _ in ATTACKS])
@@ -86,8 +86,10 @@ def test_the_copying_judges_would_credit_what_is_not_broken(monkeypatch: pytest.
 def test_the_guard_knows_every_key_and_label_that_a_schema_of_ours_has() -> None:
     """A new kind's verdict must not be forgotten there."""
     keys, labels = set(), set()
-    for name, kind in ALL_KINDS.items():
-        schema = kind(JudgeConfig(kind=name)).sampling["schema"].schema  # type: ignore[arg-type]
+    schemas = [kind(JudgeConfig(kind=name)).sampling["schema"].schema for name, kind in ALL_KINDS.items()]
+    criteria = [Criterion("x", may_not_apply=True), Criterion("x", choices=("a", "b"))]
+    schemas += statements.schema(criteria)["properties"].values()
+    for schema in schemas:
         for key, value in (schema or {"properties": {}})["properties"].items():
             if key != "reason":
                 keys.add(key)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 from msgspec.structs import replace
 
@@ -19,7 +19,7 @@ from referee.scoring.build import build_worker
 from referee.scoring.lines import LineMaker
 from referee.scoring.worker import Emit, JudgeWorker
 
-MakeJudge = Callable[[JudgeConfig, bytes, str | None], Judge]
+MakeJudge = Callable[[JudgeConfig, bytes, str | None, Any], Judge]
 KIND = "ranks"
 BOOT = "from tests.contracts.group_judges import register; register()\n"
 """For programs that start a worker."""
@@ -31,7 +31,7 @@ class RankJudge:
 
     unit: Literal["group"] = "group"
 
-    def __init__(self, config: JudgeConfig, secret: bytes, template: str | None) -> None:
+    def __init__(self, config: JudgeConfig, secret: bytes, template: str | None, functions: object) -> None:
         self._one = make_judge(replace(config, kind="score"), secret)
 
     def deliberate(self, samples: Sequence[Sample], form: Form) -> Deliberation:
