@@ -166,11 +166,8 @@ class AdaptiveLimit:
         meter = self._meter
         if self._size >= 2 * meter.level:
             return
-        if (
-            not self._ramp_levels
-            or meter.count < self.BLIND_GROWTH * meter.level
-            or self._improved(2**self.RAMP_GAIN, now)
-        ):
+        early = not self._ramp_levels or meter.count < self.BLIND_GROWTH * meter.level
+        if early or self._improved(2**self.RAMP_GAIN, now):
             self._resize(self._size + 1)
 
     def _first_window_done(self, now: float) -> float:
