@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from referee.judging.folding import PASSED
 from referee.judging.statements import NOT_APPLICABLE_LABEL
+from referee.records import Part, Verdict
 
 MOST_NAMES = 50
 """Criteria of a judge that metrics name: the most frequent."""
@@ -75,6 +76,15 @@ def seen(parts: Iterable[Mapping[str, Any]]) -> list[Seen]:
         if row.applies:
             found.setdefault(row.name, Seen(row.name, row.good, row.met))
     return list(found.values())
+
+
+def seen_in(parts: Iterable[Part]) -> list[Seen]:
+    """The same of a verdict that is at hand, for less than half the CPU."""
+    return [
+        Seen(part.name, part.good, part.verdict.value if isinstance(part.verdict, Verdict) else None)
+        for part in parts
+        if part.weight or part.label != NOT_APPLICABLE_LABEL
+    ]
 
 
 class CriterionTally:

@@ -6,10 +6,9 @@ The names are part of the public surface; docs/metrics.md explains each.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable
 
-from referee.ledger.criteria import Criteria, Seen, seen
+from referee.ledger.criteria import Criteria, Seen, seen, seen_in
 from referee.ledger.groups import Groups
 from referee.ledger.lines import BatchLine, JudgeLine, LimitsLine, Line, RewardLine, RunLine, VerdictLine, judges_in
 from referee.records import Reason, Settled, Verdict
@@ -120,7 +119,7 @@ class Tally:
         elif isinstance(line, JudgeLine):
             self._judge(line.judge, line.value, line.cost)
             if line.parts:
-                self._parts(line.judge, line.parts)
+                self._count(line.judge, seen(line.parts))
         elif isinstance(line, RunLine):
             self._new_run(line)
         if line.wall > self._latest:
@@ -144,7 +143,7 @@ class Tally:
 
     def _verdict(self, line: VerdictLine) -> None:
         if line.parts:
-            self._parts("", line.parts)
+            self._count("", seen(line.parts))
         origin = line.origin
         self._origins[origin] = self._origins.get(origin, 0) + 1
         self._attempts += line.attempts
@@ -182,10 +181,10 @@ class Tally:
         """Count the criteria of a verdict, if it is a rubric's. `judge`: its name, empty where it is the only one."""
         verdict = settled.verdict
         if isinstance(verdict, Verdict) and verdict.how == "rubric":
-            self._parts(judge, [part.row() for part in verdict.parts])
+            self._count(judge, seen_in(verdict.parts))
 
-    def _parts(self, judge: str, parts: Sequence[Mapping[str, Any]]) -> None:
-        self._criteria.setdefault(judge, Criteria()).add(seen(parts))
+    def _count(self, judge: str, criteria: Iterable[Seen]) -> None:
+        self._criteria.setdefault(judge, Criteria()).add(criteria)
 
     def _judge(self, name: str, value: float | None, cost: float) -> None:
         found = self._judges.get(name)
