@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.contracts.runtime_suite import BackgroundContract, GroupContract, open_over_http
+from tests.contracts.runtime_suite import BackgroundContract, open_over_http
 from tests.trainers.ray_tools import local_ray
 
 from referee.referee import Referee
@@ -25,7 +25,7 @@ def cluster() -> Iterator[Any]:
     yield from local_ray()
 
 
-class TestRay(BackgroundContract, GroupContract):
+class TestRay(BackgroundContract):
     """On an engine actor."""
 
     def open(self, spec: ProviderSpec, sections: dict[str, Any], stack: contextlib.ExitStack) -> Referee:
