@@ -224,9 +224,7 @@ def test_verifiers_takes_several_judges_as_several_rewards(write_config: Write) 
 
     def scored(text: str) -> Any:
         made = trace_class.model_construct(info={}, extra_usage=[], root_reply=text, rewards={}, metrics={})
-        plugged = Plugged.__new__(Plugged)
-        plugged.data = task.TaskData(prompt=PROMPT)
-        asyncio.run(plugged.score(made))
+        asyncio.run(Plugged(task.TaskData(prompt=PROMPT)).score(made))
         return made
 
     rewards = scored(answers(4)[0]).rewards
