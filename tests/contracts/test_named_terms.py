@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
+import sys
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tests.contracts.adapter_suite import UNSCORED, Write, answers, sim_url, write_config
 
 from referee.config import load
 from referee.errors import UnscoredError
 from referee.records import Reason, Reward, Sample, Settled, Unscored, Verdict
 from referee.shaping import shape_group
+from referee.trainers import nemo_gym
 from referee.trainers.nemo_gym import fields_of
 from referee.trainers.verifiers import named
+
+__all__ = ["sim_url", "write_config"]
 
 ENDPOINT = {"url": "http://a.test/v1", "model": "m", "key_env": ""}
 GONE = None
@@ -71,3 +78,44 @@ def test_nemo_gym_components_add_up(values: Any, more: Any, components: dict[str
 def test_nemo_gym_one_judge_has_no_components() -> None:
     """The fields of a single reward stay what they were."""
     assert fields_of(reward(0.5)) == {"reward": pytest.approx(0.8)}
+
+
+class Model:
+    """What the server uses of NeMo-Gym's classes."""
+
+    def __init_subclass__(cls, **_: Any) -> None:
+        pass
+
+    def __init__(self, **fields: Any) -> None:
+        self.__dict__.update(fields)
+
+    def model_dump(self) -> dict[str, Any]:
+        return dict(self.__dict__)
+
+
+def test_nemo_gym_rows_have_the_same_components_scored_or_not(
+    write_config: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """NeMo-Gym's failsafe hands on the row that was asked about: it has the keys then, marked as not scored."""
+    base = SimpleNamespace(BaseVerifyRequest=Model, BaseVerifyResponse=Model, SimpleResourcesServer=Model)
+    monkeypatch.setitem(sys.modules, "nemo_gym.base_resources_server", base)  # type: ignore[arg-type]
+    path = write_config({"policy": "abstain"})
+    judges = '[[judge]]\nname = "taste"\nask_again = 0\n[[judge]]\nname = "safe"\nkind = "yes_no"\n'
+    path.write_text(path.read_text().replace("[judge]\nask_again = 0\n", judges))
+    server = nemo_gym._server()()
+
+    def body(text: str) -> Any:
+        part = SimpleNamespace(type="output_text", text=text)
+        message = SimpleNamespace(type="message", role="assistant", content=[part])
+        asked = SimpleNamespace(input=[{"role": "user", "content": "q"}])
+        return Model(responses_create_params=asked, response=SimpleNamespace(output=[message]))
+
+    good = asyncio.run(server.verify(body(answers(4)[0]))).model_dump()
+    assert good["reward"] == pytest.approx(sum(good["reward_components"].values()))
+    bad = body(UNSCORED)
+    with pytest.raises(UnscoredError):
+        asyncio.run(server.verify(bad))
+    left = bad.model_dump()
+    assert set(left["reward_components"]) == set(good["reward_components"])
+    assert left["instance_config"] == {"mask_sample": True}
+    assert (left["judge_safe_scored"], good["judge_safe_scored"]) == (0.0, 1.0)
