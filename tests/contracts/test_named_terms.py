@@ -98,7 +98,7 @@ def test_nemo_gym_rows_have_the_same_components_scored_or_not(
 ) -> None:
     """NeMo-Gym's failsafe hands on the row that was asked about: it has the keys then, marked as not scored."""
     base = SimpleNamespace(BaseVerifyRequest=Model, BaseVerifyResponse=Model, SimpleResourcesServer=Model)
-    monkeypatch.setitem(sys.modules, "nemo_gym.base_resources_server", base)  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "nemo_gym.base_resources_server", base)
     path = write_config({"policy": "abstain"})
     judges = '[[judge]]\nname = "taste"\nask_again = 0\n[[judge]]\nname = "safe"\nkind = "yes_no"\n'
     path.write_text(path.read_text().replace("[judge]\nask_again = 0\n", judges))
