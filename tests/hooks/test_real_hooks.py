@@ -208,6 +208,39 @@ def test_verifiers_plugged_judge(write_config: Write, tmp_path: Path, monkeypatc
     sys.modules.pop("my_referee_judge", None)
 
 
+def test_verifiers_takes_several_judges_as_several_rewards(write_config: Write) -> None:
+    """Its own scoring records each under the judge's name, and they add up; what is missing of an optional one is not
+    there."""
+    need("verifiers.v1.judge")
+    from referee.trainers import verifiers
+
+    path = with_judges(write_config(ABSTAIN))
+    judge = verifiers.RefereeJudge(verifiers.RefereeJudgeConfig(id="x", referee_config=str(path)))
+    trace_class, task = need("verifiers.v1.trace").Trace, need("verifiers.v1.task")
+
+    class Plugged(task.Task):  # type: ignore[misc, name-defined]
+        def plugged_judges(self) -> list[Any]:
+            return [judge]
+
+    def scored(text: str) -> Any:
+        made = trace_class.model_construct(info={}, extra_usage=[], root_reply=text, rewards={}, metrics={})
+        asyncio.run(Plugged(task.TaskData(prompt=PROMPT)).score(made))
+        return made
+
+    rewards = scored(answers(4)[0]).rewards
+    assert set(rewards) == {"taste", "safe"}
+    assert rewards["taste"].score == pytest.approx(0.8 * fair(4)[0])
+    assert set(scored(UNSCORED).rewards) == {"safe"}
+
+
+def with_judges(path: Path) -> Path:
+    """The configuration with an optional judge that reads the quality, and one that always has a verdict."""
+    taste = '[[judge]]\nname = "taste"\nweight = 0.8\noptional = true\nask_again = 0\n'
+    safe = '[[judge]]\nname = "safe"\nweight = 0.2\nkind = "yes_no"\n'
+    path.write_text(path.read_text().replace("[judge]\nask_again = 0\n", taste + safe))
+    return path
+
+
 def test_art_gathers_groups(write_config: Write) -> None:
     """Its gather function hands us each group; an unscored trajectory leaves it, a lone one takes the group along."""
     art = need("art")
@@ -383,4 +416,14 @@ def test_nemo_gym_server(write_config: Write) -> None:
     assert "_ng_failure_class" not in good
     assert "instance_config" not in good
     assert missing["_ng_failure_class"] == "judge_failed"
+    assert "reward_components" not in good
     assert missing["instance_config"] == {"mask_sample": True}, "where NeMo-RL looks for rows to leave out of the loss"
+    path = with_judges(write_config(ABSTAIN))
+    both = ask(answers(4)[0])
+    assert both["reward"] == pytest.approx(sum(both["reward_components"].values()))
+    path = with_judges(write_config(ABSTAIN))
+    path.write_text(path.read_text().replace("optional = true", "optional = false"))
+    missing = ask(UNSCORED)
+    assert missing["instance_config"] == {"mask_sample": True}
+    assert missing["reward_components"] == {"taste": 0.0, "safe": 0.0}, "the same keys on every row"
+    assert missing["judge_taste_scored"] == 0.0

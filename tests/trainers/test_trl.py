@@ -281,6 +281,38 @@ def test_two_judges_in_one_trainer(tmp_path: Path, judge: Start) -> None:
     assert columns == dict.fromkeys(["taste_judge", "taste_judge_said", "truth_judge", "truth_judge_said"], 16)
 
 
+@pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
+def test_a_function_for_each_judge_under_both_aggregations(tmp_path: Path, judge: Start, is_async: bool) -> None:
+    """TRL weighs the judges' numbers itself; each row is judged once, and one without a reward has advantage 0."""
+    version = adapter.trl_version()
+    if version is None or version < adapter.MASKS_NONE:
+        pytest.skip("this TRL counts None as 0")
+    judges = [
+        {"name": "taste", "weight": 0.8, "kind": "score", "ask_again": 0, "gates": {"truncated": "off"}},
+        {"name": "safe", "weight": 0.2, "kind": "yes_no", "gates": {"truncated": "off"}},
+    ]
+    for aggregation in ("sum_then_normalize", "normalize_then_sum"):
+        config = judge({"refusal": 0.2}, missing={"abort_above": 1.0}) | {"judge": judges}
+        funcs = adapter.reward_funcs(config, is_async=is_async)
+        trainer = make_trainer(
+            tmp_path / aggregation,
+            funcs,
+            steps=3,
+            reward_weights=funcs.weights,
+            multi_objective_aggregation=aggregation,
+        )
+        with adapter.attach(trainer):
+            trainer.train()
+        _, _, taste, advantages = logged(trainer, "taste")
+        safe = logged(trainer, "safe")[2]
+        assert list(map(math.isnan, taste)) == list(map(math.isnan, safe))
+        missing = [n for n, number in enumerate(taste) if math.isnan(number)]
+        assert 0 < len(missing) < len(taste)
+        assert all(advantages[n] == 0 for n in missing)
+        assert any(advantages)
+        assert Judged(config).metrics()["samples"] == len(taste)
+
+
 def test_a_missing_column_stops_training_at_once(tmp_path: Path, judge: Start) -> None:
     """A judge that compares and a dataset without known answers: one error in the first step."""
     trainer = make_trainer(tmp_path, [adapter.reward_func(judge(judge={"kind": "reference"}))], steps=2)

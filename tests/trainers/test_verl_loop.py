@@ -12,12 +12,14 @@ import pytest
 
 pytest.importorskip("verl")
 
+import numpy as np
 import torch
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 from tests.trainers.verl_batches import fresh, lengths, make_batch, make_tokenizer, run
 from tests.trainers.verl_real import DataProto, loading
 from tests.trainers.verl_rule import contains
+from verl.trainer.ppo import core_algos
 
 from referee.errors import ConfigError, EndpointClosed, UnscoredError
 from referee.ledger import RewardLine, read
@@ -301,6 +303,36 @@ def test_no_score_can_be_the_siblings_mean(tokenizer: Any, server: ServerProcess
     assert [out["reward_score"] for out in outs] == [3.0, 5.0, 7.0]
     assert [out["reward_extra_info"]["judge_scored"] for out in outs] == [1.0, 0.0, 1.0]
     assert outs[1]["reward_extra_info"]["openai_quality_reward"] == 4.0
+
+
+@pytest.mark.parametrize("policy", ["abstain", "group_mean", "value"])
+def test_judges_are_columns_for_gdpo(tokenizer: Any, server: ServerProcess, policy: str) -> None:
+    """An optional judge says nothing of one row: verl's own estimator gets a number there, by the policy."""
+    judges = [
+        {"name": "taste", "kind": "score", "optional": True, "weight": 0.8, "ask_again": 0},
+        {"name": "safe", "kind": "yes_no", "weight": 0.2},
+    ]
+    missing = {"policy": policy, **({"value": 0.1} if policy == "value" else {})}
+    referee = {"config": judge(server, judge=judges, missing=missing), "group_wait": 60}
+    managers = [manager(tokenizer, referee, n=3) for _ in range(2)]
+    data = make_batch(
+        tokenizer, ["right [[quality=4]]", "right [[quality=99]]", "right [[quality=10]]"], fresh("a") * 3
+    )
+    rows = [out["reward_extra_info"] for out in run(managers, data)]
+    taste = [row["judge_taste"] for row in rows]
+    assert taste == pytest.approx([1 / 3, 0.1 if policy == "value" else 2 / 3, 1.0])
+    assert [row["judge_taste_scored"] for row in rows] == [1.0, 0.0, 1.0]
+    keys = ["original_score", "judge_taste", "judge_safe"]
+    mask = data.batch["attention_mask"][:, data.batch["prompts"].size(1) :]
+    advantages, _ = core_algos.compute_gdpo_outcome_advantage(
+        token_level_rewards=torch.zeros_like(mask, dtype=torch.float32),
+        response_mask=mask,
+        index=data.non_tensor_batch["uid"],
+        config={"gdpo_reward_keys": keys, "gdpo_reward_weights": [1.0, 0.8, 0.0]},
+        non_tensor_batch={key: np.array([row[key] for row in rows]) for key in keys},
+        batch=data.batch,
+    )
+    assert torch.isfinite(advantages).all()
 
 
 def test_no_score_can_be_a_value(tokenizer: Any, server: ServerProcess) -> None:

@@ -26,7 +26,7 @@ def fill(rewards: Sequence[Reward], config: MissingConfig) -> list[Reward]:
     if config.policy == "value":
         number, name = config.value, "value"
     elif config.policy == "group_mean":
-        number, name = _mean([reward.value for reward in rewards if reward.value is not None]), "group_mean"
+        number, name = mean([reward.value for reward in rewards if reward.value is not None]), "group_mean"
     else:
         return list(rewards)
     if number is None:
@@ -34,9 +34,9 @@ def fill(rewards: Sequence[Reward], config: MissingConfig) -> list[Reward]:
     return [replace(reward, value=number, filled=name) if reward.value is None else reward for reward in rewards]
 
 
-def _mean(values: list[float]) -> float | None:
-    # Clamped: the mean of equal numbers can round away from them, and a group of equal rewards must keep a spread of
-    # exactly zero.
+def mean(values: list[float]) -> float | None:
+    """Their mean, None of nothing. Clamped: the mean of equal numbers can round away from them, and a group of equal
+    rewards must keep a spread of exactly zero."""
     return min(max(statistics.fmean(values), min(values)), max(values)) if values else None
 
 

@@ -7,11 +7,13 @@ takes them out of the loss; the 0.0 that NeMo-Gym's failsafe hands on still coun
 from __future__ import annotations
 
 import importlib
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from referee.errors import UnscoredError
+from referee.records import Reward
 from referee.trainers.on_demand import on_demand
-from referee.trainers.outcome import why
+from referee.trainers.outcome import terms_of, why
 from referee.trainers.rows import REFERENCES, field, holds
 from referee.trainers.shared import Judged, from_environment
 
@@ -21,6 +23,40 @@ NAMES = ("responses_create_params.input", "response.output")
 async def judge_body(body: Any, judged: Judged | None = None) -> float:
     """The reward for a verify request: all items of the response are messages for the judge. Raises JudgeError where
     there is none."""
+    value = (await _judged(body, judged)).value
+    assert value is not None
+    return value
+
+
+async def judge_fields(body: Any, judged: Judged | None = None) -> dict[str, Any]:
+    """The reward as fields of a verify response: `reward`, and with several judges `reward_components`, whose sum it
+    is, with judge_<name> (the same number, for NeMo-Gym's metrics) and judge_<name>_scored. Raises as `judge_body`."""
+    return fields_of(await _judged(body, judged))
+
+
+def fields_of(reward: Reward) -> dict[str, Any]:
+    """A reward as fields of a verify response, the same ones for all rows of a configuration.
+
+    A component without a verdict is what the reward has in its place: 0 of an optional judge, and where the missing
+    policy gave the reward, an equal share of what the others leave of it.
+    """
+    assert reward.value is not None
+    if len(reward.terms) == 1:
+        return {"reward": reward.value}
+    counted = [term for term in reward.terms if term.weight != 0]
+    given, lacking = terms_of(reward), sum(term.value is None for term in counted)
+    rest = (reward.value - sum(given.values())) / max(1, lacking) if reward.filled else 0.0
+    components = {term.judge: given.get(term.judge, rest) for term in counted}
+    return {"reward": reward.value, **_component_fields(components, given)}
+
+
+def _component_fields(components: Mapping[str, float], scored: Collection[str]) -> dict[str, Any]:
+    numbers = {f"judge_{name}": number for name, number in components.items()}
+    marks = {f"judge_{name}_scored": float(name in scored) for name in components}
+    return {"reward_components": dict(components), **numbers, **marks} if components else {}
+
+
+async def _judged(body: Any, judged: Judged | None) -> Reward:
     judged = (judged or from_environment()).needs("NeMo-Gym", none=True, groups=False)
     asked = body.responses_create_params
     sample = judged.sample(
@@ -34,7 +70,7 @@ async def judge_body(body: Any, judged: Judged | None = None) -> float:
     (reward,) = await judged.ascore([sample])
     if reward.value is None:
         raise _judge_error()(f"not scored ({why(reward)})")
-    return reward.value
+    return reward
 
 
 def _server() -> type:
@@ -52,13 +88,17 @@ def _server() -> type:
 
         async def verify(self, body: Any) -> Any:
             try:
-                reward = await judge_body(body)
+                fields = await judge_fields(body)
             except _judge_error():
                 # NeMo-Gym's failsafe hands the row on with reward 0.0; NeMo-RL takes a row with this out of the loss.
                 known = getattr(body, "instance_config", None)
                 body.instance_config = {**(known if isinstance(known, dict) else {}), "mask_sample": True}
+                judges = from_environment().config.judge
+                names = [judge.name for judge in judges if judge.weight != 0] if len(judges) > 1 else []
+                for name, value in _component_fields(dict.fromkeys(names, 0.0), ()).items():
+                    setattr(body, name, value)
                 raise
-            return VerifyResponse(**body.model_dump(), reward=reward)
+            return VerifyResponse(**{**body.model_dump(), **fields})
 
     JudgedResourcesServer.verify.__annotations__.update({"body": VerifyRequest, "return": VerifyResponse})
     return JudgedResourcesServer

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from referee.config import Config
 from referee.errors import UnscoredError
-from referee.records import Reason, Reward, Sample, Settled, Unscored
+from referee.judging.folding import PASSED
+from referee.records import Part, Reason, Reward, Sample, Settled, Unscored, Verdict
 from referee.shaping import shape_group
 
 
@@ -30,6 +32,41 @@ def why(reward: Reward) -> str:
     if isinstance(verdict, Unscored):
         return f"{verdict.reason}: {verdict.detail}" if verdict.detail else str(verdict.reason)
     return "the sum of its terms is no number a trainer can hold"
+
+
+def terms_of(reward: Reward) -> dict[str, float]:
+    """What each judge that counts adds to a reward, by name, weight included; without those that gave no verdict."""
+    return {term.judge: term.value for term in reward.terms if term.weight != 0 and term.value is not None}
+
+
+class Rubric(NamedTuple):
+    """A row's criteria in two numbers."""
+
+    met: float
+    """Share of those with a verdict that speak for the response."""
+    missing: int
+    """Those that count and have no verdict."""
+
+
+def rubric_of(reward: Reward) -> Rubric | None:
+    """The criteria that judges of kind "rubric" gave verdicts on; None where there are none."""
+    verdicts = [
+        end.verdict for end in reward.judged if isinstance(end.verdict, Verdict) and end.verdict.how == "rubric"
+    ]
+    parts = [part for verdict in verdicts for part in verdict.parts]
+    passed = [_merit(part) > PASSED for part in parts if isinstance(part.verdict, Verdict)]
+    missing = sum(isinstance(part.verdict, Unscored) and part.weight != 0 for part in parts)
+    return Rubric(sum(passed) / len(passed), missing) if passed else None
+
+
+def has_rubric(config: Config) -> bool:
+    """Whether a judge goes by criteria."""
+    return any(judge.kind == "rubric" for judge in config.judge)
+
+
+def _merit(part: Part) -> float:
+    assert isinstance(part.verdict, Verdict)
+    return part.verdict.value if part.good else 1.0 - part.verdict.value
 
 
 def alike(samples: Sequence[Sample], config: Config, end: Settled) -> list[Reward]:

@@ -2,6 +2,7 @@
 
     GRPOTrainer(reward_funcs=[reward_func("referee.toml")], …)
 
+or, with several judges, a function for each of them that share one batch: `reward_funcs`.
 Judge, length penalty and missing policy are one function on purpose: TRL masks a row only if every function says
 None, so a penalty beside the judge would turn "not scored" into "scored 0".
 """
@@ -25,12 +26,13 @@ from referee.config import load
 from referee.errors import ConfigError
 from referee.records import Reward, Sample, Settled, Unscored, Verdict
 from referee.scoring.batch import depends_on_siblings
-from referee.trainers.outcome import values
+from referee.trainers.outcome import has_rubric, rubric_of, values
 from referee.trainers.shared import Judged, Pending, Source
 from referee.trainers.trl_attach import Attached, attach
 from referee.trainers.trl_batch import end_tokens, group_size, is_training, samples_of, trainer_of
+from referee.trainers.trl_terms import Batch, OpenBatches, RewardFunctions, counted, refuse_whole, term_values
 
-__all__ = ["Attached", "RewardFunction", "attach", "reward_func"]
+__all__ = ["Attached", "RewardFunction", "RewardFunctions", "attach", "reward_func", "reward_funcs"]
 
 log = logging.getLogger("referee.trainers")
 
@@ -41,6 +43,7 @@ MASKS_NONE = (1, 6)
 EARLY = 4
 """Batches submitted ahead of their reward call that are kept; older ones were abandoned by their trainer."""
 PREFIX = "judge_"
+TERM = "term_"
 NAME = "referee"
 
 
@@ -54,6 +57,18 @@ def reward_func(
     `log_details` sends metrics and columns where TRL takes them.
     """
     return _function(TrlReward(Judged(config), name, is_async, log_details))
+
+
+def reward_funcs(
+    config: Source, *, name: str = NAME, is_async: bool = False, log_details: bool = True
+) -> RewardFunctions:
+    """A function for each judge that counts, named after it; nothing is judged twice.
+
+    Each gives its judge's number without its weight: pass `reward_weights=funcs.weights`. `name`: for the metrics of
+    all of them together. The length penalty and [missing] policy = "value" are refused; they need `reward_func`.
+    """
+    terms = _shared(TrlTerms(Judged(config), name, is_async, log_details))
+    return RewardFunctions([_term(terms, function) for function in range(len(terms.judges))], terms.weights)
 
 
 class TrlReward:
@@ -96,7 +111,9 @@ class TrlReward:
 
     def pending(self, prompts: Sequence[Any], completions: Sequence[Any], ids: Any, columns: Any) -> Pending:
         """The batch begun earlier if it is exactly this one, else a new one."""
-        samples = tuple(self._samples(prompts, completions, ids, columns))
+        return self._submitted(tuple(self._samples(prompts, completions, ids, columns)))
+
+    def _submitted(self, samples: tuple[Sample, ...]) -> Pending:
         for early in self._early:
             if early.samples == samples:
                 self._early.remove(early)
@@ -106,7 +123,7 @@ class TrlReward:
     def finish(self, rewards: list[Reward], pending: Pending, columns: Mapping[str, Any]) -> list[float | None]:
         """TRL's list, and its metrics."""
         if self.log_details and rewards:
-            _report(self.name, rewards, pending.waited_s, columns)
+            _report(self.name, rewards, pending.waited_s, columns, has_rubric(self.judged.config))
         return values(rewards)
 
     def _samples(
@@ -156,14 +173,51 @@ class TrlReward:
             self._said.add(message)
             log.warning(message, *values)
 
-    def encoded(self) -> str:
+    def encoded(self, prefix: str = PREFIX) -> str:
         """Everything needed to make the function again, as an identifier; keys are never part of it."""
         for endpoint in self.judged.config.endpoint:
             if endpoint.api_key is not None or "@" in endpoint.proxy:
                 return "not_picklable_with_a_key_inside_the_config__name_its_place_with_key_env_or_key_file"
         parts = (self.judged.config.public(), self.name, self.is_async, self.log_details)
         packed = base64.b32encode(zlib.compress(msgspec.json.encode(parts), 9))
-        return PREFIX + packed.decode().rstrip("=")
+        return prefix + packed.decode().rstrip("=")
+
+
+class TrlTerms(TrlReward):
+    """What stands behind a function for each judge: one batch for all of them."""
+
+    def __init__(self, judged: Judged, name: str, is_async: bool, log_details: bool) -> None:
+        super().__init__(judged, name, is_async, log_details)
+        refuse_whole(judged.config)
+        self.judges = counted(judged.config)
+        self.weights = [judged.config.shaping.coefficient * judge.weight for _, judge in self.judges]
+        self._open = OpenBatches(len(self.judges))
+
+    def batch(self, function: int, prompts: Any, completions: Any, ids: Any, columns: Any) -> tuple[Batch, bool]:
+        """The batch a function is asked about, and whether it is the first one that is."""
+        self._check_weights(trainer_of(columns, self._trainer()))
+        samples = tuple(self._samples(prompts, completions, ids, columns))
+        return self._open.take(function, samples, self._submitted)
+
+    def end(self, function: int, rewards: list[Reward], batch: Batch, first: bool, columns: Any) -> list[float | None]:
+        """TRL's list for a function; the first one sends the metrics of all."""
+        if first:
+            self.finish(rewards, batch.pending, columns)
+        return term_values(rewards, self.judges[function][0], self.judged.config)
+
+    def forget(self, batch: Batch) -> None:
+        """A batch that ended in an error."""
+        self._open.forget(batch)
+
+    def _check_weights(self, trainer: Any) -> None:
+        given = getattr(trainer, "reward_weights", None)
+        plain = given is None or all(float(weight) == 1 for weight in given)
+        if trainer is not None and plain and any(weight != 1 for weight in self.weights):
+            self._warn(
+                "the weights of the judges are not used: TRL counts each function with 1. Pass reward_weights = %s, "
+                "the `weights` of what reward_funcs returned; AsyncGRPO has no such setting, use reward_func there",
+                self.weights,
+            )
 
 
 def _function(reward: TrlReward) -> RewardFunction:
@@ -180,27 +234,66 @@ def _function(reward: TrlReward) -> RewardFunction:
         pending = reward.pending(prompts, completions, completion_ids, columns)
         return reward.finish(await pending, pending, columns)
 
-    function: Any = ajudge if reward.is_async else judge
-    function.__name__, function.__qualname__, function.__module__ = reward.name, qualified, __name__
+    return _named(ajudge if reward.is_async else judge, reward.name, qualified, reward)
+
+
+def _term(terms: TrlTerms, number: int) -> RewardFunction:
+    """The function for one of several judges."""
+    qualified = terms.encoded(f"{TERM}{number}_")
+    if qualified in _made:
+        return _made[qualified]
+
+    def judge(prompts: Any, completions: Any, completion_ids: Any = None, **columns: Any) -> list[float | None]:
+        batch, first = terms.batch(number, prompts, completions, completion_ids, columns)
+        try:
+            return terms.end(number, batch.result(), batch, first, columns)
+        except BaseException:
+            terms.forget(batch)
+            raise
+
+    async def ajudge(prompts: Any, completions: Any, completion_ids: Any = None, **columns: Any) -> list[float | None]:
+        batch, first = terms.batch(number, prompts, completions, completion_ids, columns)
+        try:
+            return terms.end(number, await batch.aresult(), batch, first, columns)
+        except BaseException:
+            terms.forget(batch)
+            raise
+
+    return _named(ajudge if terms.is_async else judge, terms.judges[number][1].name, qualified, terms)
+
+
+def _named(function: Any, name: str, qualified: str, reward: TrlReward) -> RewardFunction:
+    function.__name__, function.__qualname__, function.__module__ = name, qualified, __name__
     function.__doc__ = f"{reward.judged!r} as a TRL reward."
     function.referee = reward
-    if qualified.startswith(PREFIX):
+    if qualified.startswith((PREFIX, TERM)):
         _made[qualified] = function
     return function  # type: ignore[no-any-return]
 
 
+def _shared(terms: TrlTerms) -> TrlTerms:
+    """The one object behind all functions of a configuration, also where they are unpickled one by one."""
+    name = terms.encoded(TERM)
+    return _terms.setdefault(name, terms) if name.startswith(TERM) else terms
+
+
 _made: dict[str, RewardFunction] = {}
+_terms: dict[str, TrlTerms] = {}
 
 
 def __getattr__(name: str) -> Any:
     """Functions are found by their qualified name: here, and in a process that only unpickles them."""
-    if not name.startswith(PREFIX):
+    if not name.startswith((PREFIX, TERM)):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     if name not in _made:
-        packed = name.removeprefix(PREFIX)
+        number, _, packed = name.removeprefix(PREFIX).removeprefix(TERM).rpartition("_")
         text = zlib.decompress(base64.b32decode(packed + "=" * (-len(packed) % 8)))
         config, title, is_async, log_details = msgspec.json.decode(text)
-        _function(TrlReward(Judged(load(config)), title, is_async, log_details))
+        arguments = (Judged(load(config)), title, is_async, log_details)
+        if number:
+            _term(_shared(TrlTerms(*arguments)), int(number))
+        else:
+            _function(TrlReward(*arguments))
     return _made[name]
 
 
@@ -214,7 +307,7 @@ def trl_version() -> tuple[int, int] | None:
     return (int(found[1]), int(found[2])) if found else None
 
 
-def _report(name: str, rewards: list[Reward], waited: float, columns: Mapping[str, Any]) -> None:
+def _report(name: str, rewards: list[Reward], waited: float, columns: Mapping[str, Any], rubric: bool) -> None:
     """Always the same names: all ranks of a distributed run must log alike."""
     log_metric, log_extra = columns.get("log_metric"), columns.get("log_extra")
     if callable(log_metric):
@@ -225,15 +318,19 @@ def _report(name: str, rewards: list[Reward], waited: float, columns: Mapping[st
         log_metric(f"{name}/cost_usd", sum(reward.settled.cost for reward in rewards))
         log_metric(f"{name}/wait_s", waited)
         for judge, ends in _by_judge(rewards).items():
-            found = [end.verdict.value for end in ends if isinstance(end.verdict, Verdict)]
-            log_metric(f"{name}/{judge}/score_mean", sum(found) / len(found) if found else float("nan"))
-            log_metric(f"{name}/{judge}/unscored_share", 1 - len(found) / count)
+            given = [end.verdict.value for end in ends if isinstance(end.verdict, Verdict)]
+            log_metric(f"{name}/{judge}/score_mean", sum(given) / len(given) if given else float("nan"))
+            log_metric(f"{name}/{judge}/unscored_share", 1 - len(given) / count)
             log_metric(f"{name}/{judge}/cost_usd", sum(end.cost for end in ends))
     if callable(log_extra):
         judge = "judge" if name == NAME else f"{name}_judge"
         scores = [r.verdict.score if isinstance(r.verdict, Verdict) else None for r in rewards]
         log_extra(judge, [None if score is None else round(score, 4) for score in scores])
         log_extra(f"{judge}_said", [_said(reward.verdict) for reward in rewards])
+        if rubric:
+            found = [rubric_of(reward) for reward in rewards]
+            log_extra(f"{judge}_rubric_met", [None if one is None else round(one.met, 4) for one in found])
+            log_extra(f"{judge}_rubric_missing", [None if one is None else one.missing for one in found])
 
 
 def _by_judge(rewards: list[Reward]) -> dict[str, list[Settled]]:
@@ -245,4 +342,8 @@ def _by_judge(rewards: list[Reward]) -> dict[str, list[Settled]]:
 
 
 def _said(verdict: Verdict | Unscored) -> str:
-    return verdict.reason if isinstance(verdict, Verdict) else f"not scored: {verdict.reason}"
+    if not isinstance(verdict, Verdict):
+        return f"not scored: {verdict.reason}"
+    if verdict.how == "terms":  # of several judges
+        return "\n".join(f"{part.name}: {_said(part.verdict)}" for part in verdict.parts)
+    return verdict.reason

@@ -92,7 +92,7 @@ def attach(trainer: Any) -> Attached:
             setting="trl",
         )
     rewards = [found for func in getattr(trainer, "reward_funcs", []) if (found := getattr(func, "referee", None))]
-    rewards = [reward for reward in rewards if isinstance(reward, TrlReward)]
+    rewards = [*dict.fromkeys(reward for reward in rewards if isinstance(reward, TrlReward))]
     if not rewards:
         raise ConfigError(
             "attach found no referee function among the trainer's reward_funcs. Put reward_func(config) there.",

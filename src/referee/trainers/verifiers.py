@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from referee.records import Reward, Verdict
 from referee.trainers.on_demand import on_demand
-from referee.trainers.outcome import number
+from referee.trainers.outcome import number, terms_of
 from referee.trainers.rows import REFERENCES, first_of, omitted, with_reference
 from referee.trainers.shared import Judged, from_environment
 
@@ -36,6 +36,13 @@ async def judge_answer(
     (reward,) = await judged.ascore([judged.sample(question, answer, with_reference(row, reference), add)])
     number(reward, "verifiers")
     return reward
+
+
+def named(reward: Reward) -> float | dict[str, float]:
+    """The reward as verifiers takes it. Of several judges, what each adds to it, by name: verifiers adds them up. One
+    number where there is one judge, or where the missing policy filled it in."""
+    total = number(reward, "verifiers")
+    return total if len(reward.terms) == 1 or reward.filled else terms_of(reward)
 
 
 class Talk(NamedTuple):
@@ -79,19 +86,19 @@ def _judge() -> type:
     types = importlib.import_module("verifiers.v1.types")
 
     class RefereeJudge(judge.Judge[float, __getattr__("RefereeJudgeConfig")]):  # type: ignore[misc]
-        """One cache, one limit and one budget for all rollouts of the process."""
+        """One cache, one limit and one budget for all rollouts of the process. Several judges are several rewards."""
 
         @functools.cached_property
         def judged(self) -> Judged:
             return Judged(self.config.referee_config) if self.config.referee_config else from_environment()
 
-        async def score(self, task: Any, trace: Any) -> float:
+        async def score(self, task: Any, trace: Any) -> float | dict[str, float]:
             talk, question = talk_of(trace), self.config.question_field
             asked = judge.judge_question(task, question) if question or not talk.question else talk.question
             row = {**_columns(task), "tools": talk.tools}
             reward = await judge_answer(asked, talk.answer, judged=self.judged, row=row)
             _record(trace, self.reward_name, reward, judge.JudgeResponse, types.Usage)
-            return number(reward, "verifiers")
+            return named(reward)
 
     return RefereeJudge
 

@@ -15,13 +15,15 @@ from typing import Any
 
 from msgspec import Struct
 
+from referee.config import Config, MissingConfig
 from referee.errors import InputError
 from referee.records import Reward
 from referee.rollouts import plain
 from referee.shaping import median
 from referee.ticket import Ticket
+from referee.trainers.outcome import has_rubric
 from referee.trainers.verl.backend import Backend
-from referee.trainers.verl.columns import KEYS, columns_of, rule_columns
+from referee.trainers.verl.columns import KEYS, columns_of, rule_columns, terms_filled, terms_given
 from referee.trainers.verl.config import LengthPenaltyConfig
 from referee.trainers.verl.data import (
     Row,
@@ -113,7 +115,11 @@ class LengthPenaltyRewardManager:
         tensor = place(values, lengths, data.batch["responses"])
         if not return_dict:
             return tensor
-        rows = [columns_of(reward, value) for reward, value in zip(rewards, values, strict=True)]
+        config = self._backend.judged.config if self._backend.judged else None
+        rows = [
+            columns_of(reward, value, terms, rubric=config is not None and has_rubric(config))
+            for reward, value, terms in zip(rewards, values, _terms(rewards, config), strict=True)
+        ]
         info: dict[str, list[Any]] = {key: [row[key] for row in rows] for key in (rows[0] if rows else KEYS)}
         info["median_length"] = _medians(rewards)
         return {"reward_tensor": tensor, "reward_extra_info": {**info, **submitted.columns}}
@@ -151,6 +157,19 @@ def _values(rewards: Sequence[Reward]) -> list[float]:
     return [
         statistics.fmean(bare[reward.group or reward.index]) if reward.value is None else reward.value
         for reward in rewards
+    ]
+
+
+def _terms(rewards: Sequence[Reward], config: Config | None) -> list[dict[str, float]]:
+    """A number of each of several judges for every row."""
+    given = [terms_given(reward) for reward in rewards]
+    groups: dict[str | int, list[dict[str, float | None]]] = {}
+    for reward, one in zip(rewards, given, strict=True):
+        groups.setdefault(reward.group or reward.index, []).append(one)
+    missing = config.missing if config else MissingConfig()
+    return [
+        terms_filled(one, groups[reward.group or reward.index], missing)
+        for reward, one in zip(rewards, given, strict=True)
     ]
 
 

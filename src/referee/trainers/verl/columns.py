@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from referee.config import MissingConfig
 from referee.records import Reason, Reward, Unscored, Verdict
+from referee.shaping.missing import mean
+from referee.trainers.outcome import rubric_of
 
 KEYS = (
     "openai_quality_reward",
@@ -33,8 +36,16 @@ ERRORS: dict[Reason, int] = {reason: number for number, reason in enumerate(Reas
 """judge_error: 0 for none, else the place of the reason in `referee.Reason`."""
 
 
-def columns_of(reward: Reward, value: float) -> dict[str, float]:
-    """One row's numbers. `value` is the reward verl is given. Of several judges each has two columns more."""
+MIDDLE = 0.5
+"""Of a judge's value, for a group in which it gave no verdict at all: the same for all, so that it teaches nothing."""
+
+
+def columns_of(
+    reward: Reward, value: float, terms: Mapping[str, float] | None = None, *, rubric: bool = False
+) -> dict[str, float]:
+    """One row's numbers. `value` is the reward verl is given. Of several judges each has two columns more, `terms`
+    holding the numbers in place of missing verdicts; with a judge that goes by criteria (`rubric`) there are two more.
+    """
     settled, verdict = reward.settled, reward.verdict
     missing = isinstance(verdict, Unscored)
     found = {
@@ -53,8 +64,35 @@ def columns_of(reward: Reward, value: float) -> dict[str, float]:
     }
     for term in reward.terms if len(reward.terms) > 1 else ():
         said = term.settled.verdict
-        found[f"judge_{term.judge}"] = said.value if isinstance(said, Verdict) else float("nan")
+        filled = (terms or {}).get(term.judge, float("nan"))
+        found[f"judge_{term.judge}"] = said.value if isinstance(said, Verdict) else filled
         found[f"judge_{term.judge}_scored"] = float(isinstance(said, Verdict))
+    if rubric:
+        criteria = rubric_of(reward)
+        found["rubric_met"] = criteria.met if criteria else float("nan")
+        found["rubric_missing"] = float(criteria.missing) if criteria else float("nan")
+    return found
+
+
+def terms_given(reward: Reward) -> dict[str, float | None]:
+    """What each of several judges that count said, in [0, 1]; nothing of a lone one."""
+    counted = [term for term in reward.terms if term.weight != 0] if len(reward.terms) > 1 else []
+    ends = {term.judge: term.settled.verdict for term in counted}
+    return {name: said.value if isinstance(said, Verdict) else None for name, said in ends.items()}
+
+
+def terms_filled(
+    given: Mapping[str, float | None], siblings: Sequence[Mapping[str, float | None]], missing: MissingConfig
+) -> dict[str, float]:
+    """A number for each of these judges: its verdict, the policy's `value`, or its mean over the siblings, which has
+    advantage 0 where each column is normalized by itself."""
+    found = {}
+    for name, number in given.items():
+        if number is None and missing.policy == "value":
+            number = missing.value
+        if number is None:
+            number = mean([there for one in siblings if (there := one.get(name)) is not None])
+        found[name] = MIDDLE if number is None else number
     return found
 
 

@@ -23,8 +23,9 @@ from referee.judging import refuse_groups
 from referee.records import Reason, Reward, Sample, Settled, Unscored, Verdict
 from referee.runtime.ray_group_client import GroupClient, open_groups
 from referee.shaping import shape_group
+from referee.trainers.outcome import has_rubric
 from referee.trainers.shared import Judged, Pending
-from referee.trainers.verl.columns import columns_of, numeric
+from referee.trainers.verl.columns import columns_of, numeric, terms_filled, terms_given
 from referee.trainers.verl.config import in_own_keys
 from referee.trainers.verl.data import (
     Row,
@@ -72,6 +73,9 @@ class RefereeRewardManager:
         share = job_wide if settings.shared else divided
         self._judged = Judged(share(alone, settings.workers))
         self._policy = self._chosen_policy()
+        counted = [judge for judge in settings.config.judge if judge.weight != 0]
+        # Rows may then have a reward and lack a judge's column, which is filled with its siblings' mean.
+        self._optional = self._policy != "value" and len(counted) > 1 and any(judge.optional for judge in counted)
         self._groups: GroupClient | None = None
         self._telling: set[asyncio.Task[Any]] = set()
         self._without_rule: set[str] = set()
@@ -109,13 +113,13 @@ class RefereeRewardManager:
             raise
         final = reward
         try:
-            value = await self._value(row, member, reward)
+            value, terms = await self._value(row, member, reward)
             final = replace(reward, value=value, filled=self._policy if reward.value is None else "")
         finally:
             if pending is not None:
                 pending.rewarded([final])
-        columns = columns_of(reward, value) | numeric(extra, self.settings.rule_keys)
-        return {"reward_score": value, "reward_extra_info": columns}
+        columns = columns_of(reward, value, terms, rubric=has_rubric(self.settings.config))
+        return {"reward_score": value, "reward_extra_info": columns | numeric(extra, self.settings.rule_keys)}
 
     def __repr__(self) -> str:
         return f"RefereeRewardManager({self._judged!r}, {self._policy} where there is no score)"
@@ -145,32 +149,33 @@ class RefereeRewardManager:
         siblings = [(0, Sample(prompt="", response="", length=length), nothing) for length in others]
         return shape_group([(0, sample, settled), *siblings], config)[0]
 
-    async def _value(self, row: Row, member: str, reward: Reward) -> float:
-        """The number for verl; or UnscoredError, which verl's V1 trainer takes for "leave this prompt out"."""
-        verdict = reward.verdict
-        if self._policy == "group_mean":
-            return await self._mean(row, member, reward)
-        if reward.value is not None:
-            return reward.value
+    async def _value(self, row: Row, member: str, reward: Reward) -> tuple[float, dict[str, float]]:
+        """The number for verl, and one of each of several judges; or UnscoredError, which verl's V1 trainer takes for
+        "leave this prompt out". Only a row that lacks one waits for its siblings."""
+        given = terms_given(reward)
+        told = (reward.value, reward.rule - reward.penalty, given)
+        found = [told]
+        if self._policy == "group_mean" or self._optional:
+            lacks = None in given.values() if reward.value is not None else self._policy == "group_mean"
+            if lacks:
+                found = await self._meet(row, member, "reward", told) or [told]
+            else:
+                name, expected = self._group(row, "reward")
+                if expected > 1:
+                    self._coordinator().tell(name, member, told, expected)
+        value = self._filled(row, reward, found) if reward.value is None else reward.value
+        return value, terms_filled(given, [terms for _, _, terms in found], self.settings.config.missing)
+
+    def _filled(self, row: Row, reward: Reward, found: Sequence[tuple[float | None, float, Any]]) -> float:
+        """What the policy puts in place of a reward, given what siblings report."""
         if self._policy == "value" and self.settings.config.missing.value is not None:
             return self.settings.config.missing.value
-        raise self._unscored(row, verdict)
-
-    async def _mean(self, row: Row, member: str, reward: Reward) -> float:
-        """The reward; without one, the mean of the siblings' rewards. Those that have theirs do not wait."""
-        told = (reward.value, reward.rule - reward.penalty)
-        if reward.value is not None:
-            name, expected = self._group(row, "reward")
-            if expected > 1:
-                self._coordinator().tell(name, member, told, expected)
-            return reward.value
-        found = await self._meet(row, member, "reward", told) or [told]
-        values = [value for value, _ in found if value is not None]
-        if values:
+        values = [value for value, _, _ in found if value is not None]
+        if self._policy == "group_mean" and values:
             return statistics.fmean(values)
-        if self.settings.drops_groups:
+        if self._policy != "group_mean" or self.settings.drops_groups:
             raise self._unscored(row, reward.verdict)
-        return statistics.fmean([bare for _, bare in found])  # one number for all: the group teaches nothing
+        return statistics.fmean([bare for _, bare, _ in found])  # one number for all: the group teaches nothing
 
     async def _lengths(self, row: Row, member: str) -> list[int]:
         return [int(length) for length in await self._meet(row, member, "length", row.length)]
