@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from referee.config import JudgeConfig
 from referee.judging import Form, Judge, make_judge
-from referee.records import Ask, Criterion, Part, Reason, Reply, Sample, TokenChoice, Unscored, Verdict
+from referee.records import Ask, Criterion, Message, Part, Reason, Reply, Sample, TokenChoice, Unscored, Verdict
 
 SECRET = b"0123456789abcdef"
 RUBRIC = (
@@ -120,6 +120,19 @@ def test_rules_are_not_asked() -> None:
     asked, verdict = judged(judge(), replace(SAMPLE, response=" ", rubric=(rule,)))
     assert isinstance(verdict, Verdict)
     assert verdict.how == "gate"
+
+
+def test_rules_see_the_final_answer() -> None:
+    """Reasoning, results of tools and headings do not count as words of the response."""
+    rule = Criterion("Has at most 1 word.", 1.0, "short", check="max_words", parameters='{"max": 1}')
+    talk = (Message("assistant", "Let me look."), Message("tool", "Two a day."), Message("assistant", "Two."))
+    for response in (talk, "<think>Let me see.</think>Two."):
+        _, verdict = judged(judge(), replace(SAMPLE, response=response, rubric=(rule,)))
+        assert isinstance(verdict, Verdict)
+        assert verdict.score == 1.0
+    _, verdict = judged(judge(view="full"), replace(SAMPLE, response=talk, rubric=(rule,)))
+    assert isinstance(verdict, Verdict)
+    assert verdict.score == 0.0
 
 
 def answered(judge: Judge, answers: list[Verdict | Unscored]) -> Verdict | Unscored:

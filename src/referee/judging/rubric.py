@@ -24,8 +24,9 @@ from referee.judging.probability import MARKS, TOP_LOGPROBS, Scale, answer_token
 from referee.judging.prompt_builder import Wording
 from referee.judging.score import score
 from referee.judging.template import shipped
+from referee.judging.transcript import checked_text
 from referee.records import Ask, Criterion, Part, Reason, Reply, Sample, Sampling, Unscored, Verdict
-from referee.rollouts import named_apart, plain
+from referee.rollouts import named_apart
 
 TEMPLATE = shipped("rubric.txt")
 IMPLICIT = shipped("rubric_implicit.txt")
@@ -73,7 +74,10 @@ class RubricJudge:
             return (plans[0],)  # a gate, or something that no question of it can be asked without
         answers = (yield [plan for plan in plans if isinstance(plan, Ask)]) if chunks else []
         parts: dict[int, Part] = {
-            place: _ruled(criterion, run_check(criterion, plain(sample.response), sample, self._functions))
+            place: _ruled(
+                criterion,
+                run_check(criterion, checked_text(sample.response, self._config.view), sample, self._functions),
+            )
             for place, criterion in enumerate(criteria)
             if criterion.check
         }
