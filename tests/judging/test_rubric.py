@@ -135,6 +135,36 @@ def test_rules_see_the_final_answer() -> None:
     assert verdict.score == 0.0
 
 
+def test_an_unknown_check_is_not_paid_for() -> None:
+    """It is named, and nothing is asked."""
+    rule = Criterion("Is fine.", 1.0, "fine", check="some.module:function")
+    asked, verdict = judged(judge(), replace(SAMPLE, rubric=(*RUBRIC, rule)))
+    assert asked == []
+    assert isinstance(verdict, Unscored)
+    assert verdict.reason is Reason.CONFIG
+    assert "some.module:function" in verdict.detail
+
+
+def test_a_choice_may_be_called_not_applicable() -> None:
+    """It counts like any other, because it was offered as one."""
+    graded = Criterion("Cites.", 2.0, "cites", choices=("not applicable", "some", "all"))
+    _, verdict = judged(judge(), replace(SAMPLE, rubric=(graded,)), lambda text: 0)
+    assert isinstance(verdict, Verdict)
+    assert verdict.score == 0.0
+    assert verdict.parts[0].weight == 2.0
+
+
+def test_no_verdict_on_all_that_counts_keeps_its_reason() -> None:
+    """partial = "skip" has nothing left to count: why is said, though a criterion without weight was answered."""
+    rubric = (Criterion("Counts.", 1.0, "counts"), Criterion("Does not.", 0.0, "not"))
+    deliberation = judge(criteria_per_call=1, partial="skip").deliberate((replace(SAMPLE, rubric=rubric),), "schema")
+    next(deliberation)
+    with pytest.raises(StopIteration) as stop:
+        deliberation.send([Unscored(reason=Reason.REFUSED, detail="no"), yes(0.0)])
+    [verdict] = stop.value.value
+    assert verdict.reason is Reason.REFUSED
+
+
 def answered(judge: Judge, answers: list[Verdict | Unscored]) -> Verdict | Unscored:
     """The verdict where each question, of one criterion, is answered so."""
     deliberation = judge.deliberate((SAMPLE,), "schema")
@@ -213,6 +243,10 @@ def test_one_question_gives_a_probability_where_there_is_one() -> None:
     assert part.verdict.how == "logprob"
     bare = ask.read(ask, Reply(text="".join(tokens), finish="stop"))
     assert isinstance(bare, Unscored), "a bare yes is on another scale"
+    assert ask.in_text is not None
+    assert isinstance(ask.in_text(), Unscored), "and so is one in text"
+    [later] = next(alone.deliberate((replace(SAMPLE, rubric=RUBRIC[:1]),), "schema"))
+    assert later.in_text is None
 
 
 def test_implicit_is_one_score_for_all_criteria() -> None:
