@@ -614,3 +614,11 @@ def test_the_first_rows_say_what_their_pitfalls_were_taken_for() -> None:
     report = polarity_of_rows([raw({"rubric": RAR}), raw({"rubric": RAR}), raw({"rubric": 5})])
     assert (report.good, report.bad) == (1, 1)
     assert report.lines()[1] == '  true is good: 1, as in "Avoids claiming that ice is hollow."'
+
+
+@pytest.mark.parametrize("relation", [["at least"], {"a": 1}, 3])
+def test_a_relation_that_is_no_text_is_named(relation: Any) -> None:
+    """It is a problem of the rubric, not a crash."""
+    rule = {"criterion": "Long.", "check": "words", "parameters": {"words": 3, "relation": relation}}
+    with pytest.raises(RubricError, match="relation"):
+        read_rubric([rule])

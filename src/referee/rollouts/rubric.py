@@ -29,6 +29,7 @@ from referee.rollouts.criteria import (
     unread_fields,
 )
 from referee.rollouts.reading import field, named
+from referee.rollouts.reading import held as _held
 
 LISTS = ("rubric", "rubrics", "criteria", "criterion", "rubric_items", "sections", "Answer Critical")
 """Fields of an object that hold its criteria."""
@@ -365,10 +366,6 @@ def _items(value: Any) -> list[Any]:
     if isinstance(value, Mapping):
         value = next((value[name] for name in LISTS if _is_plain_list(value.get(name))), [])
     return list(value) if _is_plain_list(value) else []
-
-
-def _held(value: Any) -> bool:
-    return value is not None and not (hasattr(value, "__len__") and len(value) == 0)
 
 
 def _is_plain_list(value: Any) -> bool:
