@@ -12,9 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from referee.config import JudgeConfig
+from referee.config import Config, JudgeConfig
+from referee.errors import ConfigError
 from referee.judging import Form, Judge, make_judge
 from referee.records import Ask, Criterion, Message, Part, Reason, Reply, Sample, TokenChoice, Unscored, Verdict
+from referee.scoring.build import rubric_polarity
 
 SECRET = b"0123456789abcdef"
 RUBRIC = (
@@ -314,3 +316,28 @@ def test_order_and_names_do_not_change_a_score(order: list[int], truth: list[boo
     assert isinstance(one, Verdict)
     assert isinstance(two, Verdict)
     assert one.value == pytest.approx(two.value)
+
+
+@pytest.mark.parametrize("template", [None, "{{response}}\n{{statements}}\n{{reply}}"])
+def test_settings_that_no_question_shows_are_refused(template: str | None) -> None:
+    """As of every other kind."""
+    make_judge(JudgeConfig(kind="rubric", criteria="Be strict."), SECRET)
+    with pytest.raises(ConfigError, match="system_prompt"):
+        make_judge(JudgeConfig(kind="rubric", system_prompt="Be strict."), SECRET, template)
+    if template:
+        with pytest.raises(ConfigError, match="criteria"):
+            make_judge(JudgeConfig(kind="rubric", criteria="Be strict."), SECRET, template)
+
+
+def test_a_kind_that_is_not_known_names_all_that_are() -> None:
+    """Rubrics, too."""
+    with pytest.raises(ConfigError, match="rubric"):
+        make_judge(JudgeConfig(kind="ruler"), SECRET)
+
+
+def test_judges_cannot_read_one_rubric_in_two_ways() -> None:
+    """A sample's rubric is read once, so two polarities are an error."""
+    judges = tuple(JudgeConfig(kind="rubric", name=name, polarity=name) for name in ("by_sign", "by_phrase"))  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match=r"judge\.polarity"):
+        rubric_polarity(Config(judge=judges))
+    assert rubric_polarity(Config(judge=judges[:1])) == "by_sign"

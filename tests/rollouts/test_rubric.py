@@ -622,3 +622,11 @@ def test_a_relation_that_is_no_text_is_named(relation: Any) -> None:
     rule = {"criterion": "Long.", "check": "words", "parameters": {"words": 3, "relation": relation}}
     with pytest.raises(RubricError, match="relation"):
         read_rubric([rule])
+
+
+@pytest.mark.parametrize("points", [[5], 5, [1, 2, 3]])
+def test_columns_that_do_not_fit_the_criteria_are_named(points: Any) -> None:
+    """Weights that belong to no criterion in particular are not left out."""
+    with pytest.raises(RubricError, match="must be a list of 2"):
+        read_rubric({"criterion": ["a", "b"], "points": points})
+    assert len(read_rubric({"criterion": ["a", "b"], "points": [], "title": "Of the whole", "id": 3})) == 2
