@@ -77,7 +77,7 @@ def stream(
                 admit([(place, item)])
             else:
                 groups.setdefault(name, []).append((place, item))
-                if len(groups[name]) == sizes[name]:
+                if len(groups[name]) == sizes.get(name):
                     admit(groups.pop(name))
             if len(chunk) >= CHUNK:
                 outstanding += submit()
