@@ -630,3 +630,11 @@ def test_columns_that_do_not_fit_the_criteria_are_named(points: Any) -> None:
     with pytest.raises(RubricError, match="must be a list of 2"):
         read_rubric({"criterion": ["a", "b"], "points": points})
     assert len(read_rubric({"criterion": ["a", "b"], "points": [], "title": "Of the whole", "id": 3})) == 2
+
+
+def test_not_applicable_is_offered_once() -> None:
+    """A choice of that name counts; beside `may_not_apply` the two could not be told apart."""
+    item = {"text": "Cites.", "choices": ["not applicable", "some", "all"]}
+    assert read_rubric([item])[0].choices[0] == "not applicable"
+    with pytest.raises(RubricError, match="may_not_apply"):
+        read_rubric([{**item, "may_not_apply": True}])

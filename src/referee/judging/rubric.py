@@ -77,11 +77,9 @@ class RubricJudge:
         if not isinstance(plans[0], Ask):
             return (plans[0],)  # a gate, or something that no question of it can be asked without
         answers = (yield [plan for plan in plans if isinstance(plan, Ask)]) if chunks else []
+        text = checked_text(sample.response, self._config.view) if len(asked) < len(criteria) else ""
         parts: dict[int, Part] = {
-            place: _ruled(
-                criterion,
-                run_check(criterion, checked_text(sample.response, self._config.view), sample, self._functions),
-            )
+            place: _ruled(criterion, run_check(criterion, text, sample, self._functions))
             for place, criterion in enumerate(criteria)
             if criterion.check
         }

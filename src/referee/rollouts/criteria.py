@@ -114,6 +114,11 @@ def read_item(item: Any, where: str, manner: Manner) -> Criterion:
     if not text and not check:
         raise _without_text(item, where, text_field)
     choices, values, may_not_apply, explained = _choices(item, where)
+    may_not_apply = may_not_apply or _flag(item, "may_not_apply", where)
+    if may_not_apply and "not applicable" in choices:
+        raise RubricError(
+            at(where, "choices"), '"not applicable" is what `may_not_apply` offers; leave one of them out'
+        )
     weight = _weight(item, where, text_field)
     kind = (category[1] if category else _word(item, "category")).lower()
     pitfall = kind.startswith("pitfall") or (manner.rar and weight < 0 and not kind)
@@ -125,7 +130,7 @@ def read_item(item: Any, where: str, manner: Manner) -> Criterion:
         true_is=way,
         choices=choices,
         values=values,
-        may_not_apply=may_not_apply or _flag(item, "may_not_apply", where),
+        may_not_apply=may_not_apply,
         check=check,
         parameters=parameters,
     )
