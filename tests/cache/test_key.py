@@ -188,3 +188,15 @@ def test_explain_names_what_differs() -> None:
     other = {"model": "b", "judge": "score/1", "new": "y"}
     assert explain(one, other) == ["model: a | b", "gone: x | (absent)", "new: (absent) | y"]
     assert explain(one, dict(one)) == []
+
+
+def test_facets_of_one_request_are_its_own_wherever_they_stand() -> None:
+    """Statements and columns differ from request to request, too, and the criteria come after the response."""
+    keys = KeyMaker(ENDPOINT, CHAT)
+    facets = (("judge", "j"), ("columns.a", "1"), ("prompt", "p"), ("trusted columns.b", "2"), ("response", "r"))
+    first, own = keys.facets(replace(REQUEST, facets=(*facets, ("statements", "s"))))
+    assert own == {"columns.a": "1", "prompt": "p", "trusted columns.b": "2", "response": "r", "statements": "s"}
+    again, _ = keys.facets(replace(REQUEST, facets=(*facets, ("statements", "t"))))
+    assert first is again
+    assert first["judge"] == "j"
+    assert not set(own) & set(first)

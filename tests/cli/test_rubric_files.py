@@ -104,3 +104,40 @@ def test_a_wrong_rubric_is_named_before_anything_is_spent(tmp_path: Path, refere
     assert done.returncode == 2
     assert "os:system" in done.stderr
     assert server.stats().received == 0
+
+
+LENGTHS = "[shaping.length]\nenable = true\n"
+
+
+def test_a_group_that_lost_a_line_to_its_rubric_is_judged_without_it(
+    tmp_path: Path, referee: Run, provider: Start
+) -> None:
+    """Group sizes are those of the lines that are judged: no row after a refused one is missing."""
+    fine = {**RULED, "group": "a"}
+    broken = {**fine, "extra_info": {"reward_model": {"rubrics": [{"criterion": "x", "points": "many"}]}}}
+    write(tmp_path, provider(), fine, broken, {**fine, "response": "#doctor!"}, {**RULED, "group": "b"}, more=LENGTHS)
+    done = referee("score", "in.jsonl", "-o", "out.jsonl", "--skip-bad")
+    assert done.returncode == 0, done.stderr
+    assert [row["line"] for row in rows(tmp_path / "out.jsonl")] == [1, 3, 4]
+    assert "1 unusable line set aside" in done.stderr
+
+
+def test_a_shown_column_that_cannot_be_read_is_refused_wherever_it_stands(
+    tmp_path: Path, referee: Run, provider: Start
+) -> None:
+    """Far down in the file, too: the row is named, and nothing is spent."""
+    server = provider()
+    (tmp_path / "t.txt").write_text("Topic: {{columns.topic}}\n{{prompt}}\n{{response}}\n{{reply}}")
+    (tmp_path / "referee.toml").write_text(
+        CONFIG.format(url=server.url, more='prompt_file = "t.txt"\n').replace("rubric", "score")
+    )
+    line = b'{"prompt": "p", "response": "r", "topic": "t"}\n'
+    bad = b'{"prompt": "p", "response": "r", "topic": "\xff"}\n'
+    (tmp_path / "in.jsonl").write_bytes(line * 120 + bad)
+    done = referee("score", "in.jsonl", "-o", "out.jsonl")
+    assert done.returncode == 2
+    assert "line 121: topic: not UTF-8" in done.stderr
+    done = referee("score", "in.jsonl", "-o", "out.jsonl", "--skip-bad")
+    assert done.returncode == 0, done.stderr
+    assert len(rows(tmp_path / "out.jsonl")) == 120
+    assert "1 unusable line set aside" in done.stderr

@@ -7,10 +7,20 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from tests.cli.conftest import Run, environment, rows
 from tests.cli.test_output import NOWHERE, Start, refused, setup
+
+from referee.cli.rows import Digests
+from referee.cli.score import _items
+from referee.cli.stream import Item, stream
+from referee.config import Config, JudgeConfig
+from referee.errors import InputError
+from referee.records import Sample
+from referee.rollouts import BadLine
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
@@ -108,3 +118,27 @@ def test_what_is_no_input_is_said(tmp_path: Path, referee: Run) -> None:
     refused(empty, "empty.jsonl: there are no rollouts in this file.")
     assert "skip-bad" not in empty.stderr
     refused(referee("score", "notes.txt", "-o", "out.jsonl", "--skip-bad"), "One looks like this")
+
+
+class Instant:
+    """A Referee whose tickets hold what was submitted."""
+
+    def submit(self, samples: list[Sample], deadline: float) -> Any:
+        return SimpleNamespace(result=lambda: samples, cancel=lambda: None)
+
+
+def test_groups_of_another_size_than_was_said_come_out_too() -> None:
+    """Nothing that was read is thrown away, and the order is that of the input."""
+    given = [Item(place, Sample(prompt="p", response="r", group=group), None) for place, group in enumerate("aabbbc")]
+    referee: Any = Instant()
+    found = list(stream(referee, given, {"a": 3, "b": 2}))
+    assert [item.tag for item, _ in found] == list(range(6))
+
+
+def test_a_line_that_was_not_known_to_be_bad_stops_the_run() -> None:
+    """Its row would be missing from the output without a word."""
+    bad, fine = BadLine(2, "response", "missing."), Sample(prompt="p", response="r")
+    digests = Digests(Config(judge=(JudgeConfig(),)))
+    assert len(list(_items(iter([(1, fine), (2, bad)]), 1, digests, iter(())))) == 1
+    with pytest.raises(InputError, match="line 2: response: missing"):
+        list(_items(iter([(1, fine), (2, bad)]), 0, digests, iter(())))

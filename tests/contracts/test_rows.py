@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -265,3 +266,31 @@ def test_rubrics_are_read_from_the_columns_they_come_in() -> None:
     ]
     with pytest.raises(InputError, match=r"rubric\[0\].*Nothing was spent"):
         to_sample("q", "a", row={"rubric": [5]}, polarity="by_phrase")
+
+
+def test_a_rubric_in_place_of_the_answer_is_no_answer() -> None:
+    """open-instruct keeps it there; a judge that compares has nothing to compare with."""
+    row = {"ground_truth": '{"rubrics": [{"description": "Is short.", "weight": 1}]}'}
+    sample = to_sample("p", "r", row=row, polarity="by_phrase")
+    assert [criterion.text for criterion in sample.rubric] == ["Is short."]
+    assert sample.reference is None
+    assert to_sample("p", "r", row={**row, "answer": "4"}, polarity="by_phrase").reference == "4"
+    assert to_sample("p", "r", row=row).reference == row["ground_truth"]
+
+
+class Made(Sequence[Any]):
+    """Makes its rows when they are asked for, as datasets do."""
+
+    def __len__(self) -> int:
+        return 40
+
+    def __getitem__(self, place: Any) -> Any:
+        if place >= len(self):
+            raise IndexError
+        return [{"name": f"tool {place}"}]
+
+
+def test_tools_of_a_column_that_is_made_row_by_row() -> None:
+    """Each row has its own, though a list that is gone leaves its id to the next."""
+    samples = to_samples(["p"] * 40, ["r"] * 40, columns={"tools": Made()})
+    assert [sample.tools[0].name for sample in samples] == [f"tool {row}" for row in range(40)]

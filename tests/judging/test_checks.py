@@ -85,6 +85,8 @@ def missing(criterion: Criterion, functions: Mapping[str, CheckFunction], respon
         ("valid_json", None, ' {"a": [1, 2]} ', "{'a': 1}"),
         ("valid_json", None, '```json\n{"a": 1}\n```', 'Here: {"a": 1}'),
         ("valid_json", None, "null", "[" * 5000),
+        ("valid_json", None, "\n``` \n[1]```\n", "```python\n[1]\n```"),
+        ("valid_json", None, "```JSON\r\n[1]\r\n```", "```json\n" + "\n" * 300_000),
         ("equals", "1/2", "So it is \\boxed{\\frac{1}{2}}.", "So it is \\boxed{\\frac{1}{3}}."),
         ("equals", "1234", "1,234.0", "12,34"),
         ("equals", 0.5, "$x = \\dfrac12$", "x = 2"),

@@ -12,9 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from referee.config import JudgeConfig
+from referee.config import Config, JudgeConfig
+from referee.errors import ConfigError
 from referee.judging import Form, Judge, make_judge
-from referee.records import Ask, Criterion, Part, Reason, Reply, Sample, TokenChoice, Unscored, Verdict
+from referee.records import Ask, Criterion, Message, Part, Reason, Reply, Sample, TokenChoice, Unscored, Verdict
+from referee.scoring.build import rubric_polarity
 
 SECRET = b"0123456789abcdef"
 RUBRIC = (
@@ -122,6 +124,49 @@ def test_rules_are_not_asked() -> None:
     assert verdict.how == "gate"
 
 
+def test_rules_see_the_final_answer() -> None:
+    """Reasoning, results of tools and headings do not count as words of the response."""
+    rule = Criterion("Has at most 1 word.", 1.0, "short", check="max_words", parameters='{"max": 1}')
+    talk = (Message("assistant", "Let me look."), Message("tool", "Two a day."), Message("assistant", "Two."))
+    for response in (talk, "<think>Let me see.</think>Two."):
+        _, verdict = judged(judge(), replace(SAMPLE, response=response, rubric=(rule,)))
+        assert isinstance(verdict, Verdict)
+        assert verdict.score == 1.0
+    _, verdict = judged(judge(view="full"), replace(SAMPLE, response=talk, rubric=(rule,)))
+    assert isinstance(verdict, Verdict)
+    assert verdict.score == 0.0
+
+
+def test_an_unknown_check_is_not_paid_for() -> None:
+    """It is named, and nothing is asked."""
+    rule = Criterion("Is fine.", 1.0, "fine", check="some.module:function")
+    asked, verdict = judged(judge(), replace(SAMPLE, rubric=(*RUBRIC, rule)))
+    assert asked == []
+    assert isinstance(verdict, Unscored)
+    assert verdict.reason is Reason.CONFIG
+    assert "some.module:function" in verdict.detail
+
+
+def test_a_choice_may_be_called_not_applicable() -> None:
+    """It counts like any other, because it was offered as one."""
+    graded = Criterion("Cites.", 2.0, "cites", choices=("not applicable", "some", "all"))
+    _, verdict = judged(judge(), replace(SAMPLE, rubric=(graded,)), lambda text: 0)
+    assert isinstance(verdict, Verdict)
+    assert verdict.score == 0.0
+    assert verdict.parts[0].weight == 2.0
+
+
+def test_no_verdict_on_all_that_counts_keeps_its_reason() -> None:
+    """partial = "skip" has nothing left to count: why is said, though a criterion without weight was answered."""
+    rubric = (Criterion("Counts.", 1.0, "counts"), Criterion("Does not.", 0.0, "not"))
+    deliberation = judge(criteria_per_call=1, partial="skip").deliberate((replace(SAMPLE, rubric=rubric),), "schema")
+    next(deliberation)
+    with pytest.raises(StopIteration) as stop:
+        deliberation.send([Unscored(reason=Reason.REFUSED, detail="no"), yes(0.0)])
+    [verdict] = stop.value.value
+    assert verdict.reason is Reason.REFUSED
+
+
 def answered(judge: Judge, answers: list[Verdict | Unscored]) -> Verdict | Unscored:
     """The verdict where each question, of one criterion, is answered so."""
     deliberation = judge.deliberate((SAMPLE,), "schema")
@@ -200,6 +245,10 @@ def test_one_question_gives_a_probability_where_there_is_one() -> None:
     assert part.verdict.how == "logprob"
     bare = ask.read(ask, Reply(text="".join(tokens), finish="stop"))
     assert isinstance(bare, Unscored), "a bare yes is on another scale"
+    assert ask.in_text is not None
+    assert isinstance(ask.in_text(), Unscored), "and so is one in text"
+    [later] = next(alone.deliberate((replace(SAMPLE, rubric=RUBRIC[:1]),), "schema"))
+    assert later.in_text is None
 
 
 def test_implicit_is_one_score_for_all_criteria() -> None:
@@ -267,3 +316,28 @@ def test_order_and_names_do_not_change_a_score(order: list[int], truth: list[boo
     assert isinstance(one, Verdict)
     assert isinstance(two, Verdict)
     assert one.value == pytest.approx(two.value)
+
+
+@pytest.mark.parametrize("template", [None, "{{response}}\n{{statements}}\n{{reply}}"])
+def test_settings_that_no_question_shows_are_refused(template: str | None) -> None:
+    """As of every other kind."""
+    make_judge(JudgeConfig(kind="rubric", criteria="Be strict."), SECRET)
+    with pytest.raises(ConfigError, match="system_prompt"):
+        make_judge(JudgeConfig(kind="rubric", system_prompt="Be strict."), SECRET, template)
+    if template:
+        with pytest.raises(ConfigError, match="criteria"):
+            make_judge(JudgeConfig(kind="rubric", criteria="Be strict."), SECRET, template)
+
+
+def test_a_kind_that_is_not_known_names_all_that_are() -> None:
+    """Rubrics, too."""
+    with pytest.raises(ConfigError, match="rubric"):
+        make_judge(JudgeConfig(kind="ruler"), SECRET)
+
+
+def test_judges_cannot_read_one_rubric_in_two_ways() -> None:
+    """A sample's rubric is read once, so two polarities are an error."""
+    judges = tuple(JudgeConfig(kind="rubric", name=name, polarity=name) for name in ("by_sign", "by_phrase"))  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match=r"judge\.polarity"):
+        rubric_polarity(Config(judge=judges))
+    assert rubric_polarity(Config(judge=judges[:1])) == "by_sign"

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from referee import rollouts
 from referee.errors import InputError
 from referee.records import Message, Sample
-from referee.rollouts import BadLine, check_file, read_rollouts
+from referee.rollouts import BadLine, check_file, first_rows, polarity_of_rows, read_rollouts, unread_columns
 from referee.rollouts.row import KNOWN
 
 GOOD = {"prompt": "p", "response": "r"}
@@ -430,3 +430,14 @@ def test_any_object_is_a_sample_of_the_right_types_or_a_bad_line(row: dict[str, 
     for name in ("id", "group", "reference", "length", "truncated", "step"):
         if name in row:
             assert getattr(item, name) == row[name]
+
+
+def test_an_unread_column_that_is_not_utf8_stops_nothing(tmp_path: Path) -> None:
+    """It is named among the columns that no judge sees; the rows are read."""
+    path = tmp_path / "in.jsonl"
+    path.write_bytes(b'{"prompt": "p", "response": "r", "topic": "\xff", "extra_info": {"a": "\xff"}}\n')
+    rows = first_rows(path)
+    assert unread_columns(rows, (), True) == ["topic", "extra_info"]
+    assert polarity_of_rows(rows).lines() == []
+    [(_, sample)] = read_rollouts(path)
+    assert isinstance(sample, Sample)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,7 +11,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from referee.records import Media, Message, Sample, Tool, ToolCall
-from referee.rollouts import MessageError, last_user, media_in, own_words, plain, read_text, read_tools
+from referee.rollouts import (
+    MessageError,
+    ReadError,
+    last_user,
+    media_in,
+    own_words,
+    plain,
+    read_rubric,
+    read_text,
+    read_tools,
+)
+from referee.rollouts.messages import unread_fields
+from referee.rollouts.rubric import unread_rubric
 
 CALL = ToolCall("search", '{"q":"tides"}')
 AGENT = (
@@ -189,3 +202,55 @@ def test_any_json_is_read_or_refused(value: Any) -> None:
         return
     assert read_text(found) == found
     plain(found)
+
+
+class Array:
+    """Like numpy's: it has a length and no truth value, and is compared element by element."""
+
+    def __init__(self, *items: Any) -> None:
+        self._items = items
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._items)
+
+    def __bool__(self) -> bool:
+        raise ValueError("The truth value of an array with more than one element is ambiguous.")
+
+    def __eq__(self, other: object) -> Any:
+        return Array(*[item == other for item in self._items])
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def test_arrays_are_read_like_lists() -> None:
+    """Trainers keep columns as arrays: fields that hold one, or an empty one, stop nothing."""
+    calls = Array({"function": {"name": "f", "arguments": "{}"}}, {"function": {"name": "g", "arguments": "{}"}})
+    message = {
+        "role": "assistant",
+        "content": "Hm.",
+        "tool_calls": calls,
+        "images": Array(),
+        "thinking": Array("a", "b"),
+    }
+    [read] = read_text([message])
+    assert isinstance(read, Message)
+    assert [call.name for call in read.tool_calls] == ["f", "g"]
+    assert read.reasoning == "a\nb"
+    assert read.media == ()
+    assert unread_fields([{**message, "more": Array(1, 2), "none": Array()}]) == {"more"}
+    item = {"criterion": "Is short.", "points": 1, "category": Array("x", "y"), "check": Array(), "more": Array(1, 2)}
+    [criterion] = read_rubric([item])
+    assert criterion.text == "Is short."
+    assert unread_rubric({"rubric": [item]}) == ({"rubric"}, ["rubric[].more"])
+    with pytest.raises(ReadError, match="true_is"):
+        read_rubric([{"criterion": "Is short.", "true_is": Array("good", "bad")}])
+
+
+def test_thoughts_may_be_a_list_of_parts() -> None:
+    """Anthropic's blocks in a field of their own."""
+    [read] = read_text([{"role": "assistant", "content": "4", "reasoning_content": [{"thinking": "2 + 2"}]}])
+    assert isinstance(read, Message)
+    assert read.reasoning == "2 + 2"

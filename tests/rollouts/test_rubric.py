@@ -614,3 +614,27 @@ def test_the_first_rows_say_what_their_pitfalls_were_taken_for() -> None:
     report = polarity_of_rows([raw({"rubric": RAR}), raw({"rubric": RAR}), raw({"rubric": 5})])
     assert (report.good, report.bad) == (1, 1)
     assert report.lines()[1] == '  true is good: 1, as in "Avoids claiming that ice is hollow."'
+
+
+@pytest.mark.parametrize("relation", [["at least"], {"a": 1}, 3])
+def test_a_relation_that_is_no_text_is_named(relation: Any) -> None:
+    """It is a problem of the rubric, not a crash."""
+    rule = {"criterion": "Long.", "check": "words", "parameters": {"words": 3, "relation": relation}}
+    with pytest.raises(RubricError, match="relation"):
+        read_rubric([rule])
+
+
+@pytest.mark.parametrize("points", [[5], 5, [1, 2, 3]])
+def test_columns_that_do_not_fit_the_criteria_are_named(points: Any) -> None:
+    """Weights that belong to no criterion in particular are not left out."""
+    with pytest.raises(RubricError, match="must be a list of 2"):
+        read_rubric({"criterion": ["a", "b"], "points": points})
+    assert len(read_rubric({"criterion": ["a", "b"], "points": [], "title": "Of the whole", "id": 3})) == 2
+
+
+def test_not_applicable_is_offered_once() -> None:
+    """A choice of that name counts; beside `may_not_apply` the two could not be told apart."""
+    item = {"text": "Cites.", "choices": ["not applicable", "some", "all"]}
+    assert read_rubric([item])[0].choices[0] == "not applicable"
+    with pytest.raises(RubricError, match="may_not_apply"):
+        read_rubric([{**item, "may_not_apply": True}])

@@ -267,3 +267,21 @@ def test_unknown_fields_are_refused(path: str, body: Any) -> None:
             assert "endpoint" in answer.json()["message"]
 
     asyncio.run(main())
+
+
+def test_a_label_may_bring_a_rubric() -> None:
+    """It is read, not dropped; what no judge would see of a label is refused with its place."""
+
+    async def main() -> None:
+        rubric = [{"criterion": "Says 4.", "check": "contains", "parameters": "4", "points": 1}]
+        async with serving(judge={"kind": "rubric"}) as served:
+            body = {"prompt": "2 + 2?", "response": "It is 4.", "label": {"rubric": rubric, "reference": None}}
+            assert (await served.post("/slime", body)).json() == 1.0
+            body = {"query": ["Q?It is 5."], "prompts": ["Q?"], "labels": [{"rubric": rubric}]}
+            assert (await served.post("/get_reward", body)).json()["rewards"] == [0.0]
+            for label, place in (({"topic": "sums"}, "labels[0].topic"), ({"rubric": [{}]}, "labels[0].rubric[0]")):
+                answer = await served.post("/get_reward", {**body, "labels": [label]})
+                assert answer.status_code == 422
+                assert place in answer.json()["message"]
+
+    asyncio.run(main())

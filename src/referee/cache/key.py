@@ -27,8 +27,8 @@ _SHOWN = 80
 """Characters of a facet that are kept; a longer one is kept as its beginning and a digest."""
 
 
-OWN = ("prompt", "reference", "response")
-"""Facets that differ from request to request. They are the last of a request's."""
+OWN = frozenset({"prompt", "reference", "response", "statements"})
+"""Facets that differ from request to request; so do the rows' columns."""
 
 _json = msgspec.json.Encoder().encode
 
@@ -66,8 +66,8 @@ class KeyMaker:
 
         The first is the same object from one request to the next of the same judge.
         """
-        own = {name: _brief(value) for name, value in request.facets[-len(OWN) :] if name in OWN}
-        rest = request.facets[: len(request.facets) - len(own)]
+        own = {name: _brief(value) for name, value in request.facets if _is_own(name)}
+        rest = tuple([facet for facet in request.facets if facet[0] not in own])
         if rest != self._common[0] or request.sampling is not self._common[1]:
             self._common = rest, request.sampling, self._shared(rest, request.sampling)
         return self._common[2], own
@@ -91,6 +91,10 @@ def explain(one: Mapping[str, str], other: Mapping[str, str]) -> list[str]:
         for name in names
         if one.get(name) != other.get(name)
     ]
+
+
+def _is_own(name: str) -> bool:
+    return name in OWN or "columns." in name
 
 
 def _canonical(value: object) -> str:

@@ -70,8 +70,10 @@ def command(
         if bad.count and not (skip_bad and total):
             raise InputError(bad.complaint(rollouts, _MEND if total else _FORMAT))
         with settings(config, references == total) as chosen:
-            refused = _refused(source, chosen) if media or rubric_polarity(chosen) else bad
-            if refused.count > bad.count and not (skip_bad and total + bad.count > refused.count):
+            refused = bad
+            if media or columns_shown(chosen) or rubric_polarity(chosen):
+                sizes, total, refused = _usable(source, chosen)
+            if refused.count and not (skip_bad and total):
                 raise InputError(refused.complaint(rollouts, _MEND))
             warn_unread(rollouts, rows, columns_shown(chosen), rubric_polarity(chosen))
             if mixed.count and chosen.shaping.length.enable:
@@ -89,7 +91,8 @@ def command(
                 if resume:
                     consolidate(Path(output))
                 old = _records(folder) if overwrite and chosen.ledger.dir == str(folder) else []
-                summary = _score(source, output, chosen, sizes, total, _Earlier(resume, overwrite), quiet)
+                counts = _Counts(sizes, total, refused.count)
+                summary = _score(source, output, chosen, counts, _Earlier(resume, overwrite), quiet)
                 for path in old:  # the record goes with the output it belongs to
                     path.unlink(missing_ok=True)
             if not quiet and folder is not None:
@@ -111,13 +114,19 @@ class _Earlier(NamedTuple):
     overwrite: bool
 
 
-def _score(
-    source: Path, output: str, config: Config, sizes: Counter[str], total: int, earlier: _Earlier, quiet: bool
-) -> Summary:
+class _Counts(NamedTuple):
+    """What was counted with the settings that the rollouts are judged with."""
+
+    sizes: Counter[str]
+    total: int
+    refused: int
+
+
+def _score(source: Path, output: str, config: Config, counts: _Counts, earlier: _Earlier, quiet: bool) -> Summary:
     digests = Digests(config)
     summary, priced = Summary(config), any(endpoint.price_in is not None for endpoint in config.endpoint)
-    given = read_rollouts(source, columns_shown(config), text_only(config), rubric_polarity(config))
-    items = _items(given, digests, read_rows(Path(output)) if earlier.resume else iter(()))
+    sizes, total, refused = counts
+    items = _items(_read(source, config), refused, digests, read_rows(Path(output)) if earlier.resume else iter(()))
     with Referee(config) as referee:  # first: what is wrong with the settings must not touch the output
         writer = RowWriter(output, sys.stdout.buffer if output == "-" else None, fresh=earlier.overwrite)
         try:
@@ -151,13 +160,22 @@ def _stopped(rows: int, total: int, where: Path | None, judged: bool, config: Co
     return f"stopped: {there}. The same command with --resume goes on.{cached}"
 
 
+def _read(source: Path, config: Config) -> Iterator[tuple[int, Sample | BadLine]]:
+    """Every line as these judges are shown it. Other settings could count lines that then are not judged."""
+    return read_rollouts(source, columns_shown(config), text_only(config), rubric_polarity(config))
+
+
 def _items(
-    given: Iterator[tuple[int, Sample | BadLine]], digests: Digests, earlier: Iterator[Row]
+    given: Iterator[tuple[int, Sample | BadLine]], refused: int, digests: Digests, earlier: Iterator[Row]
 ) -> Iterator[Item[int, Row]]:
-    """Samples in order, each with its row of an earlier run if that still holds."""
+    """Samples in order, each with its row of an earlier run if that still holds. `refused`: how many lines are known to
+    be unusable; one more is an error, or its row would be missing without a word."""
     old = next(earlier, None)
     for line, sample in given:
         if isinstance(sample, BadLine):
+            refused -= 1
+            if refused < 0:
+                raise InputError(f"{sample.message} It was not so when the file was checked: has the file changed?")
             continue
         while old is not None and old.line < line:
             old = next(earlier, None)
@@ -211,13 +229,18 @@ def _survey(source: Path) -> tuple[Counter[str], int, Problems, Problems, bool, 
     return sizes, total, bad, mixed, media, references
 
 
-def _refused(source: Path, config: Config) -> Problems:
-    """Everything that these judges cannot be shown, with what is wrong for every judge."""
-    found = Problems()
-    for _, item in read_rollouts(source, (), text_only(config), rubric_polarity(config)):
+def _usable(source: Path, config: Config) -> tuple[Counter[str], int, Problems]:
+    """Group sizes and number of the samples that these judges can be shown, and what is wrong with the other lines."""
+    sizes: Counter[str] = Counter()
+    total, refused = 0, Problems()
+    for _, item in _read(source, config):
         if isinstance(item, BadLine):
-            found.add(item)
-    return found
+            refused.add(item)
+            continue
+        total += 1
+        if item.group:
+            sizes[item.group] += 1
+    return sizes, total, refused
 
 
 def _set_aside(source: Path, rejects: Path, config: Config) -> None:
@@ -225,7 +248,7 @@ def _set_aside(source: Path, rejects: Path, config: Config) -> None:
     descriptor = os.open(rejects, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     count = 0
     with os.fdopen(descriptor, "wb") as stream_:
-        for _, item in read_rollouts(source, (), text_only(config), rubric_polarity(config)):
+        for _, item in _read(source, config):
             if isinstance(item, BadLine):
                 text = item.raw.decode("utf-8", "replace").rstrip("\r\n")
                 note = {"line": item.line, "field": item.field, "problem": item.problem, "text": text}

@@ -77,7 +77,7 @@ def stream(
                 admit([(place, item)])
             else:
                 groups.setdefault(name, []).append((place, item))
-                if len(groups[name]) == sizes[name]:
+                if len(groups[name]) == sizes.get(name):
                     admit(groups.pop(name))
             if len(chunk) >= CHUNK:
                 outstanding += submit()
@@ -86,6 +86,8 @@ def stream(
             while out in ready:
                 yield ready.pop(out)
                 out += 1
+        for members in groups.values():  # other sizes than were said: late, but judged
+            admit(members)
         submit()
         while flying:
             collect()
@@ -95,6 +97,7 @@ def stream(
         while out in ready:
             yield ready.pop(out)
             out += 1
+        assert not ready, "every item has come out"
     except (KeyboardInterrupt, RefereeError):
         for _, ticket in flying:
             ticket.cancel()

@@ -22,6 +22,7 @@ CheckFunction = Callable[[str, Any, Sample], object]
 LONGEST_ANSWER = 200
 """Characters of an answer that is read as a number."""
 LONGEST_DETAIL = 300
+FENCE = "```"
 
 
 class CheckFailed(Exception):
@@ -52,7 +53,7 @@ def run_check(
 
 
 def unknown_checks(criteria: tuple[Criterion, ...], functions: Mapping[str, CheckFunction]) -> list[str]:
-    """Checks that these criteria name and nobody knows, each once: to be refused before anything is spent."""
+    """Checks that these criteria name and nothing here knows, each once: to be refused before anything is spent."""
     named = dict.fromkeys([criterion.check for criterion in criteria if criterion.check])
     return [name for name in named if name not in RULES and name not in functions]
 
@@ -96,9 +97,13 @@ def _words(response: str, parameters: Any, sample: Sample) -> Verdict:
 
 
 def _valid_json(response: str, parameters: Any, sample: Sample) -> Verdict:
-    fenced = re.fullmatch(r"\s*```(?:json)?[ \t]*\n(.*)\n\s*```\s*", response, re.DOTALL | re.IGNORECASE)
+    text = response.strip()
+    first, _, rest = text.partition("\n")
+    # No pattern: one with white space on both sides of the fence takes quadratic time.
+    if rest.endswith(FENCE) and first.rstrip().lower() in (FENCE, f"{FENCE}json"):
+        text = rest.removesuffix(FENCE).strip()
     try:
-        msgspec.json.decode((fenced[1] if fenced else response).strip())
+        msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeEncodeError) as error:
         return _verdict(False, f"no JSON: {error}"[:LONGEST_DETAIL])
     except RecursionError:

@@ -107,7 +107,8 @@ class SampleJudge:
         if self._trace:
             return self._plan_trace(sample, group, form, wording)
         shown, answer = response_text(sample.response, self._full, self._most)
-        prompt = group.prompt if type(sample.prompt) is str else last_user(sample.prompt)
+        whole = type(sample.prompt) is str and not sample.tools and self._most is None
+        prompt = group.prompt if whole else show(last_user(sample.prompt))
         settled = settle(sample, answer, prompt, self._gates, self._kind.lowest)
         if settled is not None:
             return settled

@@ -70,7 +70,9 @@ def make_judge(
             setting="judge.options",
         )
     if config.kind in COMPOSED:
-        return COMPOSED[config.kind].make(config, secret, template, functions)
+        composed = COMPOSED[config.kind].make(config, secret, template, functions)
+        _refuse_unused(config, template, [composed])
+        return composed
     judge = SampleJudge(config, KINDS[config.kind](config), secret, template)
     _refuse_unused(config, template, [judge])
     return judge
@@ -138,9 +140,9 @@ def _questions(config: JudgeConfig, secret: bytes, template: str | None, asked: 
     return question
 
 
-def _refuse_unused(config: JudgeConfig, template: str | None, asked: Sequence[SampleJudge]) -> None:
+def _refuse_unused(config: JudgeConfig, template: str | None, asked: Sequence[Judge]) -> None:
     """A setting that no question of the judge shows would be read past."""
-    shown = frozenset[str]().union(*(question.shows for question in asked))
+    shown = frozenset[str]().union(*(getattr(question, "shows", ()) for question in asked))
     owner = f'kind = "{config.kind}"' if template is None else "judge.prompt_file"
     for name, text, advice in (
         (
@@ -183,7 +185,7 @@ def _facets(config: JudgeConfig) -> tuple[tuple[str, str], ...]:
 
 
 def _plugin(name: str) -> tuple[JudgeFactory, str]:
-    found = plugins.load(plugins.JUDGES, name, SETTING, tuple(KINDS))
+    found = plugins.load(plugins.JUDGES, name, SETTING, (*KINDS, *COMPOSED))
     if not isinstance(found.value, JudgeFactory):
         raise ConfigError(
             f"{SETTING}: the entry point {name!r} of the package {found.package} must name a "

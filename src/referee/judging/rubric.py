@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from referee.config import JudgeConfig
 from referee.judging import statements
-from referee.judging.checks import CheckFunction, run_check
+from referee.judging.checks import CheckFunction, run_check, unknown_checks
 from referee.judging.folding import PASSED, Credit, fold
 from referee.judging.guard import scrub
 from referee.judging.judge import SampleJudge
@@ -24,8 +24,9 @@ from referee.judging.probability import MARKS, TOP_LOGPROBS, Scale, answer_token
 from referee.judging.prompt_builder import Wording
 from referee.judging.score import score
 from referee.judging.template import shipped
+from referee.judging.transcript import checked_text
 from referee.records import Ask, Criterion, Part, Reason, Reply, Sample, Sampling, Unscored, Verdict
-from referee.rollouts import named_apart, plain
+from referee.rollouts import named_apart
 
 TEMPLATE = shipped("rubric.txt")
 IMPLICIT = shipped("rubric_implicit.txt")
@@ -64,6 +65,10 @@ class RubricJudge:
         if not criteria:
             detail = "the sample has no rubric, and the judge has no criteria of its own"
             return (Unscored(reason=Reason.CONFIG, detail=detail),)
+        unknown = unknown_checks(criteria, self._functions)
+        if unknown:
+            detail = f"check {unknown[0]}: it is not among the functions that this judge may call (judge.checks)"
+            return (Unscored(reason=Reason.CONFIG, detail=detail),)
         if self._implicit:
             return (yield from self._rate(sample, criteria, form))
         asked = [place for place, criterion in enumerate(criteria) if not criterion.check]
@@ -72,8 +77,9 @@ class RubricJudge:
         if not isinstance(plans[0], Ask):
             return (plans[0],)  # a gate, or something that no question of it can be asked without
         answers = (yield [plan for plan in plans if isinstance(plan, Ask)]) if chunks else []
+        text = checked_text(sample.response, self._config.view) if len(asked) < len(criteria) else ""
         parts: dict[int, Part] = {
-            place: _ruled(criterion, run_check(criterion, plain(sample.response), sample, self._functions))
+            place: _ruled(criterion, run_check(criterion, text, sample, self._functions))
             for place, criterion in enumerate(criteria)
             if criterion.check
         }
@@ -86,7 +92,8 @@ class RubricJudge:
         """The verdict on the response, of those on its criteria."""
         config = self._config
         missing = [part for part in parts if isinstance(part.verdict, Unscored) and part.weight]
-        if missing and (config.partial == "unscored" or len(missing) == len(parts)):
+        weighty = [part for part in parts if part.weight]
+        if missing and (config.partial == "unscored" or len(missing) == len(weighty)):
             first = missing[0].verdict
             assert isinstance(first, Unscored)
             detail = f"{len(missing)} of {len(parts)} criteria have no verdict; {missing[0].name}: {first.detail}"
@@ -121,8 +128,19 @@ class RubricJudge:
         read = functools.partial(self._read, criteria, alone)
         planned = self._asker.plan(sample, form, Wording({STATEMENTS: statements.written(criteria)}, sampling, read))
         if isinstance(planned, Ask) and form == "schema" and self._config.reply == "auto":
-            return _in_text(planned, functools.partial(self._plan, sample, criteria, "text"))
+            other = functools.partial(self._plan, sample, criteria, "text")
+            if not alone:
+                return _in_text(planned, other)
+            if self._scale.words is not False:
+                return _in_text(planned, functools.partial(self._if_words, other))
         return planned
+
+    def _if_words(self, other: Callable[[], Ask | Verdict | Unscored]) -> Ask | Verdict | Unscored:
+        """The text form of a question asked alone, unless probabilities have come since it was planned."""
+        if self._scale.words is False:
+            detail = "no verdict in JSON, and a yes or no in text is on another scale than P(yes)"
+            return Unscored(reason=Reason.SCHEMA, detail=detail)
+        return other()
 
     def _read(
         self, criteria: Sequence[Criterion], alone: bool, said: str, request: Ask, reply: Reply
@@ -204,7 +222,7 @@ def _answered(criterion: Criterion, answer: Verdict | Unscored, number: int) -> 
         # rubric whose answer the cache holds.
         found = answer.parts[number]
         verdict, weight = found.verdict, criterion.weight
-        if found.label == statements.NOT_APPLICABLE_LABEL:
+        if statements.does_not_apply(criterion, found.label):
             weight = 0.0
         elif found.label in criterion.choices and isinstance(verdict, Verdict):
             met = statements.worth(criterion, criterion.choices.index(found.label))

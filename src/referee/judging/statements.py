@@ -82,6 +82,11 @@ def worth(criterion: Criterion, choice: int) -> float:
     return criterion.values[choice] if criterion.values else choice / (len(criterion.choices) - 1)
 
 
+def does_not_apply(criterion: Criterion, label: str) -> bool:
+    """Whether a label says so. A choice of the user's own may be called the same."""
+    return label == NOT_APPLICABLE_LABEL and criterion.may_not_apply and label not in criterion.choices
+
+
 def _part(criterion: Criterion, value: object, words: str, how: How) -> Part | None:
     """The verdict on one criterion; None if it was not offered."""
     label, met = "", 0.0
@@ -96,7 +101,7 @@ def _part(criterion: Criterion, value: object, words: str, how: How) -> Part | N
         label, met = value, float(value == YES)
     else:
         return None
-    weight = 0.0 if label == NOT_APPLICABLE_LABEL else criterion.weight
+    weight = 0.0 if does_not_apply(criterion, label) else criterion.weight
     verdict = Verdict(score=met, value=met, reason=kept(words), how=how)
     return Part(
         name=criterion.name,

@@ -8,13 +8,13 @@ puts the code in. Everything here is a function of the sample and the settings: 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from referee.judging.digest import tokens_in
 from referee.judging.guard import CODE, clean, show
-from referee.judging.reasoning import reasoning_of, trace_of
+from referee.judging.reasoning import reasoning_of, strip_reasoning, trace_of
 from referee.records import Message, Text, Tool
-from referee.rollouts import Turn, turns_of
+from referee.rollouts import Turn, own_words, turns_of
 from referee.rollouts.turns import tool_text
 
 LONGEST_NAME = 80
@@ -49,12 +49,16 @@ def response_text(response: Text, full: bool, most: int | None) -> Seen:
         shown = show(response) if full and answer is not response else answer
         return Seen(shown if most is None else _bounded(shown, most), answer)
     last = _last(response)
-    final = [turn for turn in turns_of(response[last : last + 1], False) if turn.body or len(response) == 1]
-    answer = "\n".join([show(turn.body, reasoning=False) for turn in final])
+    spoken = turns_of(response[last : last + 1], False)
+    final = [
+        turn._replace(body=show(turn.body, reasoning=False))
+        for turn in spoken
+        if turn.body or turn.called or len(response) == 1
+    ]
+    answer = "\n".join([f"{show(turn.called)} {turn.body}" if turn.called else turn.body for turn in final])
     if full:
         return Seen(_written(list(turns_of(response)), most), answer)
-    spoken = [turn._replace(body=show(turn.body, reasoning=False)) for turn in final]
-    left_out = [_omitted(last, "before"), *spoken, _omitted(len(response) - last - 1, "after")]
+    left_out = [_omitted(last, "before"), *final, _omitted(len(response) - last - 1, "after")]
     turns = [turn for turn in left_out if turn is not None]
     if len(turns) == 1 and turns[0].heading == "assistant":
         return Seen(_bounded(show(turns[0].body), most), answer)
@@ -64,16 +68,34 @@ def response_text(response: Text, full: bool, most: int | None) -> Seen:
 def reasoning_text(response: Text, most: int | None) -> str:
     """What the policy thought, for a judge that sees nothing else. Of messages that keep no reasoning apart: as of
     text."""
+    thoughts = _thoughts(response)
     if isinstance(response, str):
-        return _bounded(show(trace_of(clean(response))), most)
-    said = [message for message in response if message.role == "assistant"]
-    thoughts = [message.reasoning or reasoning_of(clean(message.content)) or "" for message in said]
-    if not any(thoughts):
-        thoughts = [trace_of(clean(message.content)) for message in said]
+        return _bounded(show(thoughts[0]), most)
     turns = [Turn("assistant, reasoning", thought, number) for number, thought in enumerate(thoughts) if thought]
     if len(turns) == 1:
         return _bounded(show(thoughts[turns[0].message]), most)
     return _written(turns, most)
+
+
+def checked_text(response: Text, view: Literal["answer", "full", "reasoning"]) -> str:
+    """What rules look at, by the judge's view: the final answer, all that the policy wrote, or what it thought. No
+    headings, no results of tools, and nothing broken up: a rule may count words or parse it."""
+    if view == "reasoning":
+        return "\n".join(_thoughts(response))
+    if view == "full":
+        return clean(own_words(response))
+    final = response if isinstance(response, str) else response[_last(response)].content if response else ""
+    return strip_reasoning(clean(final))
+
+
+def _thoughts(response: Text) -> list[str]:
+    """What the policy thought: one entry for each assistant message, which may be empty."""
+    if isinstance(response, str):
+        return [trace_of(clean(response))]
+    said = [message for message in response if message.role == "assistant"]
+    kept = [(message.reasoning, reasoning_of(clean(message.content))) for message in said]
+    found = ["\n".join(filter(None, dict.fromkeys(both))) for both in kept]
+    return found if any(found) else [trace_of(clean(message.content)) for message in said]
 
 
 def _last(response: Sequence[Message]) -> int:

@@ -16,6 +16,7 @@ from referee.records import Criterion
 from referee.rollouts.criteria import Polarity, RubricError
 from referee.rollouts.messages import unread_fields
 from referee.rollouts.phrasing import PolarityReport, polarity_report
+from referee.rollouts.reading import held
 from referee.rollouts.row import ALIASES, CONVERSATIONS, KNOWN, NEEDED, columns_of
 from referee.rollouts.rubric import SOURCES, rubric_of, unread_rubric
 
@@ -75,8 +76,8 @@ def unread_columns(rows: Rows, shown: Collection[str], rubric: bool = False) -> 
         used |= {name.partition(".")[0] for name in left}
         split = any(name in row for field in NEEDED for name in _names(field))
         for column, raw in row.items():
-            value = msgspec.json.decode(raw)
-            if value in (None, "", [], {}) or column in shown or column in used:
+            value = _decoded(raw)
+            if not held(value) or column in shown or column in used:
                 continue
             if column not in KNOWN or (split and column in CONVERSATIONS):
                 found[column] = None
@@ -96,7 +97,15 @@ def polarity_of_rows(rows: Rows, polarity: Polarity = "by_phrase") -> PolarityRe
 
 
 def _sources(row: Mapping[str, msgspec.Raw]) -> dict[str, object]:
-    return {column: msgspec.json.decode(raw) for column, raw in row.items() if column in SOURCES}
+    return {column: _decoded(raw) for column, raw in row.items() if column in SOURCES}
+
+
+def _decoded(raw: msgspec.Raw) -> object:
+    """A column's value; as text with marks where it is not UTF-8, which is an error only where the column is read."""
+    try:
+        return msgspec.json.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return bytes(raw).decode("utf-8", "replace")
 
 
 def meant_instead(data: bytes, field: str) -> str:

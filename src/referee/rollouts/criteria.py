@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple
 
 from referee.records import Criterion
 from referee.rollouts.phrasing import true_is as true_is_by_phrase
-from referee.rollouts.reading import ReadError, as_json, field, named
+from referee.rollouts.reading import ReadError, as_json, field, held, named
 from referee.rollouts.rules import read_rule
 
 Polarity = Literal["by_phrase", "by_sign", "as_written"]
@@ -114,8 +114,13 @@ def read_item(item: Any, where: str, manner: Manner) -> Criterion:
     if not text and not check:
         raise _without_text(item, where, text_field)
     choices, values, may_not_apply, explained = _choices(item, where)
+    may_not_apply = may_not_apply or _flag(item, "may_not_apply", where)
+    if may_not_apply and "not applicable" in choices:
+        raise RubricError(
+            at(where, "choices"), '"not applicable" is what `may_not_apply` offers; leave one of them out'
+        )
     weight = _weight(item, where, text_field)
-    kind = str(category[1] if category else field(item, "category") or "").lower()
+    kind = (category[1] if category else _word(item, "category")).lower()
     pitfall = kind.startswith("pitfall") or (manner.rar and weight < 0 and not kind)
     way, by_phrase = _true_is(item, where, weight, text, pitfall, manner.polarity)
     criterion = Criterion(
@@ -125,7 +130,7 @@ def read_item(item: Any, where: str, manner: Manner) -> Criterion:
         true_is=way,
         choices=choices,
         values=values,
-        may_not_apply=may_not_apply or _flag(item, "may_not_apply", where),
+        may_not_apply=may_not_apply,
         check=check,
         parameters=parameters,
     )
@@ -138,7 +143,13 @@ def unread_fields(item: Any) -> set[str]:
     """Names of fields of a criterion that are not read and hold something."""
     if not isinstance(item, Mapping):
         return set()
-    return {str(name) for name, held in item.items() if held not in (None, "", [], {})} - READ - UNIMPORTANT
+    return {str(name) for name, value in item.items() if held(value)} - READ - UNIMPORTANT
+
+
+def _word(item: Any, name: str) -> str:
+    """A field that is a word; empty if it is something else."""
+    value = field(item, name)
+    return str.__str__(value) if isinstance(value, str) else ""
 
 
 def _without_text(item: Any, where: str, text_field: str) -> RubricError:
@@ -163,7 +174,7 @@ def _name(item: Any, where: str, text_field: str) -> str:
     names = (*NAMES, "criterion") if text_field == "description" else NAMES  # then `criterion` is a short name
     for name in names:
         value = field(item, name)
-        if value is None or value == "":
+        if not held(value):
             continue
         if isinstance(value, bool) or not isinstance(value, str | int):
             raise RubricError(at(where, name), f"must be text, not {named(value)}")
@@ -172,7 +183,7 @@ def _name(item: Any, where: str, text_field: str) -> str:
 
 
 def _weight(item: Any, where: str, text_field: str) -> float:
-    fields = ("weight",) if field(item, "type") in TYPES else ("weight", "points")
+    fields = ("weight",) if _word(item, "type") in TYPES else ("weight", "points")
     found = {name: real(value, at(where, name)) for name in fields if (value := field(item, name)) is not None}
     if len(set(found.values())) > 1:
         raise RubricError(at(where, "weight"), f"`weight` ({found['weight']:g}) and `points` differ")
@@ -186,12 +197,12 @@ def _true_is(
     """What it means that the sentence is true, and whether that was decided by its phrasing."""
     stated = field(item, "true_is")
     if stated is not None:
-        if stated not in ("good", "bad"):
+        if not isinstance(stated, str) or stated not in ("good", "bad"):
             raise RubricError(at(where, "true_is"), f'must be "good" or "bad", not {str(stated)[:40]!r}')
         if weight < 0 and isinstance(item, Criterion):
             raise RubricError(at(where, "weight"), 'must be at least 0; true_is = "bad" says that it counts against')
         return ("good" if stated == "good" else "bad"), False
-    kind = str(field(field(item, "annotations"), "type") or field(item, "polarity") or "").lower()
+    kind = (_word(field(item, "annotations"), "type") or _word(item, "polarity")).lower()
     if _flag(item, "negate", where) or kind.startswith("negative"):
         if weight < 0:
             raise RubricError(
@@ -211,11 +222,11 @@ def _true_is(
 def _rule(item: Any, where: str, manner: Manner) -> tuple[str, str]:
     """The rule that decides instead of a judge, and what it is given; empty if there is none."""
     check, given, place = field(item, "check"), field(item, "parameters"), "check"
-    if check in (None, ""):
+    if not held(check):
         tags = _tags(field(item, "tags"))
         check = tags.get("function") if tags.get("verifier") == "rule" else None
         given, place = tags.get("parameters"), "tags.function"
-    if check in (None, "", "null", "None"):
+    if not held(check) or (isinstance(check, str) and check in ("null", "None")):
         return "", ""
     if not isinstance(check, str):
         raise RubricError(at(where, place), f"must be the name of a rule, not {named(check)}")
@@ -244,8 +255,8 @@ class _Choice(NamedTuple):
 
 def _choices(item: Any, where: str) -> tuple[tuple[str, ...], tuple[float, ...], bool, str]:
     """Labels from worst to best, what each is worth, whether it may not apply, and what the labels stand for."""
-    kind = field(item, "type")
-    source = next((name for name in ("choices", "options", "levels") if _given(field(item, name))), "")
+    kind = _word(item, "type")
+    source = next((name for name in ("choices", "options", "levels") if held(field(item, name))), "")
     if source:
         place = at(where, source)
         listed = _listed(field(item, source), place)
@@ -308,7 +319,7 @@ def _number(text: str, where: str) -> float:
 
 
 def _with_values(listed: list[_Choice], given: Any, where: str) -> list[_Choice]:
-    if not _given(given):
+    if not held(given):
         return listed
     if isinstance(given, str | Mapping) or not isinstance(given, Iterable):
         raise RubricError(where, f"must be a list of numbers, not {named(given)}")
@@ -368,7 +379,3 @@ def _flag(item: Any, name: str, where: str) -> bool:
     if value is not None and not isinstance(value, bool):
         raise RubricError(at(where, name), f"must be true or false, not {named(value)}")
     return bool(value)
-
-
-def _given(value: Any) -> bool:
-    return value is not None and not (hasattr(value, "__len__") and len(value) == 0)

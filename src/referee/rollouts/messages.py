@@ -16,6 +16,7 @@ from referee.records import Media, Message, Text, Tool, ToolCall
 from referee.rollouts.reading import ReadError
 from referee.rollouts.reading import as_json as _json
 from referee.rollouts.reading import field as _field
+from referee.rollouts.reading import held as _held
 from referee.rollouts.reading import named as _named
 
 ROLES = {
@@ -101,7 +102,7 @@ def unread_fields(value: Any) -> set[str]:
     found: set[str] = set()
     for item in value if isinstance(value, list | tuple) else [value]:
         if isinstance(item, Mapping):
-            names = {str(name) for name, held in item.items() if held not in (None, "", [], {})}
+            names = {str(name) for name, value in item.items() if _held(value)}
             found |= names - READ - UNIMPORTANT
     return found
 
@@ -116,7 +117,7 @@ def _messages(item: Any, where: str, calls: dict[str, str]) -> list[Message]:
         raise MessageError(where, f"must be a message (an object with role and content), not {_named(item)}")
     if _field(item, "parts") is not None:
         raise MessageError(f"{where}.parts", "is not read; give the message's text as `content`")
-    role = _field(item, "role") or _field(item, "from")
+    role = _first(item, "role", "from")
     if role is None:
         return _response_item(item, where, calls)
     if not isinstance(role, str):
@@ -129,9 +130,9 @@ def _chat(item: Any, role: str, where: str, calls: dict[str, str]) -> list[Messa
     if content is None:
         content = _field(item, "value")
     pieces, thoughts, called, results = _pieces(content, f"{where}.content", calls)
-    thoughts += [_joined(_field(item, name)) for name in THOUGHTS[:1] if _field(item, name)]
+    thoughts += [_joined(_field(item, name)) for name in THOUGHTS[:1] if _given(_field(item, name))]
     if not thoughts:
-        thoughts = [_joined(_field(item, name)) for name in THOUGHTS[1:] if _field(item, name)][:1]
+        thoughts = [_joined(_field(item, name)) for name in THOUGHTS[1:] if _given(_field(item, name))][:1]
     if role == "function_call" or role == "tool_call":  # ShareGPT: the call is the message
         role, called, pieces = "assistant", [ToolCall("", "\n".join(p for p in pieces if isinstance(p, str)))], []
     if _field(item, "channel") == "analysis":  # OpenAI's harmony
@@ -139,8 +140,9 @@ def _chat(item: Any, role: str, where: str, calls: dict[str, str]) -> list[Messa
     refusal = _field(item, "refusal")
     if isinstance(refusal, str) and refusal:
         pieces.append(refusal)
-    pieces += [Media(name) for name in ATTACHED if _field(item, name)]
-    given = _field(item, "tool_calls") or ([_field(item, "function_call")] if _field(item, "function_call") else [])
+    pieces += [Media(name) for name in ATTACHED if _given(_field(item, name))]
+    given, single = _field(item, "tool_calls"), _field(item, "function_call")
+    given = given if _given(given) else [single] if _given(single) else []
     if isinstance(given, str | Mapping) or not isinstance(given, Iterable):
         raise MessageError(f"{where}.tool_calls", f"must be a list of calls, not {_named(given)}")
     called += [_call(call, f"{where}.tool_calls[{number}]", calls) for number, call in enumerate(given)]
@@ -178,7 +180,7 @@ def _pieces(
         if isinstance(text, str) and kind in (None, "", *TEXTS):
             pieces.append(text)
         elif kind in ("thinking", "reasoning"):
-            thoughts.append(_joined(_field(part, "thinking") or text or _field(part, "summary")))
+            thoughts.append(_joined(_first(part, "thinking", "text", "summary")))
         elif kind == "redacted_thinking":
             thoughts.append("(redacted by the provider)")
         elif kind in ("tool_use", "tool_call", "server_tool_use"):
@@ -199,8 +201,9 @@ def _response_item(item: Any, where: str, calls: dict[str, str]) -> list[Message
     kind = _field(item, "type")
     if kind in ("function_call", "custom_tool_call", "mcp_call"):
         call = _call(item, where, calls)
-        held = _field(item, "output") or _field(item, "error")  # an MCP call carries its own result
-        return [Message("assistant", tool_calls=(call,)), *([Message("tool", _json(held), call.name)] if held else [])]
+        result = _first(item, "output", "error")  # an MCP call carries its own result
+        answer = [] if result is None else [Message("tool", _json(result), call.name)]
+        return [Message("assistant", tool_calls=(call,)), *answer]
     if kind in ("function_call_output", "custom_tool_call_output"):
         return [_result(item, where, calls)]
     if kind == "reasoning":
@@ -228,14 +231,14 @@ def _call(call: Any, where: str, calls: dict[str, str]) -> ToolCall:
 
 
 def _result(part: Any, where: str, calls: dict[str, str]) -> Message:
-    named = next((_field(part, name) for name in ("tool_use_id", "call_id", "tool_call_id") if _field(part, name)), "")
+    named = _first(part, "tool_use_id", "call_id", "tool_call_id")
     content = _field(part, "content")
     if content is None:
         content = _field(part, "output")
     if isinstance(content, Mapping) and "type" not in content:
         content = _json(content)
     pieces, _, _, _ = _pieces(content, f"{where}.content", calls)
-    if _field(part, "is_error"):
+    if _given(_field(part, "is_error")):
         pieces.insert(0, "(the tool reported an error)")
     text, media = _content(pieces)
     return Message("tool", text, calls.get(str(named), ""), media=media)
@@ -244,11 +247,22 @@ def _result(part: Any, where: str, calls: dict[str, str]) -> Message:
 def _tool(item: Any, where: str) -> Tool:
     function = _field(item, "function")
     tool = item if function is None else function
-    name = _field(tool, "name") or _field(tool, "type")
+    name = _first(tool, "name", "type")
     if not isinstance(name, str):
         raise MessageError(f"{where}.name", "a tool without a name")
-    schema = next((_field(tool, field) for field in ("parameters", "input_schema") if _field(tool, field)), None)
+    schema = _first(tool, "parameters", "input_schema")
     return Tool(name, _joined(_field(tool, "description")), "" if schema is None else _json(schema))
+
+
+def _given(value: Any) -> bool:
+    """True of what holds something and is not False or 0."""
+    number = isinstance(value, int | float) or getattr(value, "shape", None) == ()
+    return bool(value) if number else _held(value)
+
+
+def _first(item: Any, *names: str) -> Any:
+    """The first of these fields that holds something; None if none does."""
+    return next((value for name in names if _given(value := _field(item, name))), None)
 
 
 def _content(pieces: Sequence[str | Media]) -> tuple[str, tuple[Media, ...]]:
@@ -281,5 +295,5 @@ def _joined(value: Any) -> str:
         return str.__str__(value)
     if isinstance(value, Mapping) or not isinstance(value, Iterable):
         return _json(value)
-    texts = [item if isinstance(item, str) else _field(item, "text") for item in value]
+    texts = [item if isinstance(item, str) else _first(item, "text", "thinking") for item in value]
     return "\n".join([text for text in texts if isinstance(text, str)])

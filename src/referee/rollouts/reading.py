@@ -22,6 +22,14 @@ def field(item: Any, name: str) -> Any:
     return item.get(name) if isinstance(item, Mapping) else getattr(item, name, None)
 
 
+def held(value: Any) -> bool:
+    """False of None and of empty texts, lists and mappings. Arrays have no truth value and no equality: only their
+    length is asked."""
+    return value is not None and not (
+        hasattr(value, "__len__") and getattr(value, "shape", None) != () and not len(value)
+    )
+
+
 def named(value: Any) -> str:
     """The type of a value, for errors."""
     return "null" if value is None else f"`{type(value).__name__}`"

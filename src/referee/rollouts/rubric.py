@@ -16,6 +16,8 @@ from msgspec.structs import replace
 
 from referee.records import Criterion
 from referee.rollouts.criteria import (
+    NAMES,
+    READ,
     TEXTS,
     Manner,
     Polarity,
@@ -29,6 +31,7 @@ from referee.rollouts.criteria import (
     unread_fields,
 )
 from referee.rollouts.reading import field, named
+from referee.rollouts.reading import held as _held
 
 LISTS = ("rubric", "rubrics", "criteria", "criterion", "rubric_items", "sections", "Answer Critical")
 """Fields of an object that hold its criteria."""
@@ -126,7 +129,7 @@ def rubric_places(row: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
             yield REQUIREMENTS, lines
     yield from _columns("extra_info.reward_model.", extra)
     for path, held in zip(ANSWERS, (row, row.get("reward_model"), extra), strict=True):
-        answer = _in_answer(field(held, "ground_truth"))
+        answer = in_answer(field(held, "ground_truth"))
         if answer is not None:
             yield path, answer
 
@@ -206,7 +209,7 @@ def _read_object(value: Any, where: str, manner: Manner) -> Iterator[Criterion]:
     if _held(field(value, "sub_tasks")):
         yield from _leaves(value, where, 1.0, manner)
         return
-    columns = _by_column(value)
+    columns = _by_column(value, where)
     if columns:
         yield from _read_list(columns, where, manner)
         return
@@ -227,7 +230,7 @@ def _is_list(value: Any, name: str) -> bool:
     return _held(held) and (isinstance(held, Iterable) or _is_object(held))
 
 
-def _by_column(value: Any) -> list[dict[str, Any]]:
+def _by_column(value: Any, where: str) -> list[dict[str, Any]]:
     """Criteria kept as columns (as `datasets` does it): {"criterion": [...], "points": [...]}."""
     if not isinstance(value, Mapping):
         return []
@@ -236,6 +239,10 @@ def _by_column(value: Any) -> list[dict[str, Any]]:
     if not texts:
         return []
     count = len(lists[texts[0]])
+    for name, held in value.items():
+        title = name in NAMES and isinstance(held, str)  # of the whole rubric
+        if name in READ and _held(held) and not title and len(lists.get(name, ())) != count:
+            raise RubricError(at(where, name), f"must be a list of {count}, as `{texts[0]}` is: one for each criterion")
     return [{name: held[row] for name, held in lists.items() if len(held) == count} for row in range(count)]
 
 
@@ -338,7 +345,7 @@ def _columns(base: str, held: Any) -> Iterator[tuple[str, Any]]:
             yield base + name, held[name]
 
 
-def _in_answer(value: Any) -> Mapping[str, Any] | None:
+def in_answer(value: Any) -> Mapping[str, Any] | None:
     """The rubric that is kept as JSON text where the right answer would be."""
     if _is_plain_list(value) and len(value) == 1:
         value = value[0]
@@ -365,10 +372,6 @@ def _items(value: Any) -> list[Any]:
     if isinstance(value, Mapping):
         value = next((value[name] for name in LISTS if _is_plain_list(value.get(name))), [])
     return list(value) if _is_plain_list(value) else []
-
-
-def _held(value: Any) -> bool:
-    return value is not None and not (hasattr(value, "__len__") and len(value) == 0)
 
 
 def _is_plain_list(value: Any) -> bool:

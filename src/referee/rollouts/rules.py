@@ -154,7 +154,7 @@ def _words(given: Any, where: str) -> dict[str, Any]:
     wanted = _count(fields, ("words", "num_words"), where)
     if wanted is not None:
         relation = fields.get("relation", "exactly")
-        if relation not in RELATIONS:
+        if not isinstance(relation, str) or relation not in RELATIONS:
             raise ReadError(f"{where}.relation", f"must be one of {', '.join(RELATIONS)}, not {str(relation)[:40]!r}")
         least, most = RELATIONS[relation](wanted)
     if least is None and most is None:

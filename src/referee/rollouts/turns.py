@@ -5,10 +5,16 @@ The judge's copy goes through the guard (`judging.transcript`); this one is as i
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from referee.records import Message, Sample, Text, Tool
+
+# Names of tools, and of roles where a chat template is parsed, are the policy's text. In a heading, which is believed,
+# stand only those that cannot say anything; others are in the body.
+_NAME = re.compile(r"[\w.:/-]{1,64}")
+_ROLE = re.compile(r"(?=.{1,64}\Z)(?:not shown: )?[\w-]+(?: [\w-]+)*")
 
 
 class Turn(NamedTuple):
@@ -19,18 +25,25 @@ class Turn(NamedTuple):
     body: str
     message: int
     """The number of its message."""
+    called: str = ""
+    """The tool that is called, if the heading names it."""
 
 
 def turns_of(messages: Sequence[Message], reasoning: bool = True) -> Iterator[Turn]:
     """Everything the messages hold, in order. `reasoning=False` leaves out what was thought."""
     for number, message in enumerate(messages):
-        role = message.role
+        role, lead = (message.role, "") if _ROLE.fullmatch(message.role) else ("another role", f"{message.role}\n")
         if message.reasoning and reasoning:
-            yield Turn(f"{role}, reasoning", message.reasoning, number)
+            yield Turn(f"{role}, reasoning", lead + message.reasoning, number)
         if message.content or message.media or not (message.reasoning or message.tool_calls):
-            yield Turn(_heading(message), described(message), number)
+            heading, name = _heading(message, role)
+            yield Turn(heading, lead + name + described(message), number)
         for call in message.tool_calls:
-            yield Turn(f"{role} calls {call.name}" if call.name else f"{role} calls a tool", call.arguments, number)
+            if not call.name or _NAME.fullmatch(call.name):
+                yield Turn(f"{role} calls {call.name or 'a tool'}", lead + call.arguments, number, call.name)
+            else:
+                body = f"{lead}{call.name}\n{call.arguments}"
+                yield Turn(f"{role} calls a tool, named below", body, number)
 
 
 def described(message: Message) -> str:
@@ -82,7 +95,11 @@ def media_in(sample: Sample) -> tuple[str, str] | None:
     return None
 
 
-def _heading(message: Message) -> str:
+def _heading(message: Message, role: str) -> tuple[str, str]:
+    """The heading of what a message says, and a name that must not stand in it."""
+    plain_name = message.name if _NAME.fullmatch(message.name) else ""
     if message.role == "tool":
-        return f"result of {message.name}" if message.name else "result of a tool"
-    return f"{message.role} ({message.name})" if message.name else message.role
+        return f"result of {plain_name or 'a tool'}", ""
+    if plain_name or not message.name:
+        return f"{role} ({plain_name})" if plain_name else role, ""
+    return f"{role}, named below", f"{message.name}\n"

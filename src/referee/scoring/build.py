@@ -116,7 +116,14 @@ def columns_shown(config: Config) -> tuple[str, ...]:
 
 def rubric_polarity(config: Config) -> Polarity | None:
     """How rubrics of samples are read; None: no judge has any."""
-    return next((judge.polarity for judge in config.judge if judge.kind == "rubric"), None)
+    found = list(dict.fromkeys(judge.polarity for judge in config.judge if judge.kind == "rubric"))
+    if len(found) > 1:
+        raise ConfigError(
+            f"judge.polarity: judges of kind rubric have {' and '.join(found)}, and a sample's rubric is read once for "
+            "all of them. Give them the same.",
+            setting="judge.polarity",
+        )
+    return found[0] if found else None
 
 
 def _run_all(calls: list[Callable[[], None]]) -> None:

@@ -20,6 +20,7 @@ from starlette.responses import Response
 from referee.errors import ConfigError
 from referee.judging import refuse_groups
 from referee.records import Reason, Reward, Sample, Unscored, Verdict
+from referee.rollouts import Polarity
 from referee.server.describe import OF_BODIES, gives, ref, takes
 from referee.server.gate import Bodies, caller_of
 from referee.server.refusals import LATER, Refusal, refusal_of
@@ -61,7 +62,9 @@ def add_foreign_routes(app: FastAPI, service: Service, bodies: Bodies) -> None:
     )
     async def openrlhf(request: Request) -> Response:
         """Rewards, judge values in [0, 1] as scores, and means of what they are made of."""
-        samples = openrlhf_samples(decode(_openrlhf, await bodies.read(request)), mark, service.columns)
+        samples = openrlhf_samples(
+            decode(_openrlhf, await bodies.read(request)), mark, service.columns, service.polarity
+        )
         found = await judge(request, samples)
         return json(encode(openrlhf_reply(found)))
 
@@ -79,7 +82,7 @@ def add_foreign_routes(app: FastAPI, service: Service, bodies: Bodies) -> None:
         except ConfigError as error:
             raise refusal_of(error) from None
         wanted = decode(_slime, await bodies.read(request))
-        told = labelled(wanted.label, service.columns, "label")
+        told = labelled(wanted.label, service.columns, service.polarity, "label")
         sample = Sample(prompt=text_of(wanted.prompt, "prompt"), response=wanted.response, **told)
         [(number, _)] = await judge(request, [sample])
         return json(encode(number))
@@ -100,9 +103,11 @@ def add_foreign_routes(app: FastAPI, service: Service, bodies: Bodies) -> None:
         return json(encode(LlamaFactoryReply(scores=[number for number, _ in await judge(request, samples)])))
 
 
-def openrlhf_samples(wanted: OpenRLHFRequest, mark: str, shown: Sequence[str]) -> list[Sample]:
+def openrlhf_samples(
+    wanted: OpenRLHFRequest, mark: str, shown: Sequence[str], polarity: Polarity | None = None
+) -> list[Sample]:
     """The samples of a request: the response is what follows the prompt in the query. `shown`: columns that labels
-    must hold."""
+    must hold. `polarity`: how rubrics in labels are read."""
     count = len(wanted.query)
     for name, given in (("prompts", wanted.prompts), ("labels", wanted.labels)):
         if given is not None and len(given) != count:
@@ -114,7 +119,7 @@ def openrlhf_samples(wanted: OpenRLHFRequest, mark: str, shown: Sequence[str]) -
     samples = []
     for index, (query, prompt, label) in enumerate(zip(wanted.query, prompts, labels, strict=True)):
         asked, answer = cut(query, prompt, mark, f"query[{index}]")
-        told = labelled(label, shown, f"labels[{index}]")
+        told = labelled(label, shown, polarity, f"labels[{index}]")
         samples.append(Sample(prompt=asked, response=answer, group=group_of(asked), **told))
     return samples
 

@@ -299,13 +299,26 @@ def columns_of(given: Mapping[str, Any], shown: Sequence[str], where: str) -> di
     return {name: value if isinstance(value, str) else encode(value).decode() for name, value in given.items()}
 
 
-def labelled(label: str | int | float | dict[str, Any] | None, shown: Sequence[str], where: str) -> dict[str, Any]:
-    """What a label says of its sample: the reference, or as an object the reference and the columns that are shown."""
+def labelled(
+    label: str | int | float | dict[str, Any] | None, shown: Sequence[str], polarity: Polarity | None, where: str
+) -> dict[str, Any]:
+    """What a label says of its sample: the reference, or as an object the reference, the rubric, the tools and the
+    columns that are shown. An entry that is none of these would be read past, and is refused."""
     row = label if isinstance(label, dict) else {}
-    found = next((row[name] for name in ("reference", *ALIASES["reference"]) if row.get(name) is not None), None)
+    references = ("reference", *ALIASES["reference"])
+    for name, value in row.items():
+        if value is not None and name not in (*references, "rubric", "tools", *shown):
+            raise _wrong(f"{where}.{name}", f"no judge's template shows it ({{{{columns.{name}}}}}); leave it out")
+    found = next((row[name] for name in references if row.get(name) is not None), None)
     reference = found if isinstance(label, dict) else label
     columns = columns_of({name: row[name] for name in shown if name in row}, shown, where)
-    return {"reference": label_of(reference), "columns": columns}
+    rubric, tools = row.get("rubric"), row.get("tools")
+    return {
+        "reference": label_of(reference),
+        "columns": columns,
+        "rubric": () if rubric is None or "rubric" in shown else rubric_in(rubric, polarity, f"{where}.rubric"),
+        "tools": () if tools is None or "tools" in shown else tools_of(tools, f"{where}.tools"),
+    }
 
 
 def _wrong(where: str, problem: str) -> Refusal:

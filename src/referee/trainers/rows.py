@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from referee.errors import InputError
 from referee.records import Criterion, Media, Message, Sample, Text, Tool
 from referee.rollouts import MessageError, Polarity, ReadError, plain, read_text, read_tools, rubric_of
-from referee.rollouts.rubric import SOURCES
+from referee.rollouts.rubric import SOURCES, in_answer
 
 REFERENCES = ("expected_answer", "reference", "ground_truth", "answer", "solution", "label", "target")
 """Columns that hold the known right answer, in the order they are looked for."""
@@ -115,6 +115,9 @@ def to_sample(
     errors.
     """
     row = row or {}
+    rubric = () if polarity is None else _rubric(row, polarity)
+    if rubric:  # one that stands where the answer would is no answer to compare with
+        row = {name: value for name, value in row.items() if name not in REFERENCES or in_answer(value) is None}
     return Sample(
         prompt=_with_media(text_of(prompt, names[0]), row),
         response=text_of(response, names[1]),
@@ -122,7 +125,7 @@ def to_sample(
         group=str(group),
         reference=reference_of(row),
         tools=tools_of(row[TOOLS]) if TOOLS in row else (),
-        rubric=() if polarity is None else _rubric(row, polarity),
+        rubric=rubric,
         columns={name: column_text(row[name]) for name in shown if row.get(name) is not None},
         rule_score=rule_score,
         length=length if ids is None else len(ids),
@@ -239,6 +242,7 @@ def _each(values: Sequence[Any], name: str) -> list[Text]:
 def _tools_by_row(column: Sequence[Any]) -> list[tuple[Tool, ...]]:
     """The tools of each row; rows that share a list share what is read of it."""
     known: dict[int, tuple[Tool, ...]] = {}
+    column = list(column)  # a sequence that makes its rows would give one id to several
     for row, tools in enumerate(column):
         if id(tools) not in known:
             known[id(tools)] = tools_of(tools, f"{TOOLS}[{row}]")
