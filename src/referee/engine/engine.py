@@ -28,7 +28,7 @@ from referee.engine.pools import Pools
 from referee.engine.port import Transport
 from referee.engine.retry import RetryState
 from referee.limits import Budget, retry_delay
-from referee.records import Ask, Reason, Reply, Settled, Unscored, Verdict
+from referee.records import Ask, Reason, Reply, Settled, Unscored, Verdict, sound
 
 log = logging.getLogger("referee.engine")
 
@@ -257,7 +257,7 @@ class Engine:
             endpoint = permit.endpoint
             if isinstance(outcome, Reply):
                 self._good[endpoint] = flight.request
-                verdict = flight.request.read(flight.request, outcome)
+                verdict = sound(flight.request.read(flight.request, outcome))
                 if isinstance(verdict, Verdict):
                     settled = self._end(flight, verdict, outcome, permit)
                     return None if self._keep(flight, endpoint, verdict, settled) else settled

@@ -112,10 +112,13 @@ class JudgeWorker:
         """Give every sample of a job that has no result one, at once. A judge may still decide with what it has."""
         results, job.held = job.held or [], None
         for case in list(job.open):
-            self._asker.give_up(case, why)
             del job.open[case]
-            case.end(why)
-            self._results.add(job, case, results)
+            try:
+                self._asker.give_up(case, why)
+                case.end(why)
+                self._results.add(job, case, results)
+            except Exception:  # the other cases must end nevertheless; this one's samples get theirs below
+                log.exception("a case could not be ended")
         self._results.add_missing(job, why, results)
         self._hand_over(job, results)  # together: waking a caller for each of thousands would delay the rest
 
