@@ -48,6 +48,7 @@ there by then, but not before the last twenty-fifth of its time."""
 SAME_DEADLINE = 0.02
 """Seconds between two deadlines that are taken for one."""
 
+Planned = list[tuple[Case, Sequence[Ask]]]
 Cases = Iterator[tuple[Case, Judge, Sequence[Sample]]]
 Emit = Callable[[Job, list[Result], Fault | None], None]
 
@@ -167,7 +168,7 @@ class JudgeWorker:
         """Begin the next cases. The cache looks their first questions up together."""
         job.held = job.held or []
         planned = self._plan(job, cases, most, job.held)
-        keys = iter(self.engine.expect([request for _, asks in planned for request in asks]))
+        planned, keys = self._keys(job, planned)
         spare = 0
         for case, asks in planned:
             if spare <= 0:
@@ -184,10 +185,27 @@ class JudgeWorker:
                 spare = 0  # it may have gone on to another round, which took room as well
         self._hand_over_held(job)
 
-    def _plan(self, job: Job, cases: Cases, most: int, results: list[Result]) -> list[tuple[Case, Sequence[Ask]]]:
+    def _keys(self, job: Job, planned: Planned) -> tuple[Planned, Iterator[str]]:
+        """The keys of these questions, and the cases without those that ask what cannot be asked, which fail alone."""
+        try:
+            return planned, iter(self.engine.expect([request for _, asks in planned for request in asks]))
+        except Exception:
+            log.debug("questions that cannot be asked; their cases are looked for", exc_info=True)
+        sound: Planned = []
+        keys: list[str] = []
+        for case, asks in planned:
+            try:
+                keys += self.engine.expect(asks)
+            except Exception as error:
+                self._fail(job, case, error)
+            else:
+                sound.append((case, asks))
+        return sound, iter(keys)
+
+    def _plan(self, job: Job, cases: Cases, most: int, results: list[Result]) -> Planned:
         """Have judges say what to ask in their next cases. What they decide without asking is added to `results`."""
         forms, last = self._asker.forms(), len(self._judges) - 1
-        planned: list[tuple[Case, Sequence[Ask]]] = []
+        planned: Planned = []
         asked = 0
         for case, judge, samples in islice(cases, most):
             asks = case.begin(judge, samples, forms[case.judge])
@@ -204,7 +222,16 @@ class JudgeWorker:
 
     def _ask(self, job: Job, case: Case, asks: Sequence[Ask]) -> None:
         """Ask a further round of a case."""
-        self._asker.ask(job, case, asks, iter(self.engine.expect(asks)))
+        try:
+            keys = self.engine.expect(asks)
+        except Exception as error:
+            self._fail(job, case, error)
+        else:
+            self._asker.ask(job, case, asks, iter(keys))
+
+    def _fail(self, job: Job, case: Case, error: Exception) -> None:
+        case.failed(error)
+        self._decided(job, case)
 
     def _answered(self, job: Job, case: Case) -> None:
         """A round of a case has all its answers."""
@@ -212,7 +239,11 @@ class JudgeWorker:
         if case.verdicts is None:
             self._room.next_round(job, case, asks)
             return
-        del job.open[case]
+        self._decided(job, case)
+
+    def _decided(self, job: Job, case: Case) -> None:
+        """A case has its verdicts."""
+        job.open.pop(case, None)
         if job.held is None:
             job.held = []
             self._loop.call_soon(self._hand_over_held, job)  # verdicts are stored together, and so they land together
