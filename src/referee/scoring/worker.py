@@ -36,6 +36,8 @@ PLAN_STEP = 32
 GIL each turn takes 5 ms: with steps of 8, a quarter fewer samples were judged."""
 PLAN_ASKS = 256
 """Questions after which a step ends early: what is planned is in memory, whether there is room for it or not."""
+PLAN_SECONDS = 0.1
+"""Seconds after which it ends early, too: a judge's own checks may be slow."""
 FIRST, FIRST_STEP = 64, 8
 """The first samples of an idle worker are planned in smaller steps, each sent before the next is planned."""
 TURNS_TO_WIRE = 3
@@ -206,17 +208,17 @@ class JudgeWorker:
         """Have judges say what to ask in their next cases. What they decide without asking is added to `results`."""
         forms, last = self._asker.forms(), len(self._judges) - 1
         planned: Planned = []
-        asked = 0
+        asked, until = 0, self._loop.time() + PLAN_SECONDS
         for case, judge, samples in islice(cases, most):
             asks = case.begin(judge, samples, forms[case.judge])
             if case.judge == last:
                 job.unplanned -= len(samples)
             if case.verdicts is not None:
                 self._results.add(job, case, results)
-                continue
-            planned.append((case, asks))
-            asked += len(asks)
-            if asked >= PLAN_ASKS:
+            else:
+                planned.append((case, asks))
+                asked += len(asks)
+            if asked >= PLAN_ASKS or self._loop.time() > until:
                 break
         return planned
 
