@@ -192,17 +192,20 @@ class JudgeWorker:
         try:
             return planned, iter(self.engine.expect([request for _, asks in planned for request in asks]))
         except Exception:
-            log.debug("questions that cannot be asked; their cases are looked for", exc_info=True)
-        sound: Planned = []
-        keys: list[str] = []
-        for case, asks in planned:
-            try:
-                keys += self.engine.expect(asks)
-            except Exception as error:
-                self._fail(job, case, error)
-            else:
-                sound.append((case, asks))
-        return sound, iter(keys)
+            sound = [one for one in planned if self._can_ask(job, *one)]
+            if len(sound) == len(planned):
+                raise
+        return self._keys(job, sound)
+
+    def _can_ask(self, job: Job, case: Case, asks: Sequence[Ask]) -> bool:
+        try:
+            for request in asks:
+                self.engine.key(request)
+        except Exception as error:
+            case.failed(error)
+            self._decided(job, case)
+            return False
+        return True
 
     def _plan(self, job: Job, cases: Cases, most: int, results: list[Result]) -> Planned:
         """Have judges say what to ask in their next cases. What they decide without asking is added to `results`."""
@@ -224,16 +227,9 @@ class JudgeWorker:
 
     def _ask(self, job: Job, case: Case, asks: Sequence[Ask]) -> None:
         """Ask a further round of a case."""
-        try:
-            keys = self.engine.expect(asks)
-        except Exception as error:
-            self._fail(job, case, error)
-        else:
-            self._asker.ask(job, case, asks, iter(keys))
-
-    def _fail(self, job: Job, case: Case, error: Exception) -> None:
-        case.failed(error)
-        self._decided(job, case)
+        planned, keys = self._keys(job, [(case, asks)])
+        if planned:
+            self._asker.ask(job, case, asks, keys)
 
     def _answered(self, job: Job, case: Case) -> None:
         """A round of a case has all its answers."""
