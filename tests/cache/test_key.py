@@ -122,6 +122,15 @@ def test_one_maker_serves_several_samplings() -> None:
     assert second == maker.key(other) == key(request=other)
 
 
+def test_a_request_without_a_key_leaves_those_of_others() -> None:
+    """A plug-in may ask anything; the next request of another judge is not to be found under a wrong key."""
+    maker = KeyMaker(ENDPOINT, CHAT)
+    maker.key(REQUEST)
+    with pytest.raises(TypeError):
+        maker.key(replace(REQUEST, sampling=object()))  # type: ignore[arg-type]
+    assert maker.key(REQUEST) == key()
+
+
 def test_keys_are_short_hex() -> None:
     """32 hexadecimal digits."""
     assert len(key()) == 32

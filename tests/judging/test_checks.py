@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -14,14 +15,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from referee.errors import ConfigError
-from referee.judging.checks import CheckFunction, run_check, unknown_checks
+from referee.judging.checks import CheckFailed, CheckFunction, run_check, unknown_checks
 from referee.records import Criterion, Reason, Sample, Unscored, Verdict
 from referee.rollouts import read_rubric
-from referee.scoring.check_process import open_checks
+from referee.scoring.check_process import CheckProcess, open_checks
 
 SAMPLE = Sample(prompt="p", response="r", reference="12")
 OWN = """
-import os, time
+import os, signal, time
 
 def short(response, parameters, sample):
     print("this is no answer")
@@ -48,6 +49,23 @@ def hangs(response, parameters, sample):
 
 def dies(response, parameters, sample):
     os._exit(3)
+
+def forks(response, parameters, sample):
+    if not os.fork():
+        signal.pause()
+    hangs(response, parameters, sample)
+
+def interrupts(response, parameters, sample):
+    os.kill(os.getppid(), signal.SIGUSR1)
+    return True
+
+def hangs_if_long(response, parameters, sample):
+    return hangs(response, parameters, sample) if len(response) > 10 else True
+
+def loses_halves(response, parameters, sample):
+    if parameters.get("raise"):
+        raise ValueError(chr(0xd800))
+    return response == "a?" and sample.response == "b?"
 """
 
 
@@ -135,7 +153,7 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Any:
     (folder / "own_checks_of_tests.py").write_text(OWN)
     patch = pytest.MonkeyPatch()
     patch.syspath_prepend(folder)
-    names = ("short", "half", "prompt_of", "wrong", "raises", "hangs", "dies")
+    names = ("short", "half", "prompt_of", "wrong", "raises", "hangs", "dies", "forks", "interrupts", "loses_halves")
     targets = [f"own_checks_of_tests:{name}" for name in names]
     yield open_checks({**{target: target for target in targets}, "alias": targets[1]}, seconds=1.0)
     patch.undo()
@@ -160,7 +178,14 @@ def test_functions_of_the_users_own(own: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "word"), [("wrong", "'yes'"), ("raises", "KeyError"), ("dies", "ended its process"), ("hangs", "longer")]
+    ("name", "word"),
+    [
+        ("wrong", "'yes'"),
+        ("raises", "KeyError"),
+        ("dies", "ended its process"),
+        ("hangs", "longer"),
+        ("forks", "longer"),
+    ],
 )
 def test_functions_that_give_no_number_are_unscored(own: Any, name: str, word: str) -> None:
     """And the next check is run as ever."""
@@ -177,6 +202,58 @@ def test_a_pattern_that_backtracks_for_ever_does_not_hang(own: Any) -> None:
     assert "not tried again" in details[3]
     found = [run_check(good, text, SAMPLE, own) for text in ("in\n2024-05\nor so", "none")]
     assert [result.value for result in found if isinstance(result, Verdict)] == [1.0, 0.0]
+
+
+class Interrupted(BaseException):
+    """What a signal's handler raises."""
+
+
+def test_an_interrupted_check_leaves_no_answer_for_the_next(own: Any) -> None:
+    """A signal may raise while the worker waits: the next check gets its own answer."""
+
+    def interrupt(number: int, frame: object) -> None:
+        raise Interrupted
+
+    before = signal.signal(signal.SIGUSR1, interrupt)
+    try:
+        with pytest.raises(Interrupted):
+            called(own, "interrupts")
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    found = called(own, "half")
+    assert isinstance(found, Verdict)
+    assert found.value == 0.5
+
+
+def test_slow_responses_do_not_switch_a_check_off(own: Any) -> None:
+    """After a few in a row it rests, which bounds the time they take; then it is tried again, and one success forgives
+    those before it."""
+    now = 0.0
+    process = CheckProcess(0.2, now=lambda: now)
+
+    def result(response: str) -> float | str:
+        try:
+            return process.call("own_checks_of_tests:hangs_if_long", response, {}, SAMPLE)
+        except CheckFailed as error:
+            return "rests" if "not tried again" in str(error) else "late"
+
+    slow = "x" * 11
+    assert [result(slow), result("x"), result(slow), result(slow), result("x")] == ["late", 1.0, "late", "late", 1.0]
+    assert [result(slow) for _ in range(4)] == ["late", "late", "late", "rests"]
+    assert result("x") == "rests"
+    now = 61.0
+    assert result("x") == 1.0
+    process.close()
+
+
+def test_halves_of_characters_reach_a_check_as_question_marks(own: Any) -> None:
+    """UTF-8 cannot hold them, in a response, in a sample, or in what a check says."""
+    sample = Sample(prompt="p", response="b\ud800")
+    criterion = check("own_checks_of_tests:loses_halves")
+    found = run_check(criterion, "a\ud800", sample, own)
+    assert isinstance(found, Verdict)
+    assert found.value == 1.0
+    assert "ValueError" in missing(check("own_checks_of_tests:loses_halves", {"raise": True}), own)
 
 
 def test_only_functions_that_are_allowed_are_called() -> None:

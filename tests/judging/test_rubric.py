@@ -167,6 +167,26 @@ def test_no_verdict_on_all_that_counts_keeps_its_reason() -> None:
     assert verdict.reason is Reason.REFUSED
 
 
+def test_checks_are_run_before_the_questions_are_asked() -> None:
+    """A case that is ended is resumed together with all others: no check may hold them up then."""
+    calls: list[str] = []
+
+    def slow(response: str, parameters: Any, sample: Sample) -> bool:
+        calls.append(response)
+        return True
+
+    rubric = (*RUBRIC, Criterion("Is right.", 1.0, "right", check="own"))
+    config = JudgeConfig(kind="rubric", checks=("own:slow",))
+    one = make_judge(config, SECRET, functions={"own": slow})
+    deliberation = one.deliberate((replace(SAMPLE, rubric=rubric),), "schema")
+    asks = next(deliberation)
+    assert len(calls) == 1
+    with pytest.raises(StopIteration) as stop:
+        deliberation.send([Unscored(reason=Reason.DEADLINE)] * len(asks))
+    assert isinstance(stop.value.value[0], Unscored)
+    assert len(calls) == 1
+
+
 def answered(judge: Judge, answers: list[Verdict | Unscored]) -> Verdict | Unscored:
     """The verdict where each question, of one criterion, is answered so."""
     deliberation = judge.deliberate((SAMPLE,), "schema")

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import pytest
+from msgspec.structs import replace
 from tests.engine.harness import samples
 from tests.runtime.fleet import Fleet, sail
 from tests.runtime.test_fleet import SLOW
 
 from referee import clock
-from referee.records import Reason, Unscored
+from referee.judging import Deliberation, Form, make_judge
+from referee.judging.registry import COMPOSED, Composed
+from referee.records import Reason, Sample, Unscored
 from referee.scoring.messages import Gauge, Update
 from referee.sim import ProviderSpec
 
@@ -74,3 +81,30 @@ def test_an_end_for_lack_of_time_does_not_wait_for_company() -> None:
         assert clock.now() < 4.95
 
     sail(story, ProviderSpec(latency_median=1000.0), hosts=2, missing={"abort_above": 1.0})
+
+
+class LateJudge:
+    """Says of the first sample that its time is over."""
+
+    unit: Literal["sample"] = "sample"
+
+    def __init__(self, config: Any, secret: bytes, template: str | None, functions: object) -> None:
+        self._one = make_judge(replace(config, kind="score"), secret)
+
+    def deliberate(self, given: Sequence[Sample], form: Form) -> Deliberation:
+        """As any judge of the others."""
+        verdicts = yield from self._one.deliberate(given, form)
+        return (Unscored(reason=Reason.DEADLINE, detail="my own limit"),) if given[0].id == "0" else verdicts
+
+
+def test_a_judges_own_deadline_is_not_that_of_the_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It ends its sample; what waits to be sent is judged."""
+    monkeypatch.setitem(COMPOSED, "late", Composed(LateJudge, "sample"))
+
+    async def story(fleet: Fleet) -> None:
+        job = fleet.submit(samples(2000), seconds=300.0)
+        await job.done.wait()
+        assert job.reasons() == {"deadline": 1, "scored": 1999}
+
+    sections = {"judge": {"kind": "late"}, "limits": {"concurrency": 4}, "missing": {"abort_above": 1.0}}
+    sail(story, hosts=1, alone=True, **sections, cache={"enabled": False})

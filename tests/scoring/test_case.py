@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Literal
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from referee.judging import Deliberation, Form, together
-from referee.records import Ask, Message, Reason, Sample, Sampling, Settled, Unscored, Verdict
+from referee.records import Ask, Message, Part, Reason, Sample, Sampling, Settled, Unscored, Verdict
 from referee.scoring.case import LAST_ROUNDS, MAX_ROUNDS, Case
 
 SAMPLE = Sample(prompt="p", response="r")
@@ -229,3 +230,75 @@ def test_side_by_side_each_gets_its_own_answers(rounds: list[int], chance: objec
         answers = [Verdict(score=0.0, value=0.0, reason=request.nonce) for request in asks]
     assert [verdict.reason for verdict in verdicts] == [str(number) for number in range(len(rounds))]
     assert [verdict.score for verdict in verdicts] == [count * (count + 1) / 2 for count in rounds]
+
+
+class Own(float):
+    """A number of a class of its own, like numpy's."""
+
+
+@pytest.mark.parametrize(
+    "returned",
+    [
+        Verdict(score=None, value=0.5),  # type: ignore[arg-type]
+        Verdict(score="0.5", value=0.5),  # type: ignore[arg-type]
+        Verdict(score=10**400, value=0.5),
+        Verdict(score=0.5, value=0.5, reason=None),  # type: ignore[arg-type]
+        Verdict(score=0.5, value=0.5, how="pairwise"),  # type: ignore[arg-type]
+        Verdict(score=0.5, value=0.5, parts=("a",)),  # type: ignore[arg-type]
+        Unscored(reason="tie"),  # type: ignore[arg-type]
+    ],
+    ids=["none", "text", "huge", "no_reason", "how", "parts", "reason"],
+)
+def test_a_verdict_that_could_not_travel_is_unscored(returned: Verdict | Unscored) -> None:
+    """In the usual course and when the case is ended: nothing is raised, and no process is lost with it."""
+
+    def judging(samples: Sequence[Sample]) -> Deliberation:
+        yield (ask("a"),)
+        return (returned,)
+
+    answered, asks = begun(judging)
+    answer(answered, asks, said(0.5))
+    ended, _ = begun(judging)
+    ended.end(WHY)
+    for case in (answered, ended):
+        verdict = case.settled(0).verdict
+        assert isinstance(verdict, Unscored)
+        assert verdict.reason is Reason.CONFIG
+
+
+@pytest.mark.parametrize(
+    ("returned", "wanted"),
+    [
+        (Verdict(score=True, value=1), said(1.0)),
+        (Verdict(score=Own(0.5), value=Own(0.5)), said(0.5)),
+        (
+            Verdict(score=0.5, value=0.5, parts=(Part(name="a", verdict=Verdict(score=Own(0.5), value=1), weight=2),)),
+            Verdict(score=0.5, value=0.5, parts=(Part(name="a", verdict=Verdict(score=0.5, value=1.0), weight=2.0),)),
+        ),
+        (Unscored(reason="timeout"), Unscored(reason=Reason.TIMEOUT)),  # type: ignore[arg-type]
+    ],
+)
+def test_a_verdict_that_means_a_number_is_made_one(returned: Verdict | Unscored, wanted: Verdict | Unscored) -> None:
+    """Whole numbers, numbers of other classes, words for reasons: what travels is read as the same."""
+
+    def judging(samples: Sequence[Sample]) -> Deliberation:
+        yield (ask("a"),)
+        return (returned,)
+
+    case, asks = begun(judging)
+    answer(case, asks, said(0.5))
+    verdict = case.settled(0).verdict
+    assert verdict == wanted
+    assert msgspec.msgpack.decode(msgspec.msgpack.encode(verdict), type=type(wanted)) == wanted
+
+
+def test_what_is_no_question_ends_its_case() -> None:
+    """In the first round or later."""
+
+    def judging(samples: Sequence[Sample]) -> Deliberation:
+        yield (ask("a"),)
+        yield (ask("b"), "hello")  # type: ignore[misc]
+
+    case, asks = begun(judging)
+    assert answer(case, asks, said(0.5)) == ()
+    assert isinstance(case.settled(0).verdict, Unscored)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.engine.harness import run
 
 from referee.config import load
+from referee.engine.port import Response, TransportFault
 from referee.errors import ConfigError, EndpointClosed
 from referee.ledger import JudgeLine, RewardLine, VerdictLine, read
 from referee.records import Reward, Sample, Unscored, Verdict
@@ -238,3 +240,35 @@ def test_a_judge_may_name_an_endpoint_only_by_a_name_that_it_has() -> None:
     two = [{"url": f"http://a.test/v{n}", "model": "m", "key_env": ""} for n in (1, 2)]
     with pytest.raises(ConfigError, match=r"no endpoint is named 'a\.test'"):
         load({"endpoint": two, "judge": {"endpoint": "a.test"}})
+
+
+class CheapIsDown(SimTransport):
+    """A network in which one endpoint cannot be reached."""
+
+    async def post(self, url: str, headers: Mapping[str, str], body: bytes, timeout: float) -> Response:
+        """As ever, elsewhere."""
+        if "cheap.test" in url:
+            raise TransportFault("connect", "down")
+        return await super().post(url, headers, body, timeout)
+
+
+@pytest.mark.parametrize("backed_first", [True, False])
+def test_the_same_question_is_answered_by_each_judges_own_endpoints(backed_first: bool) -> None:
+    """A judge with a backup is answered by it, and one without is not, whichever asks first."""
+    backed = {"name": "backed", "kind": "score", "weight": 0.5, "endpoint": ["cheap", "strong"]}
+    lone = {"name": "lone", "kind": "score", "weight": 0.5, "endpoint": ["cheap"]}
+    found = run(
+        [Sample(prompt="p", response="[[quality=5]]")],
+        {"cheap.test": ProviderSpec(), "strong.test": ProviderSpec()},
+        endpoints=[{"name": "cheap"}, {"name": "strong", "backup": True}],
+        network=CheapIsDown,
+        judge=[backed, lone] if backed_first else [lone, backed],
+        limits={"deadline": 20},
+        missing={"policy": "abstain", "abort_above": 1.0},
+    )
+    [reward] = found.rewards
+    assert reward is not None
+    ends = {term.judge: term.settled for term in reward.terms}
+    assert isinstance(ends["backed"].verdict, Verdict)
+    assert ends["backed"].endpoint == "strong"
+    assert isinstance(ends["lone"].verdict, Unscored)

@@ -54,9 +54,9 @@ class KeyMaker:
         """The key, in hex."""
         if request.sampling is not self._sampling:
             # One judge, one Sampling object: in the steady state this is computed once.
-            self._prefix = self._base.copy()
-            self._prefix.update(_joined((("sampling", _canonical(request.sampling)),)))
-            self._sampling = request.sampling
+            prefix = self._base.copy()
+            prefix.update(_joined((("sampling", _canonical(request.sampling)),)))
+            self._prefix, self._sampling = prefix, request.sampling
         state = self._prefix.copy()
         state.update(_joined(request.facets))
         return state.hexdigest()[: 2 * KEY_BYTES]

@@ -28,7 +28,7 @@ from referee.engine.pools import Pools
 from referee.engine.port import Transport
 from referee.engine.retry import RetryState
 from referee.limits import Budget, retry_delay
-from referee.records import Ask, Reason, Reply, Settled, Unscored, Verdict
+from referee.records import Ask, Reason, Reply, Settled, Unscored, Verdict, sound
 
 log = logging.getLogger("referee.engine")
 
@@ -39,7 +39,7 @@ MAX_STORING = 2048
 
 
 class Engine:
-    """One set of endpoints, one cache, one budget; one flight per key."""
+    """One set of endpoints, one cache, one budget; one flight per pool and key."""
 
     def __init__(
         self,
@@ -66,7 +66,8 @@ class Engine:
         """The latest request each endpoint has answered: asked again, it tells an outage from a request at fault."""
         self.pools = Pools(config, endpoints)
         self._no_schema: set[Endpoint] = set()
-        self._flights: dict[str, Flight] = {}
+        self._flights: dict[tuple[str, str], Flight] = {}
+        """By pool and key: of two judges with the same question, each is answered by its own endpoints only."""
         self._tasks: set[asyncio.Task[None]] = set()
         """Of all flights, including those that were left and whose cancellation is under way."""
         self._storing = 0
@@ -108,7 +109,7 @@ class Engine:
     def known(self, request: Ask, key: str) -> Settled | None:
         """The cached verdict, if there is one. None while a flight for it is under way, whose verdict may be in memory
         and not yet stored."""
-        if key in self._flights:
+        if (request.pool, key) in self._flights:
             return None
         entry = self._cache.get(key)
         if entry is not None:
@@ -121,11 +122,11 @@ class Engine:
 
     def ask(self, request: Ask, key: str, deadline: float, listener: Listener) -> Flight:
         """A flight for a request that is not cached: a new one, or the one under way for the same key."""
-        flight = self._flights.get(key)
+        flight = self._flights.get((request.pool, key))
         if flight is not None:
             flight.join(listener, deadline)
             return flight
-        flight = self._flights[key] = Flight(key, request, self._now())
+        flight = self._flights[request.pool, key] = Flight(key, request, self._now())
         flight.refused_by = self.pools.excluded(request)
         self._unstored[request.pool] = self._unstored.get(request.pool, 0) + 1
         flight.join(listener, deadline)
@@ -134,7 +135,7 @@ class Engine:
 
     def leave(self, flight: Flight, listener: Listener) -> Settled | None:
         """Stop waiting for a flight. If no listener is left, it ends at once; its end, with its cost, is returned."""
-        if not flight.leave(listener) or self._flights.get(flight.key) is not flight:
+        if not flight.leave(listener) or self._flights.get(flight.name) is not flight:
             return None
         self._remove(flight)
         self._stop(flight)
@@ -239,8 +240,8 @@ class Engine:
         flight.listeners.clear()
 
     def _remove(self, flight: Flight) -> None:
-        if self._flights.get(flight.key) is flight:
-            del self._flights[flight.key]
+        if self._flights.get(flight.name) is flight:
+            del self._flights[flight.name]
             if not flight.stored:
                 self._unstored[flight.request.pool] -= 1
             if flight.claim is not None:
@@ -257,7 +258,7 @@ class Engine:
             endpoint = permit.endpoint
             if isinstance(outcome, Reply):
                 self._good[endpoint] = flight.request
-                verdict = flight.request.read(flight.request, outcome)
+                verdict = sound(flight.request.read(flight.request, outcome))
                 if isinstance(verdict, Verdict):
                     settled = self._end(flight, verdict, outcome, permit)
                     return None if self._keep(flight, endpoint, verdict, settled) else settled

@@ -1,4 +1,4 @@
-"""One flight per key: the shared state of a request under way and of its listeners."""
+"""One flight per pool and key: the shared state of a request under way and of its listeners."""
 
 from __future__ import annotations
 
@@ -65,6 +65,11 @@ class Flight:
         self.stored = False
         """Its verdict is stored, or is being stored."""
         self.last: Failure | Unscored | None = None
+
+    @property
+    def name(self) -> tuple[str, str]:
+        """Its pool and key: what the engine knows it by."""
+        return self.request.pool, self.key
 
     def join(self, listener: Listener, deadline: float) -> None:
         """Add a listener. The flight lasts until the latest deadline of its listeners."""

@@ -36,6 +36,8 @@ SINGLE_USE_S = 60.0
 """After a server sent a copy of an answer, its connections serve one request each for this long."""
 
 _ID = re.compile(rb'"id"\s*:\s*("(?:[^"\\]|\\.)*"|[^\s,}]*)')
+_BREAKS = frozenset("\r\n\0")
+"""Characters that would end a header for some servers."""
 _SAFE = bytes(range(33, 127)).decode()
 """Characters of a path or query that are sent as they are; spaces and non-ASCII ones are percent-encoded."""
 
@@ -105,9 +107,9 @@ class _Target:
     def head(self, headers: Mapping[str, str]) -> bytes:
         """Everything up to the number of bytes in the body, built once for one set of headers."""
         if headers is not self._headers:
-            lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
-            if lines.count("\r\n") != len(headers) or "\n" in lines.replace("\r\n", ""):
+            if any(not _BREAKS.isdisjoint(text) for text in (*headers, *headers.values())):
                 raise TransportFault("protocol", "a header holds a line break")
+            lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
             self._head = f"{self._line}{lines}content-length: ".encode("latin-1")
             self._headers = headers
         return self._head

@@ -76,13 +76,14 @@ class RubricJudge:
         plans = [self._plan(sample, chunk, form) for chunk in chunks or [[]]]
         if not isinstance(plans[0], Ask):
             return (plans[0],)  # a gate, or something that no question of it can be asked without
-        answers = (yield [plan for plan in plans if isinstance(plan, Ask)]) if chunks else []
+        # Before the questions: at a deadline all open cases are resumed at once, and a check may take seconds.
         text = checked_text(sample.response, self._config.view) if len(asked) < len(criteria) else ""
         parts: dict[int, Part] = {
             place: _ruled(criterion, run_check(criterion, text, sample, self._functions))
             for place, criterion in enumerate(criteria)
             if criterion.check
         }
+        answers = (yield [plan for plan in plans if isinstance(plan, Ask)]) if chunks else []
         for places, answer in zip(self._chunks(asked), answers, strict=True):
             for number, place in enumerate(places):
                 parts[place] = _answered(criteria[place], answer, number)

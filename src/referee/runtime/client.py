@@ -21,6 +21,7 @@ from referee.runtime.routing import Routed, Router, Unit, WorkerQueue, route_key
 from referee.scoring.messages import Cancel, Gauge, Update, Work
 from referee.scoring.recorder import Recorder
 from referee.scoring.tracker import BatchTracker, OpenBatch, time_left
+from referee.scoring.worker import END_EARLY
 
 GRACE = 1.0
 """Seconds beyond its deadline, or after a cancel, that a batch waits for the workers' own results."""
@@ -76,7 +77,9 @@ class RemoteTracker(BatchTracker):
             if opened is None:
                 continue
             self.landed(part.ticket, part.results, part.fault)
-            if any(_is_deadline(end.verdict) for result in part.results for end in result.settled):
+            if _may_be_over(opened) and any(
+                _is_deadline(end.verdict) for result in part.results for end in result.settled
+            ):
                 self._end_unsent(opened)
         self._send_out()
 
@@ -209,6 +212,11 @@ def _findable(config: Config) -> bool:
 def _margin(opened: OpenBatch) -> float:
     """Seconds before a batch's deadline at which workers end it."""
     return min(TRAVEL, TRAVEL_SHARE * opened.batch.seconds)
+
+
+def _may_be_over(opened: OpenBatch) -> bool:
+    """Whether a worker may have ended it by now. A judge may say `deadline` of one sample for a reason of its own."""
+    return clock.now() >= opened.deadline - _margin(opened) - END_EARLY * opened.batch.seconds
 
 
 def _is_deadline(verdict: object) -> bool:

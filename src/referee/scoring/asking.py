@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from referee.config import Config, pool_of
 from referee.engine import Engine
 from referee.judging import Form
-from referee.records import Ask, Reason, Settled, Unscored, Verdict
+from referee.records import Ask, Reason, Settled, Unscored, Verdict, sound
 from referee.scoring.case import NOTHING, Case, with_costs
 from referee.scoring.forms import LearnedForm
 from referee.scoring.job import Job, OpenAsk
@@ -78,13 +78,14 @@ class Asker:
         assert request.in_text is not None
         try:
             other = request.in_text()
+            key = self._engine.key(other) if isinstance(other, Ask) else ""
         except Exception as error:
             log.exception("a question could not be asked in text")
             other = Unscored(reason=Reason.CONFIG, detail=f"internal error: {type(error).__name__}")
         if isinstance(other, Ask):
-            self._ask(job, case, slot, other, self._engine.key(other), before)
+            self._ask(job, case, slot, other, key, before)
         else:
-            self._take(job, case, slot, request, replace(before, verdict=other), NOTHING)
+            self._take(job, case, slot, request, replace(before, verdict=sound(other)), NOTHING)
 
     def _answered(self, opened: OpenAsk, settled: Settled) -> None:
         """The engine has an end for a question."""

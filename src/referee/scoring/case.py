@@ -5,14 +5,13 @@ loop and no engine; `asking` takes its questions there and brings the answers ba
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import Sequence
 from typing import Any
 
 from msgspec.structs import replace
 
 from referee.judging import Deliberation, Form, Judge
-from referee.records import Ask, Origin, Reason, Sample, Settled, Unscored, Verdict
+from referee.records import Ask, Origin, Reason, Sample, Settled, Unscored, Verdict, sound
 
 log = logging.getLogger("referee")
 
@@ -53,7 +52,7 @@ class Case:
         try:
             self._deliberation = judge.deliberate(samples, form)
         except Exception as error:
-            self._raised(error)
+            self.failed(error)
             return ()
         return self._resume(None)
 
@@ -77,6 +76,11 @@ class Case:
                 return
         self._close()
         self.verdicts = [why] * len(self.places)
+
+    def failed(self, error: Exception) -> None:
+        """The judge raised, or asked what cannot be asked. One case's failure must not end its batch."""
+        log.error("a judge failed; its samples are unscored (config)", exc_info=error)
+        self._fail(f"the judge raised {type(error).__name__}; see the log")
 
     def settled(self, which: int) -> Settled:
         """How the judging of one of its samples ended. What a whole group has cost is shared by its samples evenly."""
@@ -109,33 +113,36 @@ class Case:
                 if self._rounds > MAX_ROUNDS:
                     raise RuntimeError(f"more than {MAX_ROUNDS} rounds of questions")
                 asks = self._deliberation.send(())
-            count = len(asks)
+            count, questions = len(asks), all([isinstance(request, Ask) for request in asks])
         except StopIteration as stop:
-            self._finish(stop.value)
+            try:
+                self._finish(stop.value)
+            except Exception as error:  # a sequence or a verdict of a class of its own
+                self.failed(error)
             return ()
         except Exception as error:
-            self._raised(error)
+            self.failed(error)
             return ()
         if self._rounds > MAX_ROUNDS or len(self.asked) + count > MAX_ASKS:
             self._close()
             self._fail(f"the judge asked for more than {MAX_ROUNDS} rounds or {MAX_ASKS} questions")
+            return ()
+        if not questions:
+            self._close()
+            self._fail("the judge asked something that is no Ask")
             return ()
         self.slots = [None] * count
         self.missing = count
         return asks
 
     def _finish(self, verdicts: Sequence[Verdict | Unscored]) -> None:
+        """Take what the judge returned."""
         if not isinstance(verdicts, SEQUENCES) or len(verdicts) != len(self.places):
             self._fail(f"the judge did not return one verdict for each of its {len(self.places)} samples")
         elif self.asked and verdicts is self.slots:
             self.verdicts = verdicts  # the answers themselves: what the engine has read is sound
         else:
-            self.verdicts = [_sound(verdict) for verdict in verdicts]
-
-    def _raised(self, error: Exception) -> None:
-        """One case's failure must not end its batch."""
-        log.error("a judge failed; its samples are unscored (config)", exc_info=error)
-        self._fail(f"the judge raised {type(error).__name__}; see the log")
+            self.verdicts = [sound(verdict) for verdict in verdicts]
 
     def _close(self) -> None:
         try:
@@ -145,14 +152,6 @@ class Case:
 
     def _fail(self, detail: str) -> None:
         self.verdicts = [Unscored(reason=Reason.CONFIG, detail=detail)] * len(self.places)
-
-
-def _sound(verdict: object) -> Verdict | Unscored:
-    if isinstance(verdict, Unscored):
-        return verdict
-    if isinstance(verdict, Verdict) and math.isfinite(verdict.score) and math.isfinite(verdict.value):
-        return verdict
-    return Unscored(reason=Reason.CONFIG, detail="the judge returned no verdict, or one that is not a finite number")
 
 
 def _part(total: int, which: int, count: int) -> int:

@@ -11,6 +11,8 @@ import contextlib
 import functools
 import importlib
 import os
+import select
+import signal
 import subprocess
 import sys
 import weakref
@@ -21,16 +23,24 @@ from typing import IO, Any
 import msgspec
 from msgspec import Struct
 
+from referee import clock
 from referee.errors import ConfigError
 from referee.judging.checks import CheckFailed, CheckFunction, as_share, regex
+from referee.ledger.writer import _without_surrogates
 from referee.records import Sample
 
 SECONDS = 2.0
 """How long one check may take. The event loop waits for it."""
 IMPORT_SECONDS = 120.0
 """How long importing a user's module may take."""
+MARGIN = 1.0
+"""Seconds after which the worker ends a process that its own watchdog should have ended."""
 GIVE_UP_AFTER = 3
-"""A check that took too long this often, with the same parameters, is not tried again."""
+GIVE_UP_SECONDS = 60.0
+"""A check that took too long this often in a row, with the same parameters, is not tried again for so long: that bounds
+the share of time the event loop waits for it, and a few slow responses do not switch it off for all others."""
+LOOK_S = 0.05
+"""How often the worker looks whether the process is gone: a child it has forked may keep the pipe open."""
 HEAD = 4
 """Bytes of length before a message."""
 
@@ -38,6 +48,8 @@ HEAD = 4
 class Request(Struct, array_like=True, gc=False):
     """One check to run. `seconds`: its time."""
 
+    number: int
+    """Of the calls of one worker: an answer with another number is to another call."""
     function: str
     """`regex`, or package.module:function."""
     response: str
@@ -49,6 +61,7 @@ class Request(Struct, array_like=True, gc=False):
 class Outcome(Struct, array_like=True, gc=False):
     """What came of it: a number in [0, 1], or why there is none."""
 
+    number: int
     value: float | None = None
     problem: str = ""
 
@@ -56,32 +69,44 @@ class Outcome(Struct, array_like=True, gc=False):
 class CheckProcess:
     """The worker's end. Not for use by several threads at once."""
 
-    def __init__(self, seconds: float = SECONDS) -> None:
+    def __init__(self, seconds: float = SECONDS, now: Callable[[], float] = clock.monotonic) -> None:
+        """`now`: the clock by which a check that took too long is tried again."""
         self._seconds = seconds
+        self._now = now
         self._process: subprocess.Popen[bytes] | None = None
         self._owner = 0
+        self._number = 0
+        self._imported: set[str] = set()
+        """Functions that the process has run before."""
         self._late: Counter[tuple[str, bytes]] = Counter()
+        self._again_at: dict[tuple[str, bytes], float] = {}
         self._end: Callable[[], object] = lambda: None
 
     def call(self, function: str, response: str, parameters: Any, sample: Sample) -> float:
         """Run a check. Raises CheckFailed if it gives no number or does not come back in time."""
         key = (function, msgspec.json.encode(parameters))
-        if self._late[key] >= GIVE_UP_AFTER:
-            raise CheckFailed(f"it took longer than {self._seconds:g} s {GIVE_UP_AFTER} times and is not tried again")
-        request = msgspec.msgpack.encode(Request(function, response, parameters, sample, self._seconds))
+        if self._now() < self._again_at.get(key, 0.0):
+            raise CheckFailed(
+                f"it took longer than {self._seconds:g} s {GIVE_UP_AFTER} times in a row and is not tried again for "
+                f"{GIVE_UP_SECONDS:g} s"
+            )
+        self._number += 1
+        request = _encoded(Request(self._number, function, response, parameters, sample, self._seconds))
         process = self._started()
-        assert process.stdin is not None
-        assert process.stdout is not None
+        limit = self._seconds + MARGIN + (0.0 if function in self._imported else IMPORT_SECONDS)
         try:
-            write(process.stdin, request)
-            answer = read(process.stdout)
-        except OSError:
-            answer = b""
-        if not answer:
+            outcome = _decoded(_exchange(process, request, limit))
+        except BaseException:  # an answer that was not read would be taken for the next check's
+            self.close()
+            raise
+        if outcome is None or outcome.number != self._number:
             self.close()
             self._late[key] += 1
+            if self._late[key] >= GIVE_UP_AFTER:
+                self._again_at[key] = self._now() + GIVE_UP_SECONDS
             raise CheckFailed(f"it took longer than {self._seconds:g} s, or ended its process")
-        outcome = msgspec.msgpack.decode(answer, type=Outcome)
+        self._imported.add(function)
+        self._late.pop(key, None)
         if outcome.value is None:
             raise CheckFailed(outcome.problem)
         return outcome.value
@@ -101,22 +126,71 @@ class CheckProcess:
             command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
+            bufsize=0,
             env={**os.environ, "PYTHONPATH": paths},
             start_new_session=True,
         )
-        self._process, self._owner = process, os.getpid()
+        self._process, self._owner, self._imported = process, os.getpid(), set()
         self._end = weakref.finalize(self, _end, process, os.getpid())
         return process
 
 
 def _end(process: subprocess.Popen[bytes], owner: int) -> None:
     if os.getpid() == owner:
-        process.kill()
+        with contextlib.suppress(OSError):
+            os.killpg(process.pid, signal.SIGKILL)  # with what it has forked
         process.wait()
     for pipe in (process.stdin, process.stdout):
         if pipe is not None:
             with contextlib.suppress(OSError):
                 pipe.close()
+
+
+def _encoded(request: Request) -> bytes:
+    try:
+        return msgspec.msgpack.encode(request)
+    except UnicodeEncodeError:
+        return msgspec.msgpack.encode(_without_surrogates(msgspec.to_builtins(request, builtin_types=(bytes,))))
+
+
+def _decoded(answer: bytes) -> Outcome | None:
+    try:
+        return msgspec.msgpack.decode(answer, type=Outcome)
+    except msgspec.DecodeError:
+        return None
+
+
+def _exchange(process: subprocess.Popen[bytes], message: bytes, limit: float) -> bytes:
+    """Send a message and receive the answer; nothing if the process is gone or `limit` seconds are over."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    source, target = process.stdout.fileno(), process.stdin.fileno()
+    os.set_blocking(target, False)
+    unsent, received = memoryview(len(message).to_bytes(HEAD, "big") + message), b""
+    poll, until = select.poll(), clock.monotonic() + limit
+    poll.register(source, select.POLLIN)
+    poll.register(target, select.POLLOUT)
+    while clock.monotonic() < until:
+        gone = process.poll() is not None  # before looking: what it wrote before its end is still read
+        ready = dict(poll.poll(0 if gone else 1000 * LOOK_S))
+        try:
+            if source in ready:
+                size = int.from_bytes(received[:HEAD], "big") if len(received) >= HEAD else 0
+                part = os.read(source, HEAD + size - len(received))
+                received += part
+                if not part:
+                    return b""
+                if len(received) > HEAD and len(received) == HEAD + int.from_bytes(received[:HEAD], "big"):
+                    return received[HEAD:]
+            elif gone:
+                return b""
+            if target in ready and unsent:
+                unsent = unsent[os.write(target, unsent) :]
+                if not unsent:
+                    poll.unregister(target)
+        except OSError:
+            return b""
+    return b""
 
 
 def open_checks(
@@ -175,8 +249,9 @@ def main() -> None:
             faulthandler.dump_traceback_later(IMPORT_SECONDS, exit=True, file=nowhere)
             function = _function(request.function)
             faulthandler.dump_traceback_later(request.seconds, exit=True, file=nowhere)
-            outcome = _run(function, request)
+            value, problem = _run(function, request)
             faulthandler.cancel_dump_traceback_later()
+            outcome = Outcome(request.number, value, problem.encode("utf-8", "replace").decode())
             write(answers, msgspec.msgpack.encode(outcome))
 
 
@@ -189,12 +264,12 @@ def _function(target: str) -> Callable[..., object] | ConfigError:
         return error
 
 
-def _run(function: Callable[..., object] | ConfigError, request: Request) -> Outcome:
+def _run(function: Callable[..., object] | ConfigError, request: Request) -> tuple[float | None, str]:
     try:
         if isinstance(function, ConfigError):
-            return Outcome(problem=str(function))
-        return Outcome(as_share(function(request.response, request.parameters, request.sample)))
+            return None, str(function)
+        return as_share(function(request.response, request.parameters, request.sample)), ""
     except CheckFailed as error:
-        return Outcome(problem=str(error))
+        return None, str(error)
     except Exception as error:
-        return Outcome(problem=f"{type(error).__name__}: {error}")
+        return None, f"{type(error).__name__}: {error}"

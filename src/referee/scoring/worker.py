@@ -36,6 +36,8 @@ PLAN_STEP = 32
 GIL each turn takes 5 ms: with steps of 8, a quarter fewer samples were judged."""
 PLAN_ASKS = 256
 """Questions after which a step ends early: what is planned is in memory, whether there is room for it or not."""
+PLAN_SECONDS = 0.1
+"""Seconds after which it ends early, too: a judge's own checks may be slow."""
 FIRST, FIRST_STEP = 64, 8
 """The first samples of an idle worker are planned in smaller steps, each sent before the next is planned."""
 TURNS_TO_WIRE = 3
@@ -48,6 +50,7 @@ there by then, but not before the last twenty-fifth of its time."""
 SAME_DEADLINE = 0.02
 """Seconds between two deadlines that are taken for one."""
 
+Planned = list[tuple[Case, Sequence[Ask]]]
 Cases = Iterator[tuple[Case, Judge, Sequence[Sample]]]
 Emit = Callable[[Job, list[Result], Fault | None], None]
 
@@ -112,10 +115,13 @@ class JudgeWorker:
         """Give every sample of a job that has no result one, at once. A judge may still decide with what it has."""
         results, job.held = job.held or [], None
         for case in list(job.open):
-            self._asker.give_up(case, why)
             del job.open[case]
-            case.end(why)
-            self._results.add(job, case, results)
+            try:
+                self._asker.give_up(case, why)
+                case.end(why)
+                self._results.add(job, case, results)
+            except Exception:  # the other cases must end nevertheless; this one's samples get theirs below
+                log.exception("a case could not be ended")
         self._results.add_missing(job, why, results)
         self._hand_over(job, results)  # together: waking a caller for each of thousands would delay the rest
 
@@ -164,7 +170,7 @@ class JudgeWorker:
         """Begin the next cases. The cache looks their first questions up together."""
         job.held = job.held or []
         planned = self._plan(job, cases, most, job.held)
-        keys = iter(self.engine.expect([request for _, asks in planned for request in asks]))
+        planned, keys = self._keys(job, planned)
         spare = 0
         for case, asks in planned:
             if spare <= 0:
@@ -181,27 +187,49 @@ class JudgeWorker:
                 spare = 0  # it may have gone on to another round, which took room as well
         self._hand_over_held(job)
 
-    def _plan(self, job: Job, cases: Cases, most: int, results: list[Result]) -> list[tuple[Case, Sequence[Ask]]]:
+    def _keys(self, job: Job, planned: Planned) -> tuple[Planned, Iterator[str]]:
+        """The keys of these questions, and the cases without those that ask what cannot be asked, which fail alone."""
+        try:
+            return planned, iter(self.engine.expect([request for _, asks in planned for request in asks]))
+        except Exception:
+            sound = [one for one in planned if self._can_ask(job, *one)]
+            if len(sound) == len(planned):
+                raise
+        return self._keys(job, sound)
+
+    def _can_ask(self, job: Job, case: Case, asks: Sequence[Ask]) -> bool:
+        try:
+            for request in asks:
+                self.engine.key(request)
+        except Exception as error:
+            case.failed(error)
+            self._decided(job, case)
+            return False
+        return True
+
+    def _plan(self, job: Job, cases: Cases, most: int, results: list[Result]) -> Planned:
         """Have judges say what to ask in their next cases. What they decide without asking is added to `results`."""
         forms, last = self._asker.forms(), len(self._judges) - 1
-        planned: list[tuple[Case, Sequence[Ask]]] = []
-        asked = 0
+        planned: Planned = []
+        asked, until = 0, self._loop.time() + PLAN_SECONDS
         for case, judge, samples in islice(cases, most):
             asks = case.begin(judge, samples, forms[case.judge])
             if case.judge == last:
                 job.unplanned -= len(samples)
             if case.verdicts is not None:
                 self._results.add(job, case, results)
-                continue
-            planned.append((case, asks))
-            asked += len(asks)
-            if asked >= PLAN_ASKS:
+            else:
+                planned.append((case, asks))
+                asked += len(asks)
+            if asked >= PLAN_ASKS or self._loop.time() > until:
                 break
         return planned
 
     def _ask(self, job: Job, case: Case, asks: Sequence[Ask]) -> None:
         """Ask a further round of a case."""
-        self._asker.ask(job, case, asks, iter(self.engine.expect(asks)))
+        planned, keys = self._keys(job, [(case, asks)])
+        if planned:
+            self._asker.ask(job, case, asks, keys)
 
     def _answered(self, job: Job, case: Case) -> None:
         """A round of a case has all its answers."""
@@ -209,7 +237,11 @@ class JudgeWorker:
         if case.verdicts is None:
             self._room.next_round(job, case, asks)
             return
-        del job.open[case]
+        self._decided(job, case)
+
+    def _decided(self, job: Job, case: Case) -> None:
+        """A case has its verdicts."""
+        job.open.pop(case, None)
         if job.held is None:
             job.held = []
             self._loop.call_soon(self._hand_over_held, job)  # verdicts are stored together, and so they land together
