@@ -100,7 +100,7 @@ QUESTION = {"prompt": "Q?", "response": "[[quality=7]] a"}
     [
         ("/v1/score", {"samples": [{**QUESTION, "columns": {"topic": TOPIC}}]}),
         ("/v1/score", {"samples": [{**QUESTION, "columns": {"topic": {"name": TOPIC}}}]}),
-        ("/slime", {**QUESTION, "label": {"topic": TOPIC, "reference": "4", "level": 3}}),
+        ("/slime", {**QUESTION, "label": {"topic": TOPIC, "reference": "4"}}),
         ("/get_reward", {"query": ["Q? a"], "prompts": ["Q?"], "labels": [{"topic": TOPIC}]}),
     ],
 )
