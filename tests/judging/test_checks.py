@@ -176,7 +176,14 @@ def test_functions_of_the_users_own(own: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "word"), [("wrong", "'yes'"), ("raises", "KeyError"), ("dies", "ended its process"), ("hangs", "longer"), ("forks", "longer")]
+    ("name", "word"),
+    [
+        ("wrong", "'yes'"),
+        ("raises", "KeyError"),
+        ("dies", "ended its process"),
+        ("hangs", "longer"),
+        ("forks", "longer"),
+    ],
 )
 def test_functions_that_give_no_number_are_unscored(own: Any, name: str, word: str) -> None:
     """And the next check is run as ever."""

@@ -278,9 +278,7 @@ def test_a_verdict_that_could_not_travel_is_unscored(returned: Verdict | Unscore
         (Unscored(reason="timeout"), Unscored(reason=Reason.TIMEOUT)),  # type: ignore[arg-type]
     ],
 )
-def test_a_verdict_that_means_a_number_is_made_one(
-    returned: Verdict | Unscored, wanted: Verdict | Unscored
-) -> None:
+def test_a_verdict_that_means_a_number_is_made_one(returned: Verdict | Unscored, wanted: Verdict | Unscored) -> None:
     """Whole numbers, numbers of other classes, words for reasons: what travels is read as the same."""
 
     def judging(samples: Sequence[Sample]) -> Deliberation:
@@ -300,6 +298,7 @@ def test_what_is_no_question_ends_its_case() -> None:
     def judging(samples: Sequence[Sample]) -> Deliberation:
         yield (ask("a"),)
         yield (ask("b"), "hello")  # type: ignore[misc]
+        return ()
 
     case, asks = begun(judging)
     assert answer(case, asks, said(0.5)) == ()

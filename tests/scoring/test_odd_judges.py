@@ -7,12 +7,12 @@ from typing import Any, Literal
 
 import pytest
 from msgspec.structs import replace
+from tests.engine.harness import Run, run, samples
 
 from referee.judging import Deliberation, Form, make_judge
 from referee.judging.registry import COMPOSED, Composed
 from referee.records import Ask, Reason, Sample, Unscored, Verdict
 from referee.sim import ProviderSpec
-from tests.engine.harness import Run, run, samples
 
 Twist = Callable[[Ask], Any]
 TWISTS: dict[str, Twist] = {
@@ -38,11 +38,11 @@ def judged(
 
         def deliberate(self, given: Sequence[Sample], form: Form) -> Deliberation:
             (sample,) = given
-            if sample.response.startswith("BAD"):
+            if sample == BAD:
                 for number in range(before):
                     yield (self._one.plan(replace(sample, response=f"[[quality=5]] {number}"), form),)
-                verdicts = yield (twist(self._one.plan(sample, form)),)
-                return (returned,) if returned is not None else verdicts
+                verdicts: Sequence[Verdict | Unscored] = yield (twist(self._one.plan(sample, form)),)
+                return verdicts if returned is None else (returned,)
             return (yield from self._one.deliberate(given, form))
 
     known = dict(COMPOSED)
