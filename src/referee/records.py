@@ -231,7 +231,7 @@ def sound(given: object) -> Verdict | Unscored:
         if isinstance(given, Verdict):
             given = msgspec.structs.replace(given, score=_number(given.score), value=_number(given.value))
         built = msgspec.to_builtins(given, enc_hook=float)  # float: numpy's numbers
-        found: Verdict | Unscored = msgspec.convert(built, Verdict | Unscored)  # type: ignore[arg-type]
+        found: Verdict | Unscored = msgspec.convert(built, Verdict | Unscored)
         if _exact(found):
             return found
         why = "a number that is not finite"

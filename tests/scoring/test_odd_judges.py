@@ -43,7 +43,8 @@ def judged(
                     yield (self._one.plan(replace(sample, response=f"[[quality=5]] {number}"), form),)
                 verdicts: Sequence[Verdict | Unscored] = yield (twist(self._one.plan(sample, form)),)
                 return verdicts if returned is None else (returned,)
-            return (yield from self._one.deliberate(given, form))
+            judged: Sequence[Verdict | Unscored] = yield from self._one.deliberate(given, form)
+            return judged
 
     known = dict(COMPOSED)
     COMPOSED["odd"] = Composed(Judge, "sample")

@@ -111,7 +111,8 @@ def make_private(path: Path) -> None:
 
 
 def set_aside(path: Path, inode: int, why: str) -> str:
-    """Rename a file that cannot be used, adding `why` to its name, and the files SQLite keeps beside it. Returns the new name, or "" if nothing was renamed.
+    """Rename a file that cannot be used, and the files SQLite keeps beside it, adding `why` to their names. Returns the
+    new name, or "" if nothing was renamed.
 
     Another process may have done so already: only the file with this inode is moved, not the new one in its place.
     """
