@@ -98,7 +98,7 @@ def test_setting_aside_takes_everything_and_overwrites_nothing(tmp_path: Path) -
     for number in range(2):
         path.write_bytes(b"%d" % number)
         (tmp_path / "c-wal").write_bytes(b"wal")
-        assert set_aside(path, path.stat().st_ino, 1234.5).startswith("c.corrupt-1234")
+        assert set_aside(path, path.stat().st_ino, "corrupt-1234").startswith("c.corrupt-1234")
     names = sorted(found.name for found in tmp_path.iterdir())
     assert names == ["c.corrupt-1234", "c.corrupt-1234-1", "c.corrupt-1234-1-wal", "c.corrupt-1234-wal"]
 
@@ -107,5 +107,5 @@ def test_a_file_somebody_else_already_replaced_is_left(tmp_path: Path) -> None:
     """Only the broken file is moved, not the new one another process began in its place."""
     path = tmp_path / "c"
     path.write_bytes(b"new")
-    assert set_aside(path, path.stat().st_ino + 1, 1.0) == ""
+    assert set_aside(path, path.stat().st_ino + 1, "corrupt-1") == ""
     assert path.read_bytes() == b"new"

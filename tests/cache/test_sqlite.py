@@ -234,9 +234,8 @@ def test_somebodys_text_file(path: Path, caplog: pytest.LogCaptureFixture) -> No
     assert path.read_text().startswith('{"prompt"')
 
 
-@pytest.mark.parametrize("version", [1, 2, 3, 99])
-def test_a_file_of_another_version(path: Path, caplog: pytest.LogCaptureFixture, version: int) -> None:
-    """An older or newer referee's file is left as it is, and one line says what to do."""
+def of_format(path: Path, version: int) -> bytes:
+    """A file of another version of referee; its bytes."""
     filled(path)
     link = sqlite3.connect(path)
     link.execute("DROP TABLE entry")
@@ -245,8 +244,29 @@ def test_a_file_of_another_version(path: Path, caplog: pytest.LogCaptureFixture,
     link.execute(f"PRAGMA user_version = {version}")
     link.commit()
     link.close()
-    before = path.read_bytes()
-    check_degraded(path, caplog, "another version", f"format {version}", "move it away, or name another file")
+    return path.read_bytes()
+
+
+@pytest.mark.parametrize("version", [1, 2, 3])
+def test_a_file_of_an_earlier_format(path: Path, caplog: pytest.LogCaptureFixture, version: int) -> None:
+    """It is kept, byte for byte, under another name that one line tells; a new one is begun, and caching goes on."""
+    before = of_format(path, version)
+    filled(path)
+    aside = path.with_name(f"{path.name}.format-{version}")
+    assert aside.read_bytes() == before
+    [record] = caplog.records
+    assert aside.name in record.getMessage()
+    again = SqliteCache(path)
+    assert again.problem == ""
+    assert again.stats()["rows"] > 0
+    again.close()
+    assert len(caplog.records) == 1
+
+
+def test_a_file_of_a_later_format(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A newer referee may be using it: it is left as it is, and one line says what to do."""
+    before = of_format(path, 99)
+    check_degraded(path, caplog, "another version", "format 99", "move it away, or name another file")
     assert path.read_bytes() == before
 
 

@@ -106,5 +106,9 @@ def test_a_judges_own_deadline_is_not_that_of_the_batch(monkeypatch: pytest.Monk
         await job.done.wait()
         assert job.reasons() == {"deadline": 1, "scored": 1999}
 
-    sections = {"judge": {"kind": "late"}, "limits": {"concurrency": 4}, "missing": {"abort_above": 1.0}}
+    sections: dict[str, Any] = {
+        "judge": {"kind": "late"},
+        "limits": {"concurrency": 4},
+        "missing": {"abort_above": 1.0},
+    }
     sail(story, hosts=1, alone=True, **sections, cache={"enabled": False})

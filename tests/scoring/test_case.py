@@ -298,6 +298,7 @@ def test_what_is_no_question_ends_its_case() -> None:
     def judging(samples: Sequence[Sample]) -> Deliberation:
         yield (ask("a"),)
         yield (ask("b"), "hello")  # type: ignore[misc]
+        return ()
 
     case, asks = begun(judging)
     assert answer(case, asks, said(0.5)) == ()

@@ -38,12 +38,13 @@ def judged(
 
         def deliberate(self, given: Sequence[Sample], form: Form) -> Deliberation:
             (sample,) = given
-            if sample.response.startswith("BAD"):
+            if sample == BAD:
                 for number in range(before):
                     yield (self._one.plan(replace(sample, response=f"[[quality=5]] {number}"), form),)
-                verdicts = yield (twist(self._one.plan(sample, form)),)
-                return (returned,) if returned is not None else verdicts
-            return (yield from self._one.deliberate(given, form))
+                verdicts: Sequence[Verdict | Unscored] = yield (twist(self._one.plan(sample, form)),)
+                return verdicts if returned is None else (returned,)
+            judged: Sequence[Verdict | Unscored] = yield from self._one.deliberate(given, form)
+            return judged
 
     known = dict(COMPOSED)
     COMPOSED["odd"] = Composed(Judge, "sample")

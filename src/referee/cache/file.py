@@ -94,6 +94,11 @@ def inspect(path: Path) -> Kind:
     return "broken" if b"\0" in head else "foreign"
 
 
+def format_of(path: Path) -> int:
+    """Which format a cache of ours has, from the file's own first page."""
+    return int.from_bytes(_head(path, 64)[60:], "big")
+
+
 def _head(path: Path, size: int) -> bytes:
     with path.open("rb") as stream:
         return stream.read(size)
@@ -105,16 +110,17 @@ def make_private(path: Path) -> None:
         path.chmod(0o600)
 
 
-def set_aside(path: Path, inode: int, wall: float) -> str:
-    """Rename a broken file and the files SQLite keeps beside it. Returns the new name, or "" if nothing was renamed.
+def set_aside(path: Path, inode: int, why: str) -> str:
+    """Rename a file that cannot be used, and the files SQLite keeps beside it, adding `why` to their names. Returns the
+    new name, or "" if nothing was renamed.
 
     Another process may have done so already: only the file with this inode is moved, not the new one in its place.
     """
-    aside = path.with_name(f"{path.name}.corrupt-{int(wall)}")
+    aside = path.with_name(f"{path.name}.{why}")
     number = 0
     while aside.exists():
         number += 1
-        aside = path.with_name(f"{path.name}.corrupt-{int(wall)}-{number}")
+        aside = path.with_name(f"{path.name}.{why}-{number}")
     try:
         if path.stat().st_ino != inode:
             return ""

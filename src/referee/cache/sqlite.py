@@ -29,6 +29,7 @@ from referee.cache.schema import (
     INSERT,
     INSERT_SHARED,
     READ_WAIT_S,
+    VERSION,
     WRITE_WAIT_S,
     connect,
     is_busy,
@@ -190,38 +191,41 @@ class SqliteCache:
 
     def _open(self) -> None:
         with fork_safety.opening:
-            problem, damaged = self._try_open()
-            if damaged:
-                aside = file.set_aside(self.path, self._inode, clock.wall())
+            problem, why = self._try_open()
+            if why:
+                aside = file.set_aside(self.path, self._inode, why)
+                what = "damaged" if why.startswith("corrupt") else "of an earlier format and kept as it is"
                 if aside:
-                    log.warning("cache.path %s: damaged, so it is now %s and a new one is begun.", self.path, aside)
+                    log.warning("cache.path %s: %s, so it is now %s and a new one is begun.", self.path, what, aside)
                 problem, _ = self._try_open()
         if problem:
             self._give_up(problem)
 
-    def _try_open(self) -> tuple[str, bool]:
-        """What is wrong, or "", and whether it is damage, which a new file would fix."""
+    def _try_open(self) -> tuple[str, str]:
+        """What is wrong, or "", and if a new file would fix it, what the name of the present one is to end with."""
         problem = file.prepare(self.path)
         if problem:
-            return problem, False
+            return problem, ""
         try:
             self._inode = self.path.stat().st_ino
             kind = file.inspect(self.path)
             if kind == "foreign":
-                return "it is not a cache of referee's and is left as it is", False
+                return "it is not a cache of referee's and is left as it is", ""
             if kind == "broken":
-                return "it is not a SQLite file", True
+                return "it is not a SQLite file", _corrupt()
+            if kind == "ours" and 0 < (version := file.format_of(self.path)) < VERSION:
+                return f"it has an earlier format ({version}) and cannot be renamed", f"format-{version}"
             self._writer = open_writer(self.path)
             file.make_private(self.path)
             self._reader = connect(self.path, READ_WAIT_S)
             self._reader.execute(select(1), (b"",)).fetchone()
         except FAULTS as error:
             self._close_connections()
-            return str(error) or type(error).__name__, is_corrupt(error)
+            return str(error) or type(error).__name__, _corrupt() if is_corrupt(error) else ""
         except OSError as error:
             self._close_connections()
-            return f"it cannot be used ({error.strerror})", False
-        return "", False
+            return f"it cannot be used ({error.strerror})", ""
+        return "", ""
 
     def _close_connections(self) -> None:
         for link in (self._reader, self._writer):
@@ -327,7 +331,7 @@ class SqliteCache:
         """Found while in use. The other thread may be inside, so the connections stay until the cache is closed."""
         if self.problem:
             return
-        aside = file.set_aside(self.path, self._inode, clock.wall())
+        aside = file.set_aside(self.path, self._inode, _corrupt())
         self._give_up(f"damaged, so it is now {aside}; the next start begins a new one" if aside else "damaged")
 
     def _give_up(self, problem: str) -> None:
@@ -359,6 +363,10 @@ class SqliteCache:
         finally:
             if link is not None:
                 link.close()
+
+
+def _corrupt() -> str:
+    return f"corrupt-{int(clock.wall())}"
 
 
 def _rows(items: list[Item], shared: dict[int, bytes]) -> Iterator[tuple[object, ...]]:
