@@ -33,6 +33,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "service": "The HTTP service",
         "importing": "Import",
         "rubrics": "Rubrics: tokens, and what a judge's errors do",
+        "groups": "Groups: the right order for each call, and what a liking for the first place does",
     },
     "Cache and size": {
         "cached": "The cache and repeated rollouts",
@@ -45,6 +46,8 @@ GROUPS: dict[str, dict[str, str]] = {
     },
     "Trust": {
         "reliability": "Deadlines and outages",
+        "coverage": "Intervals and the truth",
+        "agreement": "Agreement per dollar: juries, repeats, cascades",
     },
 }
 PICTURES = {"waiting": "bench-waiting", "limits": "bench-limits", "client_cost": "bench-cost"}
@@ -130,7 +133,7 @@ def render(results: dict[str, Any], names: list[str]) -> None:
 
 
 def save(results: dict[str, Any]) -> None:
-    """Write the raw rows, and the page of all tables."""
+    """Write the raw rows, and the page of all tables. `notes` in the rows are what was measured by hand, as lines."""
     (HERE / "results.json").write_text(json.dumps(results, indent=1) + "\n")
     page = ["# Measured", "", f"On {results['machine']} Made by `make bench`; raw figures in results.json.", ""]
     for group, titles in GROUPS.items():
@@ -142,6 +145,7 @@ def save(results: dict[str, Any]) -> None:
             if key in PICTURES and not skipped(results[key]):
                 page += [f"![{title}](../docs/images/{PICTURES[key]}.svg)", ""]
             page += [*results["tables"][key], "", f"`python -m bench.run {key}`", ""]
+            page += [line for note in results.get("notes", {}).get(key, ()) for line in (*note, "")]
     (HERE / "RESULTS.md").write_text("\n".join(page))
 
 

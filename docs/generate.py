@@ -19,6 +19,7 @@ HERE = Path(__file__).parent
 SECTIONS = {
     "JudgeConfig": "[judge]",
     "Gates": "[judge.gates]",
+    "Until": "[judge.until]",
     "EndpointConfig": "[[endpoint]]",
     "LimitsConfig": "[limits]",
     "CacheConfig": "[cache]",

@@ -1,4 +1,4 @@
-"""Documents made from code are up to date, and the page about rubrics can be followed."""
+"""Documents made from code are up to date, and the pages about rubrics and groups can be followed."""
 
 from __future__ import annotations
 
@@ -34,13 +34,17 @@ def test_generated_documents_are_current(name: str) -> None:
     assert (DOCS / name).read_text(encoding="utf-8") == generator().DOCUMENTS[name](), "run: python docs/generate.py"
 
 
-RUBRICS = DOCS / "rubrics.md"
+RUBRICS, GROUPS = DOCS / "rubrics.md", DOCS / "groups.md"
 
 
-def block(language: str, containing: str) -> str:
-    """The first block of a language on the page about rubrics that holds this text."""
-    found = re.findall(rf"^```{language}\n(.*?)^```", RUBRICS.read_text(encoding="utf-8"), re.M | re.S)
-    return next(text for text in found if containing in text)
+def blocks(language: str, page: Path = RUBRICS) -> list[str]:
+    """All blocks of a language on a page."""
+    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(encoding="utf-8"), re.M | re.S)
+
+
+def block(language: str, containing: str, page: Path = RUBRICS) -> str:
+    """The first of them that holds this text."""
+    return next(text for text in blocks(language, page) if containing in text)
 
 
 @pytest.fixture
@@ -77,3 +81,67 @@ def test_the_program_of_the_page_about_rubrics_judges(rubric_folder: Path, capsy
     exec(block("python", "Sample(prompt="))
     said = capsys.readouterr().out
     assert [name for name in ("language", "short", "criterion 1", "criterion 2") if f"('{name}', '" not in said] == []
+
+
+@pytest.mark.parametrize("settings", blocks("toml", GROUPS), ids=range(len(blocks("toml", GROUPS))))
+def test_the_configurations_of_the_page_about_groups_judge_its_file(
+    settings: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each with the endpoint of the first one, and a simulated judge there. Rows and parts have the fields it shows."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "rollouts.jsonl").write_text(block("json", "baseline", GROUPS))
+    endpoint = "" if "[endpoint]" in settings else "[endpoint]" + blocks("toml", GROUPS)[0].partition("[endpoint]")[2]
+    (tmp_path / "referee.toml").write_text(settings + endpoint)
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-example")
+    with start_server_process(ProviderSpec()) as server:
+        monkeypatch.setenv("REFEREE_ENDPOINT_URL", server.url)
+        done = CliRunner().invoke(app, shlex.split("score rollouts.jsonl -c referee.toml -o rewards.jsonl -q"))
+    rows = [json.loads(line) for line in (tmp_path / "rewards.jsonl").read_text().splitlines()]
+    assert all(row["how"] in ("listwise", "pairwise") for row in rows[:3]), done.output
+    judged_alone = 'schedule = "anchor"' in settings or "alone =" in settings
+    assert rows[3].get("unscored") == (None if judged_alone else "alone")
+    if "pairwise" in settings:
+        shown = json.loads(block("json", '"parts"', GROUPS))
+        assert shown.keys() <= rows[0].keys()
+        assert rows[0]["parts"][0].keys() == shown["parts"][0].keys()
+
+
+def test_the_table_of_the_page_about_groups_is_what_was_measured() -> None:
+    """Its rows hold the figures of bench/results.json, at 15 % of noise."""
+    measured = json.loads((DOCS.parent / "bench" / "results.json").read_text())["groups"]["rows"]
+    found = re.findall(r"^\| ((?:score|listwise|pairwise)\b[^|]*) \| (\d+ .*) \|$", GROUPS.read_text("utf-8"), re.M)
+    assert len(found) > 10
+    for name, cells in found:
+        wanted = [
+            cell
+            for size in ("8", "16")
+            for row in [measured[size][name]]
+            for cell in (
+                str(row["calls"]),
+                f"{row['tokens']:,}",
+                *(f"{row['found'][key][0]:.2f}" for key in ("0.0 0.15", "0.2 0.15")),
+            )
+        ]
+        assert cells.split(" | ") == wanted, name
+
+
+def test_the_page_about_comparing_can_be_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its two commands run on its two files; the second takes everything from the cache and has the fields it names."""
+    page = DOCS / "compare.md"
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "base.jsonl").write_text(block("json", "reflects the sea", page))
+    (tmp_path / "tuned.jsonl").write_text(block("json", "scatters", page))
+    (tmp_path / "referee.toml").write_text(block("toml", "pairwise", page))
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-example")
+    first, second = block("bash", "referee compare", page).splitlines()
+    with start_server_process(ProviderSpec()) as server:
+        monkeypatch.setenv("REFEREE_ENDPOINT_URL", server.url)
+        shown = CliRunner().invoke(app, shlex.split(first, comments=True)[1:])
+        data = CliRunner().invoke(app, shlex.split(second.partition(">")[0])[1:])
+    assert shown.exit_code == 0, shown.output
+    assert (tmp_path / "compare.html").exists()
+    found = json.loads(data.stdout)
+    assert found["about"]["requests"] == 0
+    fields = re.search(r"^`--json` is one object with all of it: (.*)$", page.read_text(encoding="utf-8"), re.M)
+    assert fields is not None
+    assert set(re.findall(r"`(\w+)`", fields[1])) <= found.keys()

@@ -14,22 +14,22 @@ MODULES = sorted(ROOT.rglob("*.py"))
 RANKS: list[set[str]] = [
     {"errors", "clock", "version"},
     {"samples"},
-    {"records", "plugins"},
-    {"config", "rollouts"},
-    {"judging", "shaping", "limits", "wire"},
+    {"records", "plugins", "stats"},
+    {"config", "rollouts", "soundness"},
+    {"judging", "shaping", "limits", "wire", "probes"},
     {"cache", "ledger"},
     {"engine"},
     {"scoring"},
     {"runtime"},
     {"referee", "ticket"},
     {"trainers", "server", "sim", "local", "report"},
-    {"testing"},
+    {"testing", "calibration"},
     {"cli"},
 ]
 RANK = {name: rank for rank, names in enumerate(RANKS) for name in names}
 SAME_RANK_ALLOWED = {("referee", "ticket")}
 
-PURE = ("judging", "shaping", "limits", "wire")
+PURE = ("judging", "shaping", "limits", "wire", "probes", "stats")
 IMPURE_IMPORTS = {"asyncio", "socket", "threading", "time", "random", "os", "sqlite3", "aiohttp", "subprocess", "io"}
 IMPURE_IMPORTS |= {"importlib.metadata"}  # reads what is installed; `plugins` does that, while things are built
 HTTP_HOMES = {"aiohttp": set(), "httpx": set(), "httptools": {"engine/connection.py"}}

@@ -101,14 +101,33 @@ def test_records_can_be_written_as_json(record: Any) -> None:
 def test_the_reasons_are_a_closed_set() -> None:
     """The names that policies, reports and dashboards rely on."""
     words = """throttled overloaded timeout connection deadline refused truncated empty no_verdict ambiguous
-        out_of_range schema too_long too_large auth quota config budget cancelled"""
+        out_of_range schema too_long too_large auth quota config budget cancelled alone uncertain"""
     assert sorted(reason.value for reason in Reason) == sorted(words.split())
 
 
 def test_words_of_records_are_fixed() -> None:
     """Origins and ways of reading, as the ledger writes them."""
     assert set(get_args(Origin)) == {"call", "cache", "shared", "gate", "none"}
-    assert set(get_args(How)) == {"schema", "tag", "logprob", "integer", "gate", "check", "terms", "rubric"}
+    words = "schema tag logprob integer gate check terms rubric listwise pairwise jury cascade repeat"
+    assert set(get_args(How)) == {*words.split()}
+
+
+def test_a_comparison_in_a_row_has_no_weight_and_no_sign() -> None:
+    """Fields that mean nothing of a comparison are left out; a judge without parts has an empty list."""
+    part = Part(name="b", verdict=VERDICT, text="shown first", label="won")
+    whole = Verdict(score=1.0, value=1.0, how="pairwise", parts=(part,))
+    (row,) = Settled(verdict=whole).row()["parts"]
+    said = {
+        "text": "shown first",
+        "verdict": "won",
+        "value": VERDICT.value,
+        "why": "fine",
+        "unscored": "",
+        "uncertainty": 0.1,
+    }
+    assert row == {"name": "b", **said}
+    assert Settled(verdict=VERDICT).row()["parts"] == []
+    assert {"weight", "true_is"} < part.row("rubric").keys()
 
 
 def test_a_reward_knows_whether_it_was_scored() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 from simulated import GOOD, POOR, PROMPT, UNSCORED, simulated_judge
 
 from referee.errors import UnscoredError
-from referee.trainers.verifiers import judge_answer, talk_of
+from referee.trainers.verifiers import judge_answer, judge_group, talk_of
 
 
 class Task:
@@ -28,8 +28,27 @@ class Task:
         return reward.value
 
 
+class Env:
+    """In a run: a verifiers environment whose episode makes all attempts, such as best-of-n."""
+
+    async def finalize(self, task: Any, episode: Any) -> None:
+        """All attempts at a task together: each trace gets its reward."""
+        await judge_group(task, episode.traces)
+
+
+class Attempt(SimpleNamespace):
+    """In a run: a trace."""
+
+    def record_reward(self, name: str, value: float) -> None:
+        """As verifiers keeps it."""
+        print("an attempt's reward:", value)
+
+    def record_metric(self, name: str, value: float) -> None:
+        """As verifiers keeps it."""
+
+
 def main() -> None:
-    """Three traces."""
+    """Three traces, and three attempts of one episode."""
 
     async def run() -> None:
         for answer in (GOOD, POOR, UNSCORED):
@@ -37,6 +56,8 @@ def main() -> None:
                 print(await Task().helpful(SimpleNamespace(last_reply=answer)))
             except UnscoredError as error:
                 print("left out:", error)
+        attempts = [Attempt(last_reply=answer) for answer in (GOOD, POOR, UNSCORED)]
+        await Env().finalize(SimpleNamespace(), SimpleNamespace(traces=attempts))
 
     with simulated_judge():
         asyncio.run(run())

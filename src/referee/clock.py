@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+T = TypeVar("T")
 
 
 def now() -> float:
@@ -39,6 +42,13 @@ def cpu() -> float:
 async def sleep(seconds: float) -> None:
     """`asyncio.sleep`; negative counts as 0."""
     await asyncio.sleep(max(0.0, seconds))
+
+
+async def within(waited: Awaitable[T], seconds: float | None) -> T:
+    """What is waited for, or TimeoutError. `asyncio.wait_for` of Python 3.11 loses a cancellation that comes in the
+    same turn of the loop as the result, and the task then runs on."""
+    async with asyncio.timeout(seconds):
+        return await waited
 
 
 async def breathe() -> None:

@@ -6,11 +6,9 @@ Sample -> Ask -> Reply | Failure -> Verdict | Unscored -> Settled -> Reward
 from __future__ import annotations
 
 import enum
-import math
 from collections.abc import Callable
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
-import msgspec
 from msgspec import Struct
 
 from referee.samples import Criterion, Media, Message, Sample, Text, Tool, ToolCall
@@ -39,7 +37,6 @@ __all__ = [
     "ToolCall",
     "Unscored",
     "Verdict",
-    "sound",
 ]
 
 
@@ -65,6 +62,8 @@ class Reason(enum.StrEnum):
     CONFIG = "config"  # unknown model or URL, unsupported parameter, TLS failure
     BUDGET = "budget"  # the user's own money limit
     CANCELLED = "cancelled"  # the caller gave up
+    ALONE = "alone"  # a judge of groups, and nothing to compare the response with
+    UNCERTAIN = "uncertain"  # a verdict, but less certain than the user asks for (judge.abstain_above)
 
 
 class Action(enum.StrEnum):
@@ -133,6 +132,12 @@ class Reply(Struct, frozen=True, kw_only=True, gc=False):
     tokens_out: int = 0
     tokens_cached: int = 0
     """Of tokens_in, how many the provider took from its own prompt cache."""
+    tokens_cache_write: int = 0
+    """Of tokens_in, how many the provider put into its prompt cache at a price of their own."""
+    provider: str = ""
+    """Which provider answered, where a router says so."""
+    fingerprint: str = ""
+    """What the server says of its own configuration (OpenAI: system_fingerprint)."""
     choices: tuple[TokenChoice, ...] = ()
     """Per generated token, when log-probabilities were asked for and given."""
 
@@ -163,7 +168,24 @@ class RateHints(Struct, frozen=True, gc=False):
     reset_tokens: float | None = None
 
 
-How = Literal["schema", "tag", "logprob", "integer", "gate", "check", "terms", "rubric"]
+How = Literal[
+    "schema",
+    "tag",
+    "logprob",
+    "integer",
+    "gate",
+    "check",
+    "terms",
+    "rubric",
+    "listwise",
+    "pairwise",
+    "jury",
+    "cascade",
+    "repeat",
+]
+
+COMPARED = frozenset(("listwise", "pairwise"))
+"""Verdicts whose parts are orders and comparisons, not criteria."""
 
 
 class Verdict(Struct, frozen=True, kw_only=True, gc=False, tag="verdict"):
@@ -178,7 +200,8 @@ class Verdict(Struct, frozen=True, kw_only=True, gc=False, tag="verdict"):
     how: How = "tag"
     """Which path produced it."""
     uncertainty: float | None = None
-    """Entropy in nats over the offered labels, when log-probabilities were given."""
+    """Of a yes or no with log-probabilities, the entropy in nats. Of levels with log-probabilities (`expected`), of
+    several answers to one question and of jurors, the standard deviation of the value."""
     parts: tuple[Part, ...] = ()
     """What it is made of, by name: criteria, jurors, comparisons."""
 
@@ -191,25 +214,30 @@ class Part(Struct, frozen=True, kw_only=True, gc=False):
     weight: float = 1.0
     """0: it does not count."""
     text: str = ""
-    """Of a criterion, its sentence."""
+    """Of a criterion, its sentence; of a comparison or an order, how it was shown."""
     label: str = ""
-    """Of a criterion, the judge's word: yes, no, a choice, not applicable."""
+    """Of a criterion, the judge's word: yes, no, a choice, not applicable. Of a comparison: won, lost, tied. Of a
+    cascade's member: whether it has decided."""
     good: bool = True
     """Of a criterion, whether its being true speaks for the response."""
 
-    def row(self) -> dict[str, Any]:
-        """What rows of rewards and the ledger say of it."""
+    def row(self, how: str = "") -> dict[str, Any]:
+        """What rows of rewards and the ledger say of it. `how`: the verdict's; a comparison has no weight or sign."""
         given = self.verdict
-        return {
+        row: dict[str, Any] = {
             "name": self.name,
             "text": self.text,
-            "weight": self.weight,
-            "true_is": "good" if self.good else "bad",
+            **({} if how in COMPARED else {"weight": self.weight, "true_is": "good" if self.good else "bad"}),
             "verdict": self.label,
             "value": given.value if isinstance(given, Verdict) else None,
             "why": given.reason if isinstance(given, Verdict) else given.detail,
             "unscored": "" if isinstance(given, Verdict) else given.reason.value,
         }
+        if isinstance(given, Verdict) and given.uncertainty is not None:
+            row["uncertainty"] = given.uncertainty
+        if given.parts:
+            row["parts"] = [part.row(given.how if isinstance(given, Verdict) else "") for part in given.parts]
+        return row
 
 
 class Unscored(Struct, frozen=True, kw_only=True, gc=False, tag="unscored"):
@@ -217,59 +245,8 @@ class Unscored(Struct, frozen=True, kw_only=True, gc=False, tag="unscored"):
 
     reason: Reason
     detail: str = ""
-
-
-_HOWS = frozenset(get_args(How))
-
-
-def sound(given: object) -> Verdict | Unscored:
-    """What a judge or a reader from outside gave, in exactly the types declared here: otherwise it could not travel
-    between processes. What is no verdict, or has a number that is not finite, is Unscored."""
-    try:
-        if _exact(given):
-            return given  # type: ignore[return-value]
-        if isinstance(given, Verdict):
-            given = msgspec.structs.replace(given, score=_number(given.score), value=_number(given.value))
-        built = msgspec.to_builtins(given, enc_hook=float)  # float: numpy's numbers
-        found: Verdict | Unscored = msgspec.convert(built, Verdict | Unscored)
-        if _exact(found):
-            return found
-        why = "a number that is not finite"
-    except Exception as error:
-        why = f"{type(error).__name__}: {error}"[:200]
-    return Unscored(reason=Reason.CONFIG, detail=f"the judge returned no sound verdict ({why})")
-
-
-def _exact(given: object) -> bool:
-    if type(given) is Unscored:
-        return type(given.reason) is Reason and type(given.detail) is str
-    return (
-        type(given) is Verdict
-        and type(given.score) is type(given.value) is float
-        and math.isfinite(given.score)
-        and math.isfinite(given.value)
-        and type(given.reason) is str
-        and given.how in _HOWS
-        and (given.uncertainty is None or type(given.uncertainty) is float)
-        and type(given.parts) is tuple
-        and (not given.parts or all(map(_exact_part, given.parts)))
-    )
-
-
-def _exact_part(part: object) -> bool:
-    return (
-        type(part) is Part
-        and type(part.name) is type(part.text) is type(part.label) is str
-        and type(part.weight) is float
-        and type(part.good) is bool
-        and _exact(part.verdict)
-    )
-
-
-def _number(value: Any) -> float:
-    if isinstance(value, str | bytes):
-        raise TypeError("a score is a number, not text")
-    return float(value)
+    parts: tuple[Part, ...] = ()
+    """What there is of it all the same, by name: criteria, jurors, answers, with a verdict or without."""
 
 
 Origin = Literal["call", "cache", "shared", "gate", "none"]
@@ -307,6 +284,7 @@ class Settled(Struct, frozen=True, kw_only=True, gc=False):
         """What rows of rewards, here and over HTTP, say of it."""
         verdict = self.verdict if isinstance(self.verdict, Verdict) else None
         missing = self.verdict if isinstance(self.verdict, Unscored) else None
+        how = verdict.how if verdict else ""
         return {
             "score": verdict.score if verdict else None,
             "value": verdict.value if verdict else None,
@@ -314,12 +292,13 @@ class Settled(Struct, frozen=True, kw_only=True, gc=False):
             "unscored": missing.reason.value if missing else "",
             "detail": missing.detail if missing else "",
             "origin": self.origin,
-            "how": verdict.how if verdict else "",
+            "how": how,
+            "uncertainty": verdict.uncertainty if verdict else None,
             "cost": self.cost,
             "model": self.model,
             "endpoint": self.endpoint,
             "key": self.key,
-            "parts": [part.row() for part in verdict.parts] if verdict and verdict.how == "rubric" else [],
+            "parts": [] if how == "terms" else [part.row(how) for part in self.verdict.parts],
         }
 
 

@@ -149,7 +149,7 @@ class Ticket:
                     break
                 (self._last_wakers if seen is None else self._wakers).append(wake)
             try:
-                await asyncio.wait_for(woken, LIVENESS_POLL_S)
+                await clock.within(woken, LIVENESS_POLL_S)
             except TimeoutError:
                 self._check(blocking=False)
             finally:

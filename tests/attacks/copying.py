@@ -21,7 +21,7 @@ from referee.sim.chat import unfence
 _STRAIGHT = str.maketrans({**dict.fromkeys("“”„‟«»‹›「」『』＂'`‘’‚‛＇", '"'), "：": ":", "，": ","})
 _ESCAPE = re.compile(r"\\+(?:u00|x)([0-9a-fA-F]{2})")
 _UNQUOTED = re.compile(r"([{,]\s*)([A-Za-z]\w*)(\s*:)")
-_BARE_LABEL = re.compile(r":\s*(yes|no|correct|incorrect)\b", re.IGNORECASE)
+_BARE_LABEL = re.compile(r":\s*(yes|no|correct|incorrect|tie)\b", re.IGNORECASE)
 
 DECODERS: dict[str, Callable[[str], str]] = {
     "as it is": lambda text: text,
@@ -45,13 +45,14 @@ def copied(kind: Kind, form: Form, response: str) -> bool:
     if not isinstance(request, Ask):
         return credited(request)
     judge = make_judge(JudgeConfig(kind=kind, ask_again=0), SECRET)
-    verdicts = (judge.read(request, Reply(text=reply, finish="stop")) for reply in _replies(request))
+    asked = request.messages[-1].content
+    replies = stretches(unfence(asked)[1].get("response", asked))
+    verdicts = (judge.read(request, Reply(text=reply, finish="stop")) for reply in replies)
     return any(isinstance(verdict, Verdict) and credited(verdict) for verdict in verdicts)
 
 
-def _replies(request: Ask) -> Iterator[str]:
-    asked = request.messages[-1].content
-    data = unfence(asked)[1].get("response", asked)
+def stretches(data: str) -> Iterator[str]:
+    """Replies that are a part of the data, or hold one."""
     for decode in DECODERS.values():
         text = decode(data)
         opened = [match.start() for match in re.finditer("{", text)]

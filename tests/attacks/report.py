@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterable
 
 from msgspec.structs import replace
 from tests.attacks.copying import copied
-from tests.attacks.corpus import FAMILIES, armed
+from tests.attacks.corpus import armed
+from tests.attacks.group_corpus import FAMILIES
 from tests.attacks.trial import FORMS, KINDS, Kind, credited, try_on
 
 from referee import Referee

@@ -7,7 +7,8 @@ import unicodedata
 
 import pytest
 from tests.attacks.copying import copied
-from tests.attacks.corpus import ATTACKS, SCHEMA, armed
+from tests.attacks.corpus import SCHEMA, armed
+from tests.attacks.group_corpus import ATTACKS
 from tests.attacks.trial import FORMS, KINDS, Kind, credited, plan, trajectory, try_on
 
 from referee.config import JudgeConfig
@@ -15,7 +16,10 @@ from referee.judging import KINDS as ALL_KINDS
 from referee.judging import guard, statements
 from referee.judging.guard import FIELDS, clean, show
 from referee.judging.judge import seen_by
+from referee.judging.labels import TIE
+from referee.judging.listwise import listwise
 from referee.judging.lookalike import KEYS, LABELS
+from referee.judging.pairwise import pairwise
 from referee.records import Ask, Criterion
 from referee.sim.judge import GullibleJudge, QuotingJudge
 
@@ -94,8 +98,11 @@ def test_the_guard_knows_every_key_and_label_that_a_schema_of_ours_has() -> None
             if key != "reason":
                 keys.add(key)
                 labels |= {label for label in value["enum"] if isinstance(label, str)}
+    entry = listwise(JudgeConfig()).sampling["schema"].schema["properties"]["responses"]["items"]["properties"]
+    assert entry.keys() - {"label", "reason"} <= keys
+    assert pairwise(JudgeConfig()).sampling["schema"].schema["properties"].keys() - {"reason"} <= keys
     assert keys == set(KEYS)
-    assert labels == set(LABELS)
+    assert labels | {TIE} == set(LABELS)
 
 
 @EVERY

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import random
 import xml.etree.ElementTree as ET
 from typing import Any
 
@@ -11,7 +12,8 @@ from bench.common import rollouts, settings, spread, table
 from bench.limits import PROVIDERS, Aimd, ideal
 from bench.limits import one as limited
 
-from bench import plots, rubrics, run
+from bench import groups, plots, rubrics, run
+from referee.stats import kendall
 
 STORED: dict[str, Any] = {
     "documents": {
@@ -94,6 +96,21 @@ STORED: dict[str, Any] = {
         "cpu_us": {"1": [80.0], "4": [30.0], "all": [20.0]},
         "rubrics": 10,
         "errors": {"0.1 0.0": {"weighted": {"true": 0.7, "bias": 0.0, "deviation": 0.1, "differ": 0.9, "order": 0.9}}},
+    },
+    "groups": {
+        "groups": 10,
+        "draws": 10,
+        "responses": 8,
+        "rows": {"8": {"score": {"calls": 8, "tokens": 9000, "found": {"0.0 0.05": [0.9, 0.01, 0.95]}}}},
+        "shifts": {"listwise, 1 order": {look: {"place": 0.9, "error": 0.1, "largest": 1.2} for look in groups.LOOKS}},
+    },
+    "coverage": {
+        "seeds": 20,
+        "resamples": 100,
+        "rows": [
+            {"name": "kappa", "n": 50, "truth": 0.6, "covered": 0.95, "width": 0.4, "missing": 0},
+            {"name": "groups", "n": 50, "truth": 0.6, "covered": 0.95, "width": 0.4, "missing": 1, "untold": 0.8},
+        ],
     },
     "reliability": {
         "in_flight": 10,
@@ -220,6 +237,25 @@ def test_a_judge_without_errors_has_no_bias() -> None:
     """Of every rule, in any rubric that is drawn."""
     for row in rubrics.errors((0.0, 0.0), 20).values():
         assert (row["bias"], row["deviation"], row["order"]) == (0.0, 0.0, 1.0)
+
+
+def test_a_judge_without_noise_finds_the_order_of_a_group() -> None:
+    """Every way that looks at all pairs or gives scores; the true order stands in no request."""
+    samples, truth, strengths = groups.drawn(6, 1)
+    for name in ("pairwise all, one order", "pairwise all, both orders"):
+        answer = groups.answering(strengths, groups.Perception(), random.Random(0))
+        values, asks = groups.values_of(groups.judge_of(groups.ways()[name].settings), samples, answer)
+        assert kendall(values, truth) == 1.0
+        assert len(asks) == (15 if "one" in name else 30)
+
+
+def test_what_was_measured_by_hand_stays_on_the_page(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Notes of a benchmark stand under its table, whichever benchmark is run next."""
+    monkeypatch.setattr(run, "HERE", tmp_path)
+    results: dict[str, Any] = {"notes": {"tail": [["By hand: 7."]]}}
+    run.write(results, "tail", STORED["tail"], ["| a table |"])
+    run.write(results, "growth", STORED["growth"], ["| another |"])
+    assert "`python -m bench.run tail`\n\nBy hand: 7.\n" in (tmp_path / "RESULTS.md").read_text()
 
 
 def test_no_client_is_given_more_than_the_ideal() -> None:

@@ -36,7 +36,7 @@ def test_init_for_rubrics_brings_rollouts_to_try(tmp_path: Path, referee: Run, p
     assert referee("init", "--judge", "rubric").returncode == 0
     path = tmp_path / "referee.toml"
     text = path.read_text()
-    assert load(path) == load({"judge": {"kind": "rubric"}})
+    assert load(path) == load({"judge": {"kind": "rubric", "combine": "weighted"}})
     head, example, tail = re.split(r"(# \[\[judge\.criterion\]\].*?)(?=^# \[judge\.gates)", text, flags=re.M | re.S)
     path.write_text(head + re.sub("^# ", "", example, flags=re.M) + tail)
     where = {"REFEREE_ENDPOINT_URL": provider().url, "OPENAI_API_KEY": KEY, "REFEREE_ENDPOINT_KEY_OVER_HTTP": "true"}
@@ -68,7 +68,7 @@ def test_the_starter_names_every_setting() -> None:
     assert known - given <= {("missing", "value"), ("limits", "budget_usd")}
 
 
-@pytest.mark.parametrize("name", ["starter.toml", "starter_rubric.toml"])
+@pytest.mark.parametrize("name", ["starter.toml", "starter_rubric.toml", "starter_group.toml"])
 def test_the_starter_shows_defaults_or_says_that_it_does_not(name: str) -> None:
     """What is commented out is the default, or its line says that it is an example."""
     text = resources.files("referee.cli").joinpath(name).read_text().partition("# [[judge.criterion]]")[0]
@@ -194,7 +194,7 @@ def test_the_simulator_can_be_made_to_refuse(referee: Run) -> None:
 def test_summaries_fit_a_narrow_terminal(referee: Run) -> None:
     """At 80 columns every command's summary is whole, on one line."""
     listed = referee("--help", COLUMNS="80").stdout.partition("Commands:")[2].strip().splitlines()
-    assert len(listed) == 11
+    assert len(listed) == len(app.registered_commands) + len(app.registered_groups)
     assert all(line.endswith(".") and "..." not in line and "…" not in line for line in listed), listed
 
 

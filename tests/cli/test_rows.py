@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import io
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from referee.cli.rows import Digests, Row, RowWriter, consolidate, partial, read_rows
 from referee.config import load
@@ -129,3 +132,19 @@ def test_every_field_is_documented() -> None:
         (Row.__struct_fields__, rewards),
     ):
         assert [name for name in names if f"`{name}`" not in text] == []
+
+
+@pytest.mark.parametrize(
+    ("row", "whole"),
+    [
+        ({}, True),
+        ({"parts": [{"name": "b", "unscored": "refused"}]}, True),
+        ({"parts": [{"name": "b", "unscored": "budget"}]}, False),
+        ({"parts": [{"name": "juror", "parts": [{"unscored": "cancelled"}]}]}, False),
+        ({"judges": {"a": {"unscored": "deadline"}}}, False),
+        ({"judges": {"a": {"parts": [{"unscored": "budget"}]}}}, False),
+    ],
+)
+def test_a_row_of_which_the_end_of_a_run_left_something_out_is_not_whole(row: dict[str, Any], whole: bool) -> None:
+    """A comparison that was not paid for is judged when the run goes on; one that failed has failed."""
+    assert Row(line=1, id="a", reward=0.5, value=0.5, **row).whole is whole

@@ -189,10 +189,15 @@ def test_resume_judges_again_what_was_unscored(tmp_path: Path, referee: Run, pro
     assert [row["score"] for row in rows(tmp_path / "out.jsonl")] == [1, 2, 3, 4, 5, 6]
 
 
-def start_and_wait(tmp_path: Path, server: ServerProcess, enough: int) -> subprocess.Popen[str]:
+SCORE = ("score", "in.jsonl", "-o", "out.jsonl")
+
+
+def start_and_wait(
+    tmp_path: Path, server: ServerProcess, enough: int, command: tuple[str, ...] = SCORE
+) -> subprocess.Popen[str]:
     """Start a run and wait until the provider has answered `enough` requests."""
     child = subprocess.Popen(
-        [sys.executable, "-m", "referee.cli.main", "score", "in.jsonl", "-o", "out.jsonl"],
+        [sys.executable, "-m", "referee.cli.main", *command],
         cwd=tmp_path,
         env=environment(),
         stderr=subprocess.PIPE,

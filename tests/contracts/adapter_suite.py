@@ -177,3 +177,20 @@ class AdapterContract:
     def rewards_or_error(self, config: Path, texts: list[str]) -> list[Outcome]:
         """The same, where a class turns a signal by exception into None in `rewards`: without that."""
         return self.rewards(config, texts)
+
+
+class GroupAdapterContract(AdapterContract):
+    """What those promise as well that are shown all answers to a prompt at once."""
+
+    @pytest.mark.parametrize(
+        "judge",
+        [
+            {"kind": "listwise", "ranks": True, "permutations": 2},
+            {"kind": "pairwise", "schedule": "all", "strength": "win_rate"},
+        ],
+        ids=["listwise", "pairwise"],
+    )
+    def test_judges_of_groups_are_shown_them_whole(self, write_config: Write, judge: dict[str, Any]) -> None:
+        """Each answer gets the share of all others that it beats, in its own place."""
+        path = write_config(self.missing, judge=judge)
+        assert self.rewards(path, answers(3, 9, 1, 10, 5)) == pytest.approx([0.25, 0.75, 0.0, 1.0, 0.5])

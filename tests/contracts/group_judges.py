@@ -7,19 +7,19 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 from msgspec.structs import replace
 
-from referee.config import Config, JudgeConfig
+from referee.config import Config
 from referee.judging import Deliberation, Form, Judge, make_judge, together
-from referee.judging.registry import COMPOSED, Composed
+from referee.judging.registry import COMPOSED, Composed, Materials
 from referee.records import Sample, Unscored, Verdict
 from referee.scoring.build import build_worker
 from referee.scoring.lines import LineMaker
 from referee.scoring.worker import Emit, JudgeWorker
 
-MakeJudge = Callable[[JudgeConfig, bytes, str | None, Any], Judge]
+MakeJudge = Callable[[Materials], Judge]
 KIND = "ranks"
 BOOT = "from tests.contracts.group_judges import register; register()\n"
 """For programs that start a worker."""
@@ -31,8 +31,8 @@ class RankJudge:
 
     unit: Literal["group"] = "group"
 
-    def __init__(self, config: JudgeConfig, secret: bytes, template: str | None, functions: object) -> None:
-        self._one = make_judge(replace(config, kind="score"), secret)
+    def __init__(self, given: Materials) -> None:
+        self._one = make_judge(replace(given.config, kind="score"), given.secret)
 
     def deliberate(self, samples: Sequence[Sample], form: Form) -> Deliberation:
         """Two rounds, then a rank among those that have a score."""
@@ -52,7 +52,7 @@ def _ranked(verdict: Verdict | Unscored, scores: Sequence[float], samples: Seque
 
 def register(make: MakeJudge = RankJudge) -> None:
     """Have such a judge built for KIND in this process, until it ends."""
-    COMPOSED[KIND] = Composed(make, "group")
+    COMPOSED[KIND] = Composed(make, lambda _: "group")
 
 
 @contextlib.contextmanager

@@ -17,7 +17,6 @@ from tests.contracts.group_judges import BOOT, KIND, build_with_groups, register
 from referee import clock
 from referee.config import load
 from referee.errors import EndpointClosed, InputError, TicketCancelled, TicketTimeout, WrongContext
-from referee.judging import needs_groups
 from referee.ledger import read
 from referee.ledger.metrics import metrics
 from referee.records import Reward, Sample, Verdict
@@ -63,7 +62,7 @@ def open_over_http(runtime: str, spec: ProviderSpec, sections: dict[str, Any], s
     server = stack.enter_context(start_server_process(spec, 1))
     endpoint = {**BASE["endpoint"], **sections.get("endpoint", {}), "url": server.url}
     config = load({**BASE, **sections, "endpoint": endpoint, "runtime": runtime})
-    if runtime == "ray" and needs_groups(config.judge):
+    if runtime == "ray" and any(judge.kind == KIND for judge in config.judge):
         return Referee(config, build_with_groups)
     return Referee(config)
 

@@ -228,6 +228,23 @@ def test_swift_uses_its_trainers_groups_and_marks(write_config: Write) -> None:
     assert found == [1.0] * 5 + [0.0], "blocks that cannot be groups: prompts decide"
 
 
+def test_swift_refuses_groups_that_are_spread_over_ranks(
+    write_config: Write, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What depends on siblings would go by a part of them. After a batch of whole groups it may be an evaluation."""
+    write_config({"policy": "group_mean"})
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    reward = swift.RefereeORM(args=SimpleNamespace(num_generations=2))
+    asked = [[{"role": "user", "content": word}] for word in ("q", "q", "r")]
+    with pytest.raises(ConfigError, match=r"group_mean.*steps_per_generation a multiple of num_generations"):
+        reward(answers(4, 5, 6), messages=asked)
+    assert reward(answers(4, 5), messages=asked[:2]) == fair(4, 5)
+    assert reward(answers(4, 5, 6), messages=asked) == fair(4, 5, 6)
+    assert sum("spread over ranks" in record.getMessage() for record in caplog.records) == 1
+    monkeypatch.setenv("WORLD_SIZE", "1")
+    assert swift.RefereeORM(args=SimpleNamespace(num_generations=2))(answers(4, 5, 6), messages=asked) == fair(4, 5, 6)
+
+
 def test_answers_cut_at_the_limit_are_known_to_hooks_that_can_see_it(write_config: Write) -> None:
     """AReaL, ART and NeMo-Gym say why an answer ended."""
     path = write_config({"policy": "abstain"})

@@ -15,6 +15,7 @@ from tests.contracts.adapter_suite import (
     UNSCORED,
     VALUE,
     AdapterContract,
+    GroupAdapterContract,
     Outcome,
     Write,
     answers,
@@ -53,7 +54,7 @@ def together(calls: list[Callable[[], Awaitable[Any]]], signals: tuple[type[Exce
     return asyncio.run(main())
 
 
-class TestTrl(AdapterContract):
+class TestTrl(GroupAdapterContract):
     """Keyword arguments, lists, extra columns, None for missing."""
 
     def rewards(self, config: Path, texts: list[str]) -> list[Outcome]:
@@ -62,7 +63,7 @@ class TestTrl(AdapterContract):
         return list(func(prompts=[PROMPT] * len(texts), completions=texts, completion_ids=ids, ground_truth=texts))
 
 
-class TestTrlAsyncConversational(AdapterContract):
+class TestTrlAsyncConversational(GroupAdapterContract):
     """An `async def` and lists of messages, as AsyncGRPO calls it: without trainer_state and log functions."""
 
     def rewards(self, config: Path, texts: list[str]) -> list[Outcome]:
@@ -141,7 +142,7 @@ class TestSlimeSingle(AdapterContract):
         return [None if reward is None or math.isnan(reward) else reward for reward in found]
 
 
-class TestSlimeGroup(AdapterContract):
+class TestSlimeGroup(GroupAdapterContract):
     """A list of Samples: a list of rewards. Missing: the siblings' mean, and out of the loss."""
 
     fills_with_mean = True
@@ -153,7 +154,7 @@ class TestSlimeGroup(AdapterContract):
         return list(found)
 
 
-class TestSwift(AdapterContract):
+class TestSwift(GroupAdapterContract):
     """Positional completions, the conversation in `messages`."""
 
     missing = NUMBER
@@ -242,7 +243,7 @@ class TestTinkerStep(TestVerifiers):
         return await self.grader.grade([{"role": "user", "content": PROMPT}], text, tokens=[1, 2, 3])
 
 
-class TestTinkerGroup(AdapterContract):
+class TestTinkerGroup(GroupAdapterContract):
     """compute_group_rewards: pairs of reward and metrics. Missing: the siblings' mean, centered away."""
 
     fills_with_mean = True
@@ -287,7 +288,7 @@ class ArtGroup:
         return replace(self, **update)
 
 
-class TestArt(AdapterContract):
+class TestArt(GroupAdapterContract):
     """after_each on a group. Missing: the trajectory leaves the group, or the whole group goes."""
 
     def rewards(self, config: Path, texts: list[str]) -> list[Outcome]:
@@ -327,12 +328,84 @@ def test_settings_a_hook_cannot_keep_are_refused(write_config: Write, hook: str)
         sloppy(write_config({"policy": "group_mean"}))[hook]()
 
 
-@pytest.mark.parametrize("hook", ["openrlhf", "slime", "skyrl", "areal", "verifiers", "nemo_gym", "tinker"])
-def test_judges_of_groups_are_refused_where_there_are_none(write_config: Write, hook: str) -> None:
-    """A group of one has nothing to be compared with."""
+@pytest.mark.parametrize(
+    ("hook", "instead"),
+    [
+        ("openrlhf", r"by itself\.$"),
+        ("slime", "use --group-rm"),
+        ("skyrl", "use judge_groups"),
+        ("areal", "use judge_group in a workflow"),
+        ("verifiers", "use judge_group in finalize"),
+        ("nemo_gym", r"by itself\.$"),
+        ("tinker", r"use Grader\.group"),
+    ],
+)
+def test_judges_of_groups_are_refused_where_there_are_none(write_config: Write, hook: str, instead: str) -> None:
+    """A group of one has nothing to be compared with; the error names the hook that sees whole groups, if any."""
     path = write_config(NUMBER, judge={"kind": KIND, "name": "rank"})
-    with registered(), pytest.raises(ConfigError, match='one answer at a time, and judge "rank"'):
+    with registered(), pytest.raises(ConfigError, match=f'one answer at a time, and judge "rank".*{instead}'):
         sloppy(path)[hook]()
+
+
+class Attempt(SimpleNamespace):
+    """What a trace of verifiers is asked for, and told."""
+
+    def record_reward(self, name: str, value: float) -> None:
+        assert name == "referee"
+        self.reward = value
+
+    def record_metric(self, name: str, value: float) -> None:
+        assert name == "referee_scored"
+        self.scored = value
+
+
+def verifiers_group(path: Path, texts: list[str]) -> list[Outcome]:
+    """As `finalize` of an environment calls it."""
+    attempts = [Attempt(last_reply=text) for text in texts]
+    asyncio.run(verifiers.judge_group(SimpleNamespace(answer="4"), attempts, question=PROMPT))
+    return [attempt.reward for attempt in attempts]
+
+
+WHOLE: dict[str, Callable[[Path, list[str]], Any]] = {
+    "trl": lambda path, texts: TestTrl().rewards(path, texts),
+    "trl_async": lambda path, texts: TestTrlAsyncConversational().rewards(path, texts),
+    "slime": lambda path, texts: TestSlimeGroup().rewards(path, texts),
+    "swift": lambda path, texts: TestSwift().rewards(path, texts),
+    "swift_async": lambda path, texts: TestSwiftAsync().rewards(path, texts),
+    "skyrl": lambda path, texts: skyrl.judge_groups([PROMPT] * len(texts), texts, ["u"] * len(texts)),
+    "areal": lambda path, texts: asyncio.run(areal.judge_group(Judged(path), PROMPT, texts)),
+    "verifiers": verifiers_group,
+    "art": lambda path, texts: TestArt().rewards(path, texts),
+    "tinker": lambda path, texts: TestTinkerGroup().rewards(path, texts),
+}
+"""Hooks that see the answers to a prompt together."""
+
+
+@pytest.mark.parametrize("hook", WHOLE)
+def test_judges_of_groups_are_shown_whole_ones(write_config: Write, hook: str) -> None:
+    """Each answer is worth the share of its siblings that are worse; one without a score does not spoil the others."""
+    path = write_config({"policy": "group_mean"}, judge={"kind": KIND, "name": "rank", "ask_again": 0})
+    with registered():
+        assert WHOLE[hook](path, answers(2, 9, 5)) == pytest.approx([0.0, 2 / 3, 1 / 3])
+        assert WHOLE[hook](path, [*answers(2, 9), UNSCORED]) == pytest.approx([0.0, 0.5, 0.25])
+
+
+def test_a_batch_of_skyrl_holds_several_groups(write_config: Write) -> None:
+    """Answers with one uid are compared, in whatever order they stand, and lengths are their groups'."""
+    path = write_config({"policy": "group_mean"}, judge={"kind": KIND, "name": "rank"})
+    path.write_text(path.read_text() + "[shaping.length]\nenable = true\n")
+    with registered():
+        found = skyrl.judge_groups([PROMPT] * 4, answers(2, 9, 5, 4), [1, 2, 1, 2], lengths=[10, 30, 10, 30])
+    assert found == [0.0, 0.5, 0.5, 0.0]
+
+
+def test_verifiers_without_any_score_fails_the_episode(write_config: Write) -> None:
+    """No attempt has a verdict: there is no mean to give."""
+    path = write_config({"policy": "abstain"})
+    with pytest.raises(UnscoredError):
+        verifiers_group(path, [UNSCORED, f"{UNSCORED} x"])
+    assert verifiers_group(path, [*answers(10), UNSCORED]) == [1.0, 1.0]
+    assert asyncio.run(verifiers.judge_group(None, [])) == []
 
 
 @pytest.mark.parametrize("hook", ["openrlhf", "skyrl"])

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.contracts.group_suite import KINDS, BackgroundGroupContract, LostGroupContract, ShippedGroupContract
 from tests.contracts.runtime_suite import (
     BackgroundContract,
     GroupContract,
@@ -28,22 +29,27 @@ RUNTIMES = ["thread", "inline", "processes"]
 BACKGROUND = ["thread", "processes"]
 
 
-class TestInline(RuntimeContract, GroupContract):
+class TestInline(RuntimeContract, GroupContract, ShippedGroupContract):
     """In the caller's own thread."""
 
     def open(self, spec: ProviderSpec, sections: dict[str, Any], stack: contextlib.ExitStack) -> Referee:
         return open_in_process("inline", spec, sections)
 
 
-class TestThread(BackgroundContract, GroupContract):
+class TestThread(BackgroundContract, GroupContract, BackgroundGroupContract):
     """On a background event loop."""
 
     def open(self, spec: ProviderSpec, sections: dict[str, Any], stack: contextlib.ExitStack) -> Referee:
         return open_in_process("thread", spec, sections)
 
 
-class TestProcesses(BackgroundContract, LossContract):
+class TestProcesses(BackgroundContract, LossContract, LostGroupContract):
     """In worker processes."""
+
+    @pytest.fixture(params=["listwise", "pairwise, swiss in one order"])
+    def settings(self, request: pytest.FixtureRequest) -> dict[str, Any]:
+        """Of one judge of groups: each kind, one of them in rounds. Processes take long to start."""
+        return KINDS[request.param]
 
     def open(self, spec: ProviderSpec, sections: dict[str, Any], stack: contextlib.ExitStack) -> Referee:
         return open_over_http("processes", spec, sections, stack)

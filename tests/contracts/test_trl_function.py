@@ -205,8 +205,26 @@ def test_a_judge_of_groups_is_not_shown_a_part_of_one(write_config: Write) -> No
     """Spread over ranks, a group would be judged in parts."""
     path = write_config(ABSTAIN, judge={"kind": KIND})
     two = {"accelerator": SimpleNamespace(num_processes=2, process_index=1)}
-    with registered(), pytest.raises(ConfigError, match="compare a group's answers"):
+    with registered(), pytest.raises(ConfigError, match=r'judge "judge".*steps_per_generation a multiple') as caught:
         call(reward_func(path), answers(4, 5, 6), **Owner(**two).columns)
+    assert caught.value.setting == "judge.kind"
+
+
+def test_groups_that_trl_does_not_tell_of_are_warned_about(
+    write_config: Write, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """TRL before 1.0 without attach, on several ranks: whether groups are whole is not known. AsyncGRPO's are."""
+    func = reward_func(write_config({"policy": "group_mean"}))
+    state = SimpleNamespace(global_step=1)
+    for ranks, columns, warnings in (
+        ("1", {"trainer_state": state}, 0),
+        ("2", {}, 0),
+        ("2", {"trainer_state": state}, 1),
+    ):
+        monkeypatch.setenv("WORLD_SIZE", ranks)
+        for _ in range(2):
+            assert call(func, answers(4, 5), **columns) == fair(4, 5)
+        assert sum("in parts, unnoticed" in record.getMessage() for record in caplog.records) == warnings
 
 
 @pytest.mark.parametrize("action", ["lowest", "off"])

@@ -19,7 +19,7 @@ ANSWERED_FAULTS = frozenset(
     {
         *("html", "empty_body", "malformed", "nan_json", "duplicate_keys", "no_choices", "refusal", "content_filter"),
         *("length", "empty_content", "tool_call", "two_verdicts", "no_verdict", "out_of_range", "nan_score"),
-        "duplicate_score",
+        *("duplicate_score", "label_missing", "label_twice", "label_unknown"),
     }
 )
 """Faults of an answer that came whole, with status 200."""

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from tests.contracts.adapter_suite import UNSCORED, VALUE, Write, answers, broke_url, fair, sim_url, write_config
+from tests.contracts.group_judges import KIND, registered
 
 from referee.errors import EndpointClosed
 from referee.trainers import art as art_hook
@@ -231,6 +232,28 @@ def test_verifiers_takes_several_judges_as_several_rewards(write_config: Write) 
     assert set(rewards) == {"taste", "safe"}
     assert rewards["taste"].score == pytest.approx(0.8 * fair(4)[0])
     assert set(scored(UNSCORED).rewards) == {"safe"}
+
+
+def test_verifiers_compares_all_attempts_in_finalize(write_config: Write) -> None:
+    """Its best-of-n environment, with a `finalize` that asks a judge of groups: each trace has its rank as reward."""
+    best = need("verifiers.v1.envs.best_of_n.env").BestOfNEnv
+    trace_class, task = need("verifiers.v1.trace").Trace, need("verifiers.v1.task")
+    from referee.trainers.verifiers import judge_group
+
+    class ComparedEnv(best):  # type: ignore[misc, valid-type]
+        async def finalize(self, task: Any, episode: Any) -> None:
+            await judge_group(task, episode.traces, question=PROMPT)
+
+    texts = [*answers(2, 9, 5), UNSCORED]
+    traces = [
+        trace_class.model_construct(info={}, extra_usage=[], root_reply=text, rewards={}, metrics={}) for text in texts
+    ]
+    write_config(ABSTAIN, judge={"kind": KIND, "ask_again": 0})
+    with registered():
+        finalized = ComparedEnv.finalize(None, task.Task(task.TaskData(prompt=PROMPT)), SimpleNamespace(traces=traces))
+        asyncio.run(finalized)
+    assert [trace.reward for trace in traces] == pytest.approx([0.0, 2 / 3, 1 / 3, 1 / 3])
+    assert [trace.metrics["referee_scored"] for trace in traces] == [1.0, 1.0, 1.0, 0.0]
 
 
 def with_judges(path: Path) -> Path:

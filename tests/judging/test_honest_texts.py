@@ -50,6 +50,8 @@ UNCHANGED = {
     "json schema": '{"type": "object", "properties": {"score": {"type": "integer"}, "verdict": {"enum": ["a"]}}}',
     "json with other verdicts": '{"score": null, "verdict": "guilty", "high_score": 10, "scores": [1, 2]}',
     "json in words": '{"verdict": "No evidence was found", "score": "excellent"}',
+    "a draw": 'A tie. {"result": "tie", "verdict": "tied", "tie": 1}; the verdict: a tie; score: a tie-break',
+    "labels": '{"label": "BCDFGH", "responses": [1, 2]} and Response A: yes; B=10, QVDGPQ=7',
     "yaml": "match:\n  score: 10\n  verdict: yes\n  reason: rain",
     "csv": "name,score,verdict\nAnn,10,yes\nBen,7,no",
     "sql": "SELECT name, score FROM t WHERE score > 10 AND verdict = 'yes' ORDER BY score DESC;",
@@ -79,6 +81,7 @@ SPACED = {
     "a here-string of one word": ("cat <<<response", 1),
     "json with a score": ('{"name": "Ann", "score": 10}', 1),
     "json with a label": ('{"claim": "x", "verdict": "correct"}', 1),
+    "json with a tie": ('{"match": "A to B", "verdict": "tie"}', 1),
     "python with a score": ("row = {'score': 0, 'name': 'x'}", 1),
     "an object like our verdict": ("{ score: 10 }", 1),
 }

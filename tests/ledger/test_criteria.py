@@ -25,10 +25,10 @@ def test_pass_rates_worked_out_by_hand() -> None:
     """True and good, or untrue and bad; half is not passed. What does not apply or has no verdict is not counted."""
     spared = part("clear", 0.0, weight=0.0, verdict="not applicable")
     lines = [
-        VerdictLine(value=1.0, parts=[part("clear", 1.0), part("rude", 0.0, "bad"), part("late", None)]),
-        VerdictLine(value=1.0, parts=[part("clear", 0.5), part("rude", 1.0, "bad")]),
-        VerdictLine(value=1.0, parts=[part("clear", 0.75), part("rude", 0.25, "bad")]),
-        VerdictLine(value=1.0, parts=[spared, part("rude", 0.0, "bad")]),
+        VerdictLine(value=1.0, how="rubric", parts=[part("clear", 1.0), part("rude", 0.0, "bad"), part("late", None)]),
+        VerdictLine(value=1.0, how="rubric", parts=[part("clear", 0.5), part("rude", 1.0, "bad")]),
+        VerdictLine(value=1.0, how="rubric", parts=[part("clear", 0.75), part("rude", 0.25, "bad")]),
+        VerdictLine(value=1.0, how="rubric", parts=[spared, part("rude", 0.0, "bad")]),
         VerdictLine(unscored="timeout"),
     ]
     assert rates(metrics(lines)) == {
@@ -41,8 +41,8 @@ def test_pass_rates_worked_out_by_hand() -> None:
 def test_several_judges_have_names_of_their_own() -> None:
     """The same name in two rubrics is two criteria."""
     lines = [
-        JudgeLine(judge="a", value=1.0, parts=[part("clear", 1.0)]),
-        JudgeLine(judge="b", value=1.0, parts=[part("clear", 0.0)]),
+        JudgeLine(judge="a", value=1.0, how="rubric", parts=[part("clear", 1.0)]),
+        JudgeLine(judge="b", value=1.0, how="rubric", parts=[part("clear", 0.0)]),
         VerdictLine(value=1.0, how="terms"),
     ]
     assert rates(metrics(lines)) == {
@@ -58,9 +58,9 @@ def test_live_verdicts_count_as_their_lines_do() -> None:
         Part(name="late", verdict=Unscored(reason=Reason.TIMEOUT)),
     )
     tally = Tally()
-    tally.rubric("", Settled(verdict=Verdict(score=1.0, value=1.0, how="rubric", parts=parts)))
-    tally.rubric("", Settled(verdict=Verdict(score=1.0, value=1.0, how="schema", parts=parts)))
-    tally.rubric("", Settled(verdict=Unscored(reason=Reason.TIMEOUT)))
+    tally.made_of("", Settled(verdict=Verdict(score=1.0, value=1.0, how="rubric", parts=parts)))
+    tally.made_of("", Settled(verdict=Verdict(score=1.0, value=1.0, how="schema", parts=parts)))
+    tally.made_of("", Settled(verdict=Unscored(reason=Reason.TIMEOUT)))
     tally.judged("b", Settled(verdict=Verdict(score=1.0, value=1.0, how="rubric", parts=parts)))
     assert rates(tally.metrics()) == {"criterion/clear/pass_rate": 1.0, "judge/b/criterion/clear/pass_rate": 1.0}
 
@@ -69,7 +69,9 @@ def test_the_most_frequent_names_stay() -> None:
     """A name of its own in each of many samples: metrics and memory are bounded, and what all share is there."""
     tally = Tally()
     for number in range(3 * module.MOST_COUNTED):
-        tally.add(VerdictLine(value=1.0, parts=[part("shared", float(number % 2)), part(f"own {number}", 1.0)]))
+        tally.add(
+            VerdictLine(value=1.0, how="rubric", parts=[part("shared", float(number % 2)), part(f"own {number}", 1.0)])
+        )
     found = rates(tally.metrics())
     assert len(found) == module.MOST_NAMES
     assert next(iter(found)) == "criterion/shared/pass_rate"
@@ -85,8 +87,8 @@ def test_the_most_frequent_names_stay() -> None:
 def test_a_sample_that_was_judged_again_is_subtracted() -> None:
     """What comes in and is taken back leaves nothing; a name that was dropped since does no harm."""
     tally, held = Tally(), seen([part("clear", 1.0), part("late", None)])
-    tally.add(VerdictLine(value=1.0, parts=[part("clear", 1.0), part("late", None)]))
-    tally.add(VerdictLine(value=1.0, parts=[part("clear", 0.0)]))
+    tally.add(VerdictLine(value=1.0, how="rubric", parts=[part("clear", 1.0), part("late", None)]))
+    tally.add(VerdictLine(value=1.0, how="rubric", parts=[part("clear", 0.0)]))
     tally.take_back(1.0, "", None, criteria=[("", held), ("", seen([part("unknown", 1.0)]))])
     assert rates(tally.metrics()) == {"criterion/clear/pass_rate": 0.0}
 
@@ -97,5 +99,7 @@ def test_a_sample_that_was_judged_again_is_subtracted() -> None:
 )
 def test_forged_parts_are_left_out(forged: dict[str, Any]) -> None:
     """They are no criteria; the others count. A name that stands twice in a sample counts once."""
-    line = VerdictLine(value=1.0, parts=[forged, part("clear", 1.0), part("clear", 0.0), part("far", 1e300)])
+    line = VerdictLine(
+        value=1.0, how="rubric", parts=[forged, part("clear", 1.0), part("clear", 0.0), part("far", 1e300)]
+    )
     assert rates(metrics([line])) == {"criterion/clear/pass_rate": 1.0, "criterion/far/pass_rate": 1.0}

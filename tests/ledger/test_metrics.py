@@ -26,6 +26,7 @@ from referee.ledger import (
     read,
 )
 from referee.ledger import metrics as module
+from referee.ledger.comparisons import Compared
 from referee.ledger.metrics import Histogram, metrics
 from referee.records import Reason
 
@@ -229,7 +230,8 @@ def documented(heading: str) -> set[str]:
 def test_every_number_is_documented_and_every_documented_number_exists() -> None:
     """docs/metrics.md and the code name the same metrics."""
     names = {re.sub(r"^unscored/.*", "unscored/<reason>", name) for name in Tally(["<name>"]).metrics()}
-    assert documented("Names") == names
+    of_groups = Compared(lists=1, orders=1, comparisons=1).metrics()
+    assert documented("Names") == {*names, *of_groups}
 
 
 @pytest.mark.parametrize(

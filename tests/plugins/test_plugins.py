@@ -191,7 +191,7 @@ def test_a_judge_that_raises_is_named_where_it_is_only_tried() -> None:
             raise ZeroDivisionError("no samples")
             yield
 
-    with pytest.raises(ConfigError, match="before its first question: ZeroDivisionError: no samples"):
+    with pytest.raises(ConfigError, match="while it was planned: ZeroDivisionError: no samples"):
         first_round(Raising(), SAMPLES, "schema")  # type: ignore[arg-type]
 
 

@@ -192,7 +192,7 @@ def test_a_sample_without_a_score_says_why(visit: Open) -> None:
 
 
 def test_a_group_is_compared(visit: Open) -> None:
-    """Siblings side by side, best reward first; from there to one of them, and to the list of the group."""
+    """Siblings side by side, best score first; from there to one of them, and to the list of the group."""
     seen = visit("small", small)
     page = seen.page
     page.click("#list .row[data-row='1']")

@@ -13,6 +13,7 @@ from tests.runtime.fleet import Fleet, Job, sail
 
 from referee import clock
 from referee.judging import Deliberation, Form
+from referee.judging.registry import Materials
 from referee.records import Reason, Sample, Unscored, Verdict
 from referee.runtime import routing
 from referee.scoring.messages import Work
@@ -44,7 +45,7 @@ class Watched:
     def __init__(self) -> None:
         self.seen: list[tuple[str, ...]] = []
 
-    def __call__(self, *made: object) -> RankJudge:
+    def __call__(self, given: Materials) -> RankJudge:
         seen = self.seen
 
         class Judge(RankJudge):
@@ -52,7 +53,7 @@ class Watched:
                 seen.append(tuple(sample.id for sample in samples))
                 return super().deliberate(samples, form)
 
-        return Judge(*made)  # type: ignore[arg-type]
+        return Judge(given)
 
 
 def samples(groups: Sequence[str]) -> list[Sample]:

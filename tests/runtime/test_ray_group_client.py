@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from referee.runtime.ray_group_client import GroupClient
-from referee.runtime.ray_group_coordinator import Answer, Gathered, GroupCoordinator, Groups, Report, Told
+from referee.runtime.ray_group_coordinator import Answer, Gathered, GroupCoordinator, Groups, Report, Told, pack
 
 PATIENCE = 30.0
 """Seconds a wait may take on a busy machine; nothing is asserted about time."""
@@ -100,9 +100,9 @@ def test_news_are_told_again_until_confirmed() -> None:
 
     async def main() -> None:
         desk = GroupCoordinator()
-        await desk.exchange("a", 0, [("u", "0", 5, 1, 7)], 0.0)
+        await desk.exchange("a", 0, [pack(Report("u", "0", 5, 1, 7))], 0.0)
         again = await desk.exchange("a", 0, [], 0.0)
-        assert again.given == [([7], Gathered({"0": 5}, 1, True))]
+        assert again.given == [([7], pack(Gathered({"0": 5}, 1, True)))]
         assert (await desk.exchange("a", again.number, [], 0.0)).given == []
 
     asyncio.run(main())
@@ -126,7 +126,7 @@ class Unsteady:
             raise ConnectionError("cut")
         return await self.desk.exchange(client, confirmed, reports, min(wait, 0.05))
 
-    async def leave(self, uid: str, client: str, call: int) -> Gathered:
+    async def leave(self, uid: str, client: str, call: int) -> tuple[Any, ...]:
         if self.broken:
             raise ConnectionError("cut")
         return await self.desk.leave(uid, client, call)

@@ -6,6 +6,7 @@ import contextlib
 from typing import Any
 
 import pytest
+from tests.contracts.group_suite import LostGroupContract
 from tests.contracts.runtime_suite import LossContract
 from tests.runtime.simulated_ray import BASE, Client, Cluster
 
@@ -14,7 +15,7 @@ from referee.referee import Referee
 from referee.sim import ProviderSpec
 
 
-class TestSimulatedRay(LossContract):
+class TestSimulatedRay(LossContract, LostGroupContract):
     """On engines of a simulated cluster."""
 
     @pytest.fixture(autouse=True, params=[1, 3])

@@ -13,7 +13,7 @@ from tests.runtime.test_fleet import SLOW
 
 from referee import clock
 from referee.judging import Deliberation, Form, make_judge
-from referee.judging.registry import COMPOSED, Composed
+from referee.judging.registry import COMPOSED, Composed, Materials
 from referee.records import Reason, Sample, Unscored
 from referee.scoring.messages import Gauge, Update
 from referee.sim import ProviderSpec
@@ -88,8 +88,8 @@ class LateJudge:
 
     unit: Literal["sample"] = "sample"
 
-    def __init__(self, config: Any, secret: bytes, template: str | None, functions: object) -> None:
-        self._one = make_judge(replace(config, kind="score"), secret)
+    def __init__(self, given: Materials) -> None:
+        self._one = make_judge(replace(given.config, kind="score"), given.secret)
 
     def deliberate(self, given: Sequence[Sample], form: Form) -> Deliberation:
         """As any judge of the others."""
@@ -99,7 +99,7 @@ class LateJudge:
 
 def test_a_judges_own_deadline_is_not_that_of_the_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     """It ends its sample; what waits to be sent is judged."""
-    monkeypatch.setitem(COMPOSED, "late", Composed(LateJudge, "sample"))
+    monkeypatch.setitem(COMPOSED, "late", Composed(LateJudge))
 
     async def story(fleet: Fleet) -> None:
         job = fleet.submit(samples(2000), seconds=300.0)

@@ -105,6 +105,16 @@ def test_at_the_end_a_judge_may_decide_with_what_it_has() -> None:
     assert case.verdicts == [said(0.3)]
 
 
+def test_what_was_cancelled_is_not_decided_by_half_of_its_answers() -> None:
+    """Nobody waits for it, and a resumed run would take it for a whole verdict."""
+    case, asks = begun(two_rounds)
+    case.answered(0, asks[0], Settled(verdict=said(0.3), origin="call"))
+    cancelled = Unscored(reason=Reason.CANCELLED)
+    case.answered(1, asks[1], Settled(verdict=cancelled))
+    case.end(cancelled)
+    assert case.settled(0).verdict == cancelled
+
+
 def test_a_judge_that_only_asks_more_at_the_end_is_closed() -> None:
     """Its samples are unscored for the reason that ended it."""
     rounds = 0
@@ -243,7 +253,7 @@ class Own(float):
         Verdict(score="0.5", value=0.5),  # type: ignore[arg-type]
         Verdict(score=10**400, value=0.5),
         Verdict(score=0.5, value=0.5, reason=None),  # type: ignore[arg-type]
-        Verdict(score=0.5, value=0.5, how="pairwise"),  # type: ignore[arg-type]
+        Verdict(score=0.5, value=0.5, how="guessing"),  # type: ignore[arg-type]
         Verdict(score=0.5, value=0.5, parts=("a",)),  # type: ignore[arg-type]
         Unscored(reason="tie"),  # type: ignore[arg-type]
     ],

@@ -65,7 +65,7 @@ def judged(rounds: Rounds, given: list[Sample], spec: ProviderSpec | None = None
     def during(scorer: Scorer, batch: Batch) -> None:
         found[0].scorer = scorer
 
-    with registered(lambda config, secret, *_: GroupJudge(config, secret, rounds)):
+    with registered(lambda given: GroupJudge(given.config, given.secret, rounds)):
         sections = {"limits": {"concurrency": LIMIT}, **sections}
         spec = spec or ProviderSpec(latency_median=0.05)
         return run(given, spec, during=during, network=network, judge={"kind": KIND}, **sections), found[0].most

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from tests.engine.harness import Run, run, samples
 
 from referee.judging import Deliberation, Form, make_judge
-from referee.judging.registry import COMPOSED, Composed
+from referee.judging.registry import COMPOSED, Composed, Materials
 from referee.records import Ask, Reason, Sample, Unscored, Verdict
 from referee.sim import ProviderSpec
 
@@ -33,8 +33,8 @@ def judged(
     class Judge:
         unit: Literal["sample"] = "sample"
 
-        def __init__(self, config: Any, secret: bytes, template: str | None, functions: object) -> None:
-            self._one: Any = make_judge(replace(config, kind="score"), secret)
+        def __init__(self, given: Materials) -> None:
+            self._one: Any = make_judge(replace(given.config, kind="score"), given.secret)
 
         def deliberate(self, given: Sequence[Sample], form: Form) -> Deliberation:
             (sample,) = given
@@ -47,7 +47,7 @@ def judged(
             return judged
 
     known = dict(COMPOSED)
-    COMPOSED["odd"] = Composed(Judge, "sample")
+    COMPOSED["odd"] = Composed(Judge)
     try:
         return run([*samples(5), BAD], spec or ProviderSpec(), judge={"kind": "odd"}, **more)
     finally:

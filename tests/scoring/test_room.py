@@ -25,7 +25,7 @@ class Engine:
     def __init__(self, free: int) -> None:
         self.free = free
         self.begun: list[str] = []
-        self.room = Room(lambda pool: self.free, [""], self._begin)
+        self.room = Room([lambda: self.free], self._begin)
 
     def _begin(self, job: Job, case: Case, asks: Any) -> None:
         self.begun.append(asks[0].nonce)

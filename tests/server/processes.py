@@ -31,11 +31,11 @@ class HeldProvider(Provider):
         self.asked = 0
         self.loop: asyncio.AbstractEventLoop | None = None
 
-    async def serve(self, body: bytes, headers: Mapping[str, str]) -> SimResponse:
+    async def serve(self, body: bytes, headers: Mapping[str, str], path: str = "") -> SimResponse:
         """Answer, once released."""
         self.asked += 1
         await self._released.wait()
-        return await super().serve(body, headers)
+        return await super().serve(body, headers, path)
 
     def release(self) -> None:
         """Answer everything, from now on at once."""

@@ -210,13 +210,15 @@ def test_group_mean_needs_siblings_in_the_request() -> None:
 
 
 def test_a_judge_of_groups_needs_requests_that_hold_groups() -> None:
-    """slime sends one sample for each request, and is told so; OpenRLHF's rows with one prompt are a group."""
+    """Trainers that send one sample for each request are told so; rows of a request with one prompt are a group."""
 
     async def main() -> None:
         async with serving(ProviderSpec(), judge={"kind": KIND, "name": "rank"}) as served:
-            refused = await served.post("/slime", {"prompt": "Q?", "response": "[[quality=3]]"})
-            assert refused.status_code == 500
-            assert "one answer at a time" in refused.json()["message"]
+            for path, one in ONE_OF_EACH:
+                refused = await served.post(path, one)
+                assert refused.status_code == 500
+                assert "one answer at a time" in refused.json()["message"]
+                assert ("--group-rm" if path == "/slime" else "/v1/score") in refused.json()["message"]
             body = {"query": ["Q?[[quality=9]] a", "Q?[[quality=2]] b"], "prompts": ["Q?"] * 2}
             assert (await served.post("/get_reward", body)).json()["rewards"] == [0.5, 0.0]
 

@@ -11,6 +11,7 @@ from typing import Any
 from prometheus_client.parser import text_string_to_metric_families
 from tests.server.harness import sample, samples, serving
 
+from referee.ledger.comparisons import Compared
 from referee.ledger.metrics import Tally
 from referee.server.prometheus import COUNTERS, GAUGES, REASONS, referee_families
 from referee.sim import ProviderSpec
@@ -79,6 +80,16 @@ def test_criteria_are_told_apart_by_a_label() -> None:
     assert labels == [("", "Ω", 0.5), ("", "Ж", 0.25), ("a", "b/c", 1.0)]
 
 
+def test_judges_of_groups_are_told_apart_by_a_label() -> None:
+    """Also a lone one, whose label is empty."""
+    found = referee_families({"comparisons": 4.0, "tie_share": 0.25, "judge/a/b/comparisons": 8.0})
+    families = {family.name: family for family in found if family.samples}
+    labels = [(item.labels["judge"], item.value) for item in families["referee_comparisons"].samples]
+    assert labels == [("", 4.0), ("a/b", 8.0)]
+    assert families["referee_comparisons"].type == "counter"
+    assert families["referee_tie_share"].type == "gauge"
+
+
 def test_every_metric_has_a_place() -> None:
     """Each name that Referee.metrics() promises is a counter, a gauge or a reason; a new one is still exported."""
     promised = {name for name in Tally().metrics() if not name.startswith(REASONS)} - {"unscored"}
@@ -91,7 +102,9 @@ def test_every_name_is_documented() -> None:
     """docs/serve.md lists what /metrics shows, and nothing that it does not."""
     listed = set(re.findall(r"`(referee_\w+)", (DOCS / "serve.md").read_text()))
     shown = {name for name in exported(judge=JUDGES) if name.startswith("referee_")}
-    assert shown | {CRITERION} == listed
+    families = referee_families(Compared(lists=1, orders=1, comparisons=1).metrics())
+    compared = {item.name for family in families for item in family.samples}
+    assert shown | {CRITERION} | compared == listed
 
 
 def expressions(node: Any) -> list[str]:

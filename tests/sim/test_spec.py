@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from referee.errors import ConfigError
+from referee.sim.comparisons import Perception
 from referee.sim.replies import BODIES, IMMEDIATE, WIRES
 from referee.sim.spec import FAULTS, ProviderSpec, read_spec
 
@@ -20,6 +21,7 @@ def test_a_spec_survives_json() -> None:
         outages=((1.0, 2.0),),
         faults={"hang": 0.25, "reset": 0.5},
         unsupported=("temperature",),
+        compares=Perception(noise=0.1, position_bias=0.2),
     )
     assert read_spec(msgspec.json.encode(spec)) == spec
 
@@ -37,6 +39,7 @@ def test_a_spec_survives_json() -> None:
         ('{"schedule": [[5, 1], [2, 1]]}', "schedule"),
         ('{"outages": [[5, 5]]}', "outages"),
         ('{"judge": "constant", "rpm": 5}', "judge"),
+        ('{"compares": {"noise": -1}}', "noise"),
         ("{", "spec"),
     ],
 )
@@ -56,4 +59,5 @@ def test_every_fault_has_its_implementation() -> None:
     """No name in the list falls through to an ordinary answer; `test_provider` looks at each."""
     corrupted = {"malformed", "nan_json", "duplicate_keys", "no_choices", "refusal", "content_filter", "length"}
     corrupted |= {"empty_content", "tool_call", "two_verdicts", "no_verdict", "out_of_range", "nan_score"}
-    assert set(FAULTS) <= IMMEDIATE | WIRES.keys() | BODIES.keys() | corrupted | {"duplicate_score"}
+    labels = {"label_missing", "label_twice", "label_unknown"}
+    assert set(FAULTS) <= IMMEDIATE | WIRES.keys() | BODIES.keys() | corrupted | {"duplicate_score"} | labels

@@ -13,6 +13,7 @@ from referee.config import JudgeConfig
 from referee.judging import KINDS, Deliberation, Form, make_judge, together
 from referee.records import Ask, Message, Reply, Sampling
 from referee.testing import check_judge, deliberate
+from referee.testing.judges import SECRET
 
 SAMPLES = [Sample(prompt="2 + 2?", response="It is 4.")]
 MIDDLE = Verdict(score=5.0, value=0.5)
@@ -43,6 +44,12 @@ class Made:
 def test_shipped_judges_pass(kind: str) -> None:
     """Whatever they are asked to read."""
     check_judge(make_judge(JudgeConfig(kind=kind), b"0123456789abcdef"), SAMPLES)  # type: ignore[arg-type]
+
+
+def test_a_list_of_one_is_answered_by_a_plain_verdict() -> None:
+    """As where all responses of a group are equal."""
+    found = deliberate(make_judge(JudgeConfig(kind="listwise"), SECRET), SAMPLES * 2, [MIDDLE])
+    assert [verdict.score for verdict in found.verdicts if isinstance(verdict, Verdict)] == [5.0, 5.0]
 
 
 def test_a_deliberation_shows_its_rounds_and_verdicts() -> None:
@@ -133,3 +140,14 @@ def test_a_judge_that_raises_is_shown_with_its_own_error(judge: Deliberate, erro
     """One that does not expect a missing answer, one whose reader trusts the reply."""
     with pytest.raises(error):
         check_judge(Made(judge), SAMPLES)
+
+
+@pytest.mark.parametrize("kind", ["pairwise", "listwise"])
+def test_judges_of_groups_can_be_checked(kind: str) -> None:
+    """A verdict on a question about several responses is that on each of them."""
+    judge = make_judge(JudgeConfig(kind=kind), SECRET)
+    group = [Sample(prompt="2 + 2?", response=f"It is {n}.", group="g") for n in range(4)]
+    check_judge(judge, group)
+    check_judge(judge, group[:1])
+    found = deliberate(judge, group, lambda ask: Verdict(score=5.5, value=0.5))
+    assert [verdict.value for verdict in found.verdicts if isinstance(verdict, Verdict)] == pytest.approx([0.5] * 4)

@@ -119,7 +119,7 @@ def test_importing_referee_does_not_import_ray() -> None:
     """Not the package, not the runtime's modules, not a Referee that has not judged yet."""
     program = """
         import sys
-        import referee, referee.runtime.ray, referee.runtime.ray_group_client
+        import referee, referee.runtime.ray, referee.runtime.ray_group_actor
         config = {"runtime": "ray", "endpoint": {"url": "http://127.0.0.1:9/v1", "model": "m"}}
         referee.Referee.from_config(config).close()
         print("ray" in sys.modules)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from tests.contracts.group_suite import KINDS, BackgroundGroupContract
 from tests.contracts.runtime_suite import BackgroundContract, open_over_http
 from tests.trainers.ray_tools import local_ray
 
@@ -25,8 +26,13 @@ def cluster() -> Iterator[Any]:
     yield from local_ray()
 
 
-class TestRay(BackgroundContract):
+class TestRay(BackgroundContract, BackgroundGroupContract):
     """On an engine actor."""
+
+    @pytest.fixture(params=["listwise", "pairwise"])
+    def settings(self, request: pytest.FixtureRequest) -> dict[str, Any]:
+        """Of one judge of groups: each kind, in the cheapest way."""
+        return KINDS[request.param]
 
     def open(self, spec: ProviderSpec, sections: dict[str, Any], stack: contextlib.ExitStack) -> Referee:
         """A Referee whose provider is a process of its own; the engine ends before the provider."""

@@ -16,7 +16,7 @@ from referee.errors import EndpointClosed
 from referee.ledger.reader import read
 from referee.records import Sample
 from referee.referee import Referee
-from referee.runtime import ray_group_client
+from referee.runtime import ray_group_actor
 from referee.runtime.ray import look, shutdown
 from referee.runtime.ray_cluster import find
 from referee.runtime.ray_settings import engine_names
@@ -134,7 +134,7 @@ def test_siblings_meet_across_workers_and_a_lost_desk() -> None:
         @ray.remote(num_cpus=0)
         class Worker:
             async def meet(self, uid: str, member: str, value: int, expected: int) -> tuple[Any, ...]:
-                from referee.runtime.ray_group_client import open_groups
+                from referee.runtime.ray_group_actor import open_groups
 
                 return tuple(await open_groups().meet(uid, member, value, expected, wait=120.0))
 
@@ -144,13 +144,13 @@ def test_siblings_meet_across_workers_and_a_lost_desk() -> None:
         assert all(values == {str(n): n for n in range(6)} and complete for values, _, complete, _ in found)
         first = workers[0].meet.remote("late", "0", 10, 2)
         ray.get(workers[0].meet.remote("other", "0", 1, 1), timeout=PATIENCE)
-        ray.kill(find(ray_group_client.actor_name()), no_restart=False)
+        ray.kill(find(ray_group_actor.actor_name()), no_restart=False)
         second = workers[1].meet.remote("late", "1", 11, 2)
         for values, _, complete, _ in ray.get([first, second], timeout=PATIENCE):
             assert complete
             assert values == {"0": 10, "1": 11}
-        mine = asyncio.run(ray_group_client.open_groups().meet("own", "0", 1, expected=1, wait=PATIENCE))
+        mine = asyncio.run(ray_group_actor.open_groups().meet("own", "0", 1, expected=1, wait=PATIENCE))
         assert mine.complete
-        assert ray_group_client.shutdown()
+        assert ray_group_actor.shutdown()
     finally:
         ray.shutdown()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import json
 import math
@@ -10,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from tests.trainers.trl_tiny import logged, make_trainer, quietly
 
@@ -96,6 +98,27 @@ def test_attached_gives_the_same_rewards_and_begins_early(tmp_path: Path, judge:
     assert seen
     assert all(count == 1 for count in seen)
     assert runs[0] == runs[1]
+
+
+@pytest.mark.parametrize("attached", [False, True], ids=["function", "attached"])
+@pytest.mark.parametrize("kind", ["listwise", "pairwise"])
+def test_groups_are_judged_as_a_whole(tmp_path: Path, judge: Start, kind: str, attached: bool) -> None:
+    """Every step's groups of siblings, in GRPO: each row has the value that its response has among them."""
+    config = judge(judge={"kind": kind, "gates": {"truncated": "off", "no_alphanumerics": "off", "empty": "off"}})
+    func = adapter.reward_func(config)
+    trainer = make_trainer(tmp_path, [func], steps=2)
+    with adapter.attach(trainer) if attached else contextlib.nullcontext():
+        trainer.train()
+    prompts, completions, rewards, _ = logged(trainer)
+    size = trainer.num_generations
+    assert len(rewards) == 2 * 8
+    assert size > 1
+    for start in range(0, len(rewards), size):
+        rows = zip(prompts[start : start + size], completions[start : start + size], strict=True)
+        siblings = [msgspec.structs.replace(to_sample(*row), group="g") for row in rows]
+        alone = [reward.value for reward in Judged(config).score(siblings)]
+        assert rewards[start : start + size] == pytest.approx(alone)
+    assert len(set(rewards)) > 3
 
 
 def test_detached_trainer_is_as_it_was(tmp_path: Path, judge: Start) -> None:

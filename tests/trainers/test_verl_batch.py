@@ -18,6 +18,7 @@ pytest.importorskip("verl")
 import numpy as np
 import torch
 from omegaconf import OmegaConf
+from tests.contracts.group_judges import KIND, registered
 from tests.trainers.verl_batches import lengths, make_batch, make_tokenizer
 from tests.trainers.verl_real import AbstractRewardManager, get_reward_manager_cls, loop_managers
 from tests.trainers.verl_rule import contains
@@ -394,3 +395,13 @@ def test_our_function_in_verls_loop_manager(tokenizer: Any) -> None:
         return found
 
     assert asyncio.run(run())["reward_score"] == 1.0
+
+
+def test_a_judge_of_groups_sees_whole_groups(make: Any, tokenizer: Any) -> None:
+    """A batch holds them; an answer is worth the share of its siblings that are worse."""
+    texts = [f"right [[quality={mark}]]" for mark in (2, 9, 4, 7, 6, 3)]
+    data = make_batch(tokenizer, texts, [*"ababab"])
+    settings = {"judge": {"kind": KIND, "ask_again": 0}, "shaping": {"scale": "unit"}}
+    with registered():
+        out = make(referee=settings)(data, return_dict=True)
+    assert rewards(data, out["reward_tensor"]) == pytest.approx([1.0, 1 + 2 / 3, 1 + 1 / 3, 1 + 1 / 3, 1 + 2 / 3, 1.0])

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
+from tests.contracts.group_judges import KIND, registered
 from tests.trainers.verl_batches import fresh, lengths, make_batch, make_tokenizer, run
 from tests.trainers.verl_real import DataProto, loading
 from tests.trainers.verl_rule import contains
@@ -425,3 +426,132 @@ def test_the_ledger_says_where_verl_got_nothing(tokenizer: Any, server: ServerPr
     assert isinstance(run([made], data, errors=True)[0], UnscoredError)
     close_all()
     assert [line.value for line in read(tmp_path / "runs") if isinstance(line, RewardLine)] == [None]
+
+
+@pytest.fixture
+def ranks() -> Iterator[None]:
+    """A judge of whole groups is known: a value is the share of siblings with a lower score."""
+    with registered():
+        yield
+
+
+RANK = {"kind": KIND, "name": "rank", "ask_again": 0}
+
+
+def ranked(server: ServerProcess, **sections: Any) -> dict[str, Any]:
+    """A referee configuration with that judge."""
+    return judge(server, **{"judge": RANK, "shaping": {"scale": "unit"}, **sections})
+
+
+def texts_of(*marks: Any) -> list[str]:
+    return [f"right [[quality={mark}]]" for mark in marks]
+
+
+@pytest.mark.usefixtures("ranks")
+def test_a_judge_of_groups_is_shown_all_siblings(tokenizer: Any, server: ServerProcess) -> None:
+    """They reach different managers one by one; interleaved groups do not mix, and the rule counts as ever."""
+    managers = [manager(tokenizer, {"config": ranked(server), "group_wait": 60}, n=4) for _ in range(3)]
+    data = make_batch(tokenizer, texts_of(2, 9, 4, 7, 1, 10, 5, 3), fresh(*"abababab"))
+    outs = run(managers, data)
+    assert [out["reward_score"] for out in outs] == [1.25, 1.5, 1.5, 1.25, 1.0, 1.75, 1.75, 1.0]
+    assert [set(out["reward_extra_info"]) for out in outs] == [set(KEYS)] * 8
+    assert {out["reward_extra_info"]["original_score"] for out in outs} == {1.0}
+
+
+@pytest.mark.usefixtures("ranks")
+@pytest.mark.parametrize("policy", ["abstain", "group_mean", "value"])
+def test_judges_of_both_kinds_penalty_and_policy_together(
+    tokenizer: Any, server: ServerProcess, tmp_path: Path, policy: str
+) -> None:
+    """Median and mean are the group's, the ledger has each reward once, and verl's columns are numbers."""
+    missing = {"policy": policy, **({"value": -1.0} if policy == "value" else {})}
+    sections: dict[str, Any] = {
+        "judge": [RANK, {"name": "taste", "kind": "score", "weight": 0.0}],
+        "shaping": {"scale": "unit", "length": {"enable": True}},
+        "ledger": {"dir": "runs"},
+        "missing": missing,
+    }
+    managers = [manager(tokenizer, {"config": ranked(server, **sections), "group_wait": 60}, n=4) for _ in range(2)]
+    texts = [text + "x" * 50 for text in texts_of(2, 9, 5)]
+    outs = run(managers, make_batch(tokenizer, [*texts, texts_of("none")[0]], fresh("a") * 4), errors=True)
+    assert [out["reward_score"] for out in outs[:3]] == pytest.approx([1.0, 1 + 2 / 3, 1 + 1 / 3])
+    close_all()
+    lines = [line for line in read(tmp_path / "runs") if isinstance(line, RewardLine)]
+    short = next(line for line in lines if line.penalty)
+    assert (len(lines), short.penalty, short.judge) == (4, 1.0, None)
+    if policy == "abstain":
+        assert isinstance(outs[3], UnscoredError)
+        assert short.value is None
+    else:
+        assert outs[3]["reward_score"] == pytest.approx(4 / 3 if policy == "group_mean" else -1.0)
+        assert (short.value, short.filled) == (outs[3]["reward_score"], policy)
+        assert all(value == value for name, value in outs[3]["reward_extra_info"].items() if "taste" not in name)
+    found = build(read(tmp_path / "runs"))
+    assert (found.steps[0].rewards, found.steps[0].filled) == (3, int(policy != "abstain"))
+
+
+@pytest.mark.usefixtures("ranks")
+@pytest.mark.parametrize("v1", [True, False])
+def test_a_group_is_judged_with_what_is_there(
+    tokenizer: Any, server: ServerProcess, caplog: pytest.LogCaptureFixture, v1: bool
+) -> None:
+    """After group_wait. The one that comes later is not scored, with a warning that says why and what to set."""
+    referee = {"config": ranked(server, missing={"abort_above": 1.0}), "group_wait": 1.0}
+    managers = [manager(tokenizer, referee, n=3, v1=v1) for _ in range(2)]
+    uid = fresh("a")
+    early = run(managers, make_batch(tokenizer, texts_of(2, 9), uid * 2))
+    assert [out["reward_score"] for out in early] == [1.0, 1.5]
+    (late,) = run(managers, make_batch(tokenizer, texts_of(10), uid), errors=True)
+    (said,) = [r.getMessage() for r in caplog.records if "came after its siblings" in r.getMessage()]
+    assert uid[0] in said
+    if v1:
+        assert isinstance(late, UnscoredError)
+        assert "group_wait = 1 s" in str(late)
+    else:
+        assert late["reward_score"] == 1.25  # their mean
+        assert late["reward_extra_info"]["judge_scored"] == 0.0
+
+
+@pytest.mark.usefixtures("ranks")
+def test_a_validation_row_is_a_group_of_one(tokenizer: Any, server: ServerProcess) -> None:
+    """It waits for nobody; what such a group is worth is the judge's to say."""
+    data = make_batch(tokenizer, texts_of(5), fresh("a"), extra=[{"split": "test"}])
+    (out,) = run([manager(tokenizer, {"config": ranked(server), "group_wait": 600}, n=8)], data)
+    assert out["reward_score"] == 1.0
+
+
+@pytest.mark.usefixtures("ranks")
+def test_an_error_of_the_judging_is_an_error_of_all_siblings(tokenizer: Any) -> None:
+    """A wrong key is the clear error it is elsewhere, in every rollout; nobody waits."""
+    with start_server_process(ProviderSpec(key="sk-right")) as strict:
+        managers = [manager(tokenizer, {"config": ranked(strict), "group_wait": 60}, n=3) for _ in range(2)]
+        outs = run(managers, make_batch(tokenizer, texts_of(2, 9, 5), fresh("a") * 3), errors=True)
+    assert [type(out) for out in outs] == [EndpointClosed] * 3
+
+
+@pytest.mark.usefixtures("ranks")
+def test_a_rollout_that_is_given_up_does_not_lose_its_siblings(tokenizer: Any, server: ServerProcess) -> None:
+    """It is compared all the same, whoever judges the group."""
+    made = [manager(tokenizer, {"config": ranked(server), "group_wait": 60}, n=3) for _ in range(3)]
+    data = make_batch(tokenizer, texts_of(2, 9, 5), fresh("a") * 3)
+
+    async def main() -> list[Any]:
+        first = [asyncio.create_task(made[row].run_single(data[row : row + 1])) for row in (0, 1)]
+        await made[2].run_single(make_batch(tokenizer, texts_of(5), fresh("b"), extra=[{"split": "test"}]))
+        first[0].cancel()
+        last = asyncio.create_task(made[2].run_single(data[2:3]))
+        return [(await task)["reward_score"] for task in (first[1], last)]
+
+    assert asyncio.run(main()) == pytest.approx([1 + 2 / 3, 1 + 1 / 3])
+
+
+@pytest.mark.usefixtures("ranks")
+def test_a_rollout_that_cannot_be_judged_fails_by_itself(tokenizer: Any, server: ServerProcess) -> None:
+    """An image in one prompt of a group: its siblings are judged without it, and do not wait for it."""
+    made = [manager(tokenizer, {"config": ranked(server), "group_wait": 3600.0}, n=3) for _ in range(2)]
+    talk: list[Any] = [[{"role": "user", "content": "Q"}]] * 2
+    talk.append([{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "http://a/b.png"}}]}])
+    data = make_batch(tokenizer, texts_of(2, 9, 5), fresh("a") * 3, raw_prompt=talk)
+    one, two, image = run(made, data, errors=True)
+    assert [one["reward_score"], two["reward_score"]] == [1.0, 1.5]
+    assert type(image).__name__ == "InputError"

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.contracts.group_judges import KIND, registered
 
 from referee.errors import ConfigError, InputError, MissingKeyError, UnscoredError
 from referee.sim import ServerProcess
@@ -232,3 +233,11 @@ def test_defaults_are_the_documents() -> None:
     found = read_monitor({})
     assert (found.enabled, found.cache, found.model) == (False, True, "gpt-4o-mini")
     assert (found.correct_reward, found.wrong_reward, found.rebalance, found.concurrency) == (-1.0, 1.0, False, 60)
+
+
+def test_a_judge_of_groups_is_refused(monitored: Callable[..., ServerProcess], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A function is shown no groups; the error names the manager that has them judged."""
+    monitored()
+    monkeypatch.setenv("REFEREE_JUDGE_KIND", KIND)
+    with registered(), pytest.raises(ConfigError, match="use RefereeRewardManager"):
+        batch([thought("7")], [True])

@@ -5,11 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.contracts.group_judges import KIND, registered
 
 from referee.config import load
 from referee.errors import ConfigError
-from referee.trainers.verl.loop_manager import RefereeRewardManager
 from referee.trainers.verl.loop_settings import is_validation, loop_settings
 from referee.trainers.verl.sharing import divided, job_wide
 
@@ -34,13 +32,6 @@ def test_what_is_read() -> None:
 def test_an_old_trainer_does_not_drop_groups() -> None:
     """Before V1 an error stops the run."""
     assert not loop_settings({"reward": {"referee": {"config": JUDGE}}}).drops_groups
-
-
-def test_a_judge_of_groups_is_refused() -> None:
-    """The reward loop shows it one rollout at a time."""
-    config = verl({"config": {**JUDGE, "judge": {"kind": KIND, "name": "rank"}}})
-    with registered(), pytest.raises(ConfigError, match=r"verl's reward loop shows one answer at a time"):
-        RefereeRewardManager(config=config, tokenizer=None)
 
 
 @pytest.mark.parametrize("where", ["referee", "reward_kwargs"])

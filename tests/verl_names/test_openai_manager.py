@@ -7,8 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.contracts.group_judges import KIND, registered
 
-from referee.errors import EndpointClosed, MissingKeyError, TicketTimeout
+from referee.errors import ConfigError, EndpointClosed, MissingKeyError, TicketTimeout
 from referee.sim import ServerProcess
 from referee.trainers.verl import AsyncOpenAIManager, get_request_hash
 from referee.trainers.verl.config import LengthPenaltyConfig
@@ -48,6 +49,12 @@ def test_no_score_is_none_and_never_zero(serve: Serve) -> None:
     responses = [*quality(11, "good", 7.5, 3), ("failed by the rule [[quality=9]]", 0.0)]
     assert judge.collect(judge.submit(responses)) == [None, None, None, 3.0, 0.0]
     assert server.stats().received == 4
+
+
+def test_a_judge_of_groups_is_refused(serve: Serve) -> None:
+    """Responses come without their groups here; the error names the manager that knows them."""
+    with registered(), pytest.raises(ConfigError, match="use LengthPenaltyRewardManager"):
+        manager(serve(), referee={"judge": {"kind": KIND}})
 
 
 def test_the_documents_coroutine(serve: Serve) -> None:

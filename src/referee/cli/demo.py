@@ -12,9 +12,9 @@ from rich.console import Console
 from rich.table import Table
 
 from referee import clock
-from referee.cli.compare import compare, comparison_table
 from referee.cli.progress import Meter
 from referee.cli.report import make_report
+from referee.cli.ways_to_wait import compare, comparison_table
 from referee.cli.words import counted
 from referee.config import CacheConfig, LedgerConfig, load
 from referee.errors import RefereeError

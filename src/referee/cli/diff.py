@@ -34,7 +34,11 @@ def command(
 
     Runs with several judges are compared by the weighted mean of their judges, and judge by judge.
     """
-    found = diff(*sides(a, b, judge), examples, same_text)
+    tell(diff(*sides(a, b, judge), examples, same_text), as_json)
+
+
+def tell(found: Diff, as_json: bool) -> None:
+    """Print a comparison. Status 1 where there is nothing to compare."""
     if as_json:
         typer.echo(msgspec.json.format(msgspec.json.encode(found), indent=2).decode())
     else:

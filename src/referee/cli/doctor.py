@@ -24,7 +24,7 @@ from referee.cache.redis_check import examine
 from referee.cli.probe import Check, probe_of, probes
 from referee.cli.settings import settings
 from referee.cli.words import counted
-from referee.config import CacheConfig, Config, JudgeConfig, RedisConfig
+from referee.config import CacheConfig, Config, JudgeConfig, RedisConfig, all_judges
 from referee.config.schema import LONE
 from referee.engine import Endpoint, find_key
 from referee.errors import RefereeError
@@ -84,9 +84,11 @@ def wrapped(text: str, width: int | None) -> str:
 
 
 def _checks(config: Config, offline: bool) -> Iterator[Check]:
-    for judge in config.judge:
-        ok, text = _tried(functools.partial(_judge, judge))
-        yield ok, text if ok or len(config.judge) == 1 else f"judge {judge.name}: {text}"
+    judges = {judge.name: judge for judge in all_judges(config.judge)}
+    terms = {judge.name for judge in config.judge}
+    for name, judge in judges.items():
+        ok, text = _tried(functools.partial(_judge, judge, name in terms))
+        yield ok, text if ok or len(judges) == 1 else f"judge {name}: {text}"
     for endpoint in config.endpoint:
         try:
             key = find_key(endpoint)
@@ -132,16 +134,17 @@ def _tried(check: Callable[[], Check]) -> Check:
         return False, str(error)
 
 
-def _judge(config: JudgeConfig) -> Check:
+def _judge(config: JudgeConfig, term: bool) -> Check:
     """A judge as judging makes it: template, criteria, scale. Its first questions are planned, and not sent."""
     judge = build_judge(config, secrets.token_bytes(32))
-    asks = first_round(
-        judge, (probe_of(config, getattr(judge, "columns", ())),), "text" if config.reply == "text" else "schema"
-    )
+    samples = probe_of(config, getattr(judge, "columns", ()))
+    asks = first_round(judge, samples, "text" if config.reply == "text" else "schema")
     own = f", template {config.prompt_file}" if config.prompt_file else ""
-    size = f", about {sum(ask.prompt_tokens for ask in asks)} tokens for a short answer" if asks else ""
+    what = "a short answer" if len(samples) == 1 else f"{len(samples)} short answers"
+    size = f", about {sum(ask.prompt_tokens for ask in asks)} tokens for {what}" if asks else ""
     weight = f", weight {config.weight:g}{', optional' if config.optional else ''}" if config.name != LONE else ""
-    return True, f"judge {config.name}: {config.kind}{weight}{own}{size}"
+    used = "" if term else ", used by another"
+    return True, f"judge {config.name}: {config.kind}{weight if term else used}{own}{size}"
 
 
 def _redis(config: RedisConfig) -> Check:

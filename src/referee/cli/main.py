@@ -10,8 +10,25 @@ from typing import Annotated, Any
 import typer
 import typer.core
 
-from referee.cli import cache, demo, diff, doctor, init, plan, report, score, serve, sim, watch
+from referee.cli import (
+    attack,
+    cache,
+    calibrate,
+    compare,
+    demo,
+    diff,
+    doctor,
+    init,
+    plan,
+    rejudge,
+    report,
+    score,
+    serve,
+    sim,
+    watch,
+)
 from referee.errors import RefereeError
+from referee.report.plain import escaped
 from referee.runtime.collector import collect_rarely
 from referee.version import VERSION
 
@@ -52,7 +69,11 @@ app.command("init")(init.command)
 app.command("doctor")(doctor.command)
 app.add_typer(cache.app, name="cache")
 app.command("plan", short_help="Say how long judging takes and what it costs.")(plan.command)
+app.command("compare", short_help="Compare two sets of answers to the same prompts.")(compare.command)
 app.command("diff", short_help="Compare two runs, sample by sample.")(diff.command)
+app.command("calibrate", short_help="Say how far judges agree with people's labels.")(calibrate.command)
+app.command("rejudge", short_help="Judge a run's samples again, with another judge.")(rejudge.command)
+app.command("attack", short_help="Try shipped attacks on the judge.")(attack.command)
 app.command("watch", short_help="Show a run while it goes on.")(watch.command)
 app.command("report", short_help="Write a page with charts and every sample.")(report.command)
 app.command("sim", short_help="Run a simulated provider, to try things without a key.")(sim.command)
@@ -85,7 +106,7 @@ def main() -> None:
     try:
         app(standalone_mode=True)
     except RefereeError as error:
-        typer.echo(f"error: {error}", err=True)
+        typer.echo(f"error: {_shown(str(error))}", err=True)
         sys.exit(2)
     except KeyboardInterrupt:
         typer.echo("interrupted", err=True)
@@ -93,8 +114,13 @@ def main() -> None:
     except OSError as error:
         name = f"{error.filename}: " if error.filename else ""
         logging.getLogger("referee").debug("what the system refused", exc_info=True)
-        typer.echo(f"error: {name}{error.strerror or error}", err=True)
+        typer.echo(f"error: {_shown(f'{name}{error.strerror or error}')}", err=True)
         sys.exit(1)
+
+
+def _shown(message: str) -> str:
+    """Text of files may be in a message, and cannot act on the terminal. Its lines are kept."""
+    return "".join(one if one.isprintable() or one in "\n\t" else escaped(one) for one in message)
 
 
 if __name__ == "__main__":

@@ -56,8 +56,8 @@ def command(
     """Say how long judging takes, what it costs, which limit binds and what to change.
 
     Of a file of rollouts, with -c: every request is planned, none is sent; the reply is taken as long as
-    judge.max_tokens allows, so the cost is an upper estimate. Of a ledger, or of numbers: for each training step.
-    Options override what is found.
+    judge.max_tokens allows, so the cost is an upper estimate. Of judges that compare the responses of a group, it says
+    what a group takes. Of a ledger, or of numbers: for each training step. Options override what is found.
     """
     base, found, ceiling = _base(run, config)
     given = {
@@ -90,7 +90,7 @@ def command(
     if ceiling is not None and workload.concurrency == ceiling and concurrency is None:
         assumed.add("concurrency")
     if as_json:
-        data = {"workload": workload, "plan": plan}
+        data = {"workload": workload, "plan": plan, **({"rollouts": found} if found else {})}
         typer.echo(msgspec.json.format(msgspec.json.encode(data), indent=2).decode())
     else:
         if found:
@@ -162,7 +162,7 @@ def _facts(workload: Workload, plan: Plan, assumed: Collection[str], whole: bool
     table.add_column(justify="right")
     table.add_column(justify="left")
     attempts = f"{workload.attempts:.3g} attempt{'' if workload.attempts == 1 else 's'} each"
-    share = f"{workload.asked:.0%} of {counted(workload.samples, 'sample')}, {attempts}"
+    share = f"{workload.asked:.0%} of {counted(workload.samples, 'question' if whole else 'sample')}, {attempts}"
     share += " (assumed: --samples)" if "samples" in assumed else ""
     spread = f"median {duration(workload.latency)} a call" + (" (assumed: --latency)" if "latency" in assumed else "")
     of_step = "" if whole else " per step"

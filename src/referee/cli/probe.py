@@ -4,14 +4,24 @@ fast, at what price. Nothing of it is cached or recorded.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from referee.config import CacheConfig, Config, EndpointConfig, JudgeConfig, LedgerConfig, endpoints_of
+from referee.config import (
+    CacheConfig,
+    Config,
+    EndpointConfig,
+    JudgeConfig,
+    LedgerConfig,
+    asking_judges,
+    change_judges,
+    endpoints_of,
+)
 from referee.errors import RefereeError
+from referee.judging import needs_groups
 from referee.records import Criterion, Reason, Reward, Sample, Unscored, Verdict
 from referee.referee import Referee
 from referee.scoring.build import columns_shown
@@ -46,11 +56,12 @@ class Found(Struct, frozen=True):
     works: bool
 
 
-def probe_of(judge: JudgeConfig, columns: Iterable[str]) -> Sample:
-    """A sample that this judge asks about: with a reference, reasoning, a rule score above its bar, and these columns,
-    which templates show."""
-    return Sample(
+def probe_of(judge: JudgeConfig, columns: Iterable[str]) -> list[Sample]:
+    """What this judge asks about: a sample with a reference, reasoning, a rule score above its bar, and these columns,
+    which templates show; for a judge that compares responses, a better one and a worse one."""
+    sample = Sample(
         id="probe",
+        group="probe",
         prompt="What is the capital of France?",
         response="<think>It is on the Seine, so it is Paris.</think>The capital of France is Paris.",
         reference="Paris",
@@ -58,12 +69,15 @@ def probe_of(judge: JudgeConfig, columns: Iterable[str]) -> Sample:
         rubric=(Criterion("Names the capital of France."),),
         rule_score=0.0 if judge.ask_above is None else judge.ask_above + 1.0,
     )
+    worse = replace(sample, id="worse", response="<think>It is large.</think>The capital of France is Marseille.")
+    return [sample, worse] if needs_groups((judge,)) else [sample]
 
 
 def probes(config: Config) -> Iterator[Check]:
     """A line for every judge and endpoint. One that works nowhere fails, unless the reward is made without it."""
+    judges = {judge.name: judge for judge in asking_judges(config.judge)}  # several may use the same one
     pairs = [
-        (judge, config.endpoint[number]) for judge in config.judge for number in endpoints_of(judge, config.endpoint)
+        (judge, config.endpoint[number]) for judge in judges.values() for number in endpoints_of(judge, config.endpoint)
     ]
     if len(pairs) == 1:
         found = [_probe(config, *pairs[0])]
@@ -81,7 +95,7 @@ def probes(config: Config) -> Iterator[Check]:
 
 
 def _unused(config: Config) -> Iterator[Check]:
-    asked = {number for judge in config.judge for number in endpoints_of(judge, config.endpoint)}
+    asked = {number for judge in asking_judges(config.judge) for number in endpoints_of(judge, config.endpoint)}
     for number, endpoint in enumerate(config.endpoint):
         if number not in asked:
             yield None, f"endpoint {endpoint.label}: no judge names it, so it is never asked (judge.endpoint)"
@@ -89,8 +103,9 @@ def _unused(config: Config) -> Iterator[Check]:
 
 def _through(config: Config) -> Check:
     """The same through the runtime of the configuration: worker processes or engines on Ray."""
+    judge = next((judge for judge in config.judge if needs_groups((judge,))), config.judge[0])
     try:
-        reward = _judged(config, probe_of(config.judge[0], columns_shown(config)))
+        reward = _judged(config, probe_of(judge, columns_shown(config)))[0]
     except RefereeError as error:
         return False, f"probe through runtime {config.runtime}: {error}"
     if isinstance(reward.verdict, Unscored):
@@ -100,34 +115,37 @@ def _through(config: Config) -> Check:
 
 def _probe(config: Config, judge: JudgeConfig, endpoint: EndpointConfig) -> Found:
     """One judge alone, with one endpoint alone."""
-    alone = replace(judge, endpoint="", weight=1.0, optional=False)
+    lone = replace(judge, weight=1.0, optional=False)
     try:
-        one = replace(config, judge=(alone,), endpoint=(replace(endpoint, backup=False),))
-        reward = _judged(one, probe_of(judge, columns_shown(one)))
+        judges = change_judges([lone], lambda one: replace(one, endpoint=""))
+        one = replace(config, judge=judges, endpoint=(replace(endpoint, backup=False),))
+        rewards = _judged(one, probe_of(judge, columns_shown(one)))
     except RefereeError as error:
         return Found(judge, endpoint, str(error), works=False)
-    verdict = reward.verdict
-    if isinstance(verdict, Unscored):
-        return Found(judge, endpoint, _missing(verdict), works=False)
-    return Found(judge, endpoint, _said(reward, verdict, judge, endpoint), works=True)
+    verdicts = [reward.verdict for reward in rewards]
+    for verdict in verdicts:
+        if isinstance(verdict, Unscored):
+            return Found(judge, endpoint, _missing(verdict), works=False)
+    given = [verdict for verdict in verdicts if isinstance(verdict, Verdict)]
+    return Found(judge, endpoint, _said(rewards, given, judge, endpoint), works=True)
 
 
-def _judged(given: Config, sample: Sample) -> Reward:
-    """A verdict that is neither cached nor recorded."""
+def _judged(given: Config, samples: Sequence[Sample]) -> list[Reward]:
+    """Verdicts that are neither cached nor recorded."""
     config = replace(given, cache=CacheConfig(enabled=False), ledger=LedgerConfig())
     with Referee(config) as referee:
-        reward = referee.submit([sample], deadline=SECONDS).result(SECONDS + 5)[0]
+        rewards = referee.submit(samples, deadline=SECONDS).result(SECONDS + 5)
     if config.runtime == "ray":
         from referee.runtime.ray import shutdown
         from referee.runtime.ray_settings import engine_names
 
         if engine_names(config) != engine_names(given):  # engines of the probe alone
             shutdown(config)
-    return reward
+    return rewards
 
 
-def _said(reward: Reward, verdict: Verdict, judge: JudgeConfig, endpoint: EndpointConfig) -> str:
-    settled = reward.settled
+def _said(rewards: Sequence[Reward], verdicts: Sequence[Verdict], judge: JudgeConfig, endpoint: EndpointConfig) -> str:
+    settled, verdict = rewards[0].settled, verdicts[0]
     if settled.origin == "gate":
         return f"not asked ({verdict.reason})"
     form = FORMS.get(verdict.how, verdict.how)
@@ -136,10 +154,14 @@ def _said(reward: Reward, verdict: Verdict, judge: JudgeConfig, endpoint: Endpoi
     elif verdict.how == "tag" and judge.reply == "auto":
         form = "text: it does not take a JSON schema, or does not keep to it"
     priced = endpoint.price_in is not None and endpoint.price_out is not None
+    values = f"score {verdict.score:g} (value {verdict.value:.2f})"
+    if len(verdicts) > 1:
+        values = f"value {verdict.value:.2f} for a right answer, {verdicts[1].value:.2f} for a wrong one"
+    ends = [reward.settled for reward in rewards]
     return (
-        f"{settled.model or endpoint.model} answered in {settled.latency_s:.2f} s, by {form}; score {verdict.score:g} "
-        f"(value {verdict.value:.2f}), {settled.tokens_in} tokens in, {settled.tokens_out} out, "
-        + (f"${settled.cost:.6f}" if priced else "cost unknown (no price_in, price_out)")
+        f"{settled.model or endpoint.model} answered in {settled.latency_s:.2f} s, by {form}; {values}, "
+        f"{sum(end.tokens_in for end in ends)} tokens in, {sum(end.tokens_out for end in ends)} out, "
+        + (f"${sum(end.cost for end in ends):.6f}" if priced else "cost unknown (no price_in, price_out)")
     )
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import typer
 
 from referee.cli.words import counted
-from referee.config import Config
+from referee.config import Config, asking_judges
 from referee.errors import InputError
 from referee.rollouts import (
     ALIASES,
@@ -88,7 +88,7 @@ class Problems:
 
 def text_only(config: Config) -> bool:
     """Whether a judge refuses images and the like."""
-    return any(judge.parts == "refuse" for judge in config.judge)
+    return any(judge.parts == "refuse" for judge in asking_judges(config.judge))
 
 
 def warn_unread(name: str, rows: Rows, shown: Collection[str], rubric: Polarity | None) -> None:

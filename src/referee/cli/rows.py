@@ -10,16 +10,17 @@ import contextlib
 import hashlib
 import heapq
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
-from referee.config import Config, EndpointConfig
-from referee.records import Reward, Sample
+from referee.config import Config, EndpointConfig, change_judges
+from referee.records import Reason, Reward, Sample
 from referee.scoring.build import read_template
 from referee.wire import find_dialect
 
@@ -52,6 +53,8 @@ class Row(Struct, frozen=True, kw_only=True, omit_defaults=True):
     origin: str = ""
     """call, cache, shared, gate or none."""
     how: str = ""
+    uncertainty: float | None = None
+    """How unsure the judge is, where it says so."""
     cost: float = 0.0
     model: str = ""
     """The model that answered, by its own account, and the endpoint it was asked at."""
@@ -59,7 +62,8 @@ class Row(Struct, frozen=True, kw_only=True, omit_defaults=True):
     key: str = ""
     """Cache key of the request; `referee cache explain` takes it."""
     parts: list[dict[str, Any]] = []
-    """Of a rubric: each criterion with name, text, weight, true_is, verdict, value, why and unscored."""
+    """What the verdict is made of, such as criteria, jurors, comparisons: name, text, weight, true_is, verdict, value,
+    why, unscored, and uncertainty and parts where there are any."""
     judges: dict[str, dict[str, Any]] = {}
     """With several judges: what each said, by name. The fields above are what they make together."""
     digest: str = ""
@@ -69,6 +73,21 @@ class Row(Struct, frozen=True, kw_only=True, omit_defaults=True):
     def scored(self) -> bool:
         """True if the row holds a verdict."""
         return not self.unscored
+
+    @property
+    def whole(self) -> bool:
+        """False if a part of it has no verdict only because the run ended: going on must not take it for complete."""
+        judges = self.judges.values()
+        said = [*self.parts, *judges, *(part for judge in judges for part in judge.get("parts") or ())]
+        return not any(_was_left(part) for part in said)
+
+
+ENDED = frozenset({Reason.BUDGET.value, Reason.DEADLINE.value, Reason.CANCELLED.value})
+"""Why a question has no answer where the run was over, and nothing was wrong with it."""
+
+
+def _was_left(part: Mapping[str, Any]) -> bool:
+    return part.get("unscored") in ENDED or any(_was_left(inner) for inner in part.get("parts") or ())
 
 
 LONGEST_ROW = 1 << 24
@@ -87,13 +106,10 @@ class Digests:
     """Short names for (sample, settings) pairs. Limits, cache and ledger settings do not change a reward."""
 
     def __init__(self, config: Config) -> None:
-        public = config.public()
-        shaped = {name: public[name] for name in ("judge", "endpoint", "shaping", "missing")}
         # The template counts by its text: a file can change under its name, or move and stay the same.
-        shaped["judge"] = [
-            {**judge, "prompt_file": read_template(given) or ""}
-            for judge, given in zip(shaped["judge"], config.judge, strict=True)
-        ]
+        judges = change_judges(config.judge, lambda judge: replace(judge, prompt_file=read_template(judge) or ""))
+        public = replace(config, judge=judges).public()
+        shaped = {name: public[name] for name in ("judge", "endpoint", "shaping", "missing")}
         shaped["endpoint"] = [
             _without_address(endpoint, given)
             for endpoint, given in zip(shaped["endpoint"], config.endpoint, strict=True)

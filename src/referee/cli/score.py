@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import shutil
 import sys
-import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,15 +12,17 @@ from typing import Annotated, NamedTuple
 import msgspec
 import typer
 
+from referee.cli.groups import Sizes, calls_in_words, check_alone, sizes_of
 from referee.cli.output import check_output, claimed, rejects_of
 from referee.cli.problems import Problems, refuse_binary, refuse_text, text_only, warn_unread
 from referee.cli.progress import Meter
 from referee.cli.rows import Digests, Row, RowWriter, consolidate, read_rows, row_of
 from referee.cli.settings import settings, with_ledger
+from referee.cli.source import as_file
 from referee.cli.stream import Item, stream
 from referee.cli.summary import Summary
 from referee.cli.words import counted
-from referee.config import Config
+from referee.config import Config, all_judges, compares
 from referee.errors import InputError
 from referee.records import Sample
 from referee.referee import Referee
@@ -59,7 +58,7 @@ def command(
     if folder is not None and Path(output).is_symlink():
         output = os.path.realpath(output)  # the file it leads to is the output, not the link
     check_output(rollouts, output, resume, overwrite)
-    with _as_file(rollouts) as source:
+    with as_file(rollouts) as source:
         refuse_binary(rollouts, source)
         sizes, total, bad, mixed, media, references = _survey(source)
         if bad.count and not total:
@@ -78,11 +77,13 @@ def command(
             warn_unread(rollouts, rows, columns_shown(chosen), rubric_polarity(chosen))
             if mixed.count and chosen.shaping.length.enable:
                 raise InputError(mixed.complaint(rollouts, "Give every rollout of a group its length, or none."))
-            if any(judge.kind == "reference" for judge in chosen.judge) and not references:
+            comparing = next(filter(compares, all_judges(chosen.judge)), None)
+            if comparing is not None and not references:
                 raise InputError(
-                    f'{rollouts}: judge.kind = "reference" compares with a known answer, and no rollout has a '
+                    f'{rollouts}: judge.kind = "{comparing.kind}" compares with a known answer, and no rollout has a '
                     "`reference` (or `ground_truth`). Nothing was spent."
                 )
+            _say_groups(rollouts, chosen, sizes_of(sizes, total), quiet)
             chosen = with_ledger(chosen, folder)
             with claimed(output):
                 check_output(rollouts, output, resume, overwrite)  # another run may have ended meanwhile
@@ -101,6 +102,14 @@ def command(
         have = f"{counted(summary.rows, 'rollout')} {'has' if summary.rows == 1 else 'have'}"
         typer.echo(f"{summary.unscored} of {have} no score: exit status {UNSCORED}.", err=True)
         raise typer.Exit(UNSCORED)
+
+
+def _say_groups(rollouts: str, config: Config, sizes: Sizes, quiet: bool) -> None:
+    """What judges of groups will be given and ask; an error where that is nothing."""
+    for warning in check_alone(rollouts, config, sizes):
+        typer.echo(warning, err=True)
+    for line in () if quiet else calls_in_words(config, sizes):
+        typer.echo(line, err=True)
 
 
 def _records(folder: Path | None) -> list[Path]:
@@ -179,29 +188,9 @@ def _items(
             continue
         while old is not None and old.line < line:
             old = next(earlier, None)
-        kept = old if old is not None and old.line == line and old.scored and old.digest == digests.of(sample) else None
+        same = old is not None and old.line == line and old.scored and old.digest == digests.of(sample)
+        kept = old if same and old is not None and old.whole else None
         yield Item(line, sample, kept)
-
-
-@contextlib.contextmanager
-def _as_file(rollouts: str) -> Iterator[Path]:
-    """The input as a file that can be read twice: once to check all of it, once to judge it."""
-    path = Path(rollouts)
-    if rollouts == "-" and sys.stdin is None:
-        raise InputError("-: standard input is closed. Name a file of rollouts.")
-    if rollouts != "-" and path.is_dir():
-        raise InputError(f"{rollouts} is a folder. Name a file of rollouts in it.")
-    if rollouts != "-" and not path.exists():
-        raise InputError(f"{rollouts}: no such file.")
-    if rollouts != "-" and path.is_file():
-        yield path
-        return
-    # Standard input, a FIFO, <(zcat …): what can be read once only is kept for the second time.
-    with tempfile.NamedTemporaryFile(prefix="referee-", suffix=".jsonl") as spool:
-        with contextlib.nullcontext(sys.stdin.buffer) if rollouts == "-" else path.open("rb") as given:
-            shutil.copyfileobj(given, spool)
-        spool.flush()
-        yield Path(spool.name)
 
 
 def _survey(source: Path) -> tuple[Counter[str], int, Problems, Problems, bool, int]:

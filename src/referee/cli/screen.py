@@ -126,6 +126,7 @@ def rows(shot: Snapshot) -> list[tuple[str, str, str]]:
         ),
         ("spread", "scores of the latest step, low to high" if steps else "scores, low to high", _bins(report.steps)),
         *[_judge(judge, m, report.cost.priced) for judge in report.judges],
+        *_pairs([judge.name for judge in report.judges] or [""], m),
         (
             "rewards",
             f"mean {m['reward_mean']:.3f}, penalty {m['penalty_mean']:.3f}, {m['reward_missing']:,.0f} missing, "
@@ -168,6 +169,19 @@ def _judge(judge: JudgeReport, m: dict[str, float], priced: bool) -> tuple[str, 
     said = f"mean {of('score_mean'):.3f}, deviation {of('score_std'):.3f}{weight}, "
     said += f"{of('unscored_share'):.1%} unscored" + (f", ${of('cost_usd'):.4f}" if priced else "")
     return f"  {plain(judge.name, 20)}", said, spark([row.score_mean for row in judge.steps], low=None)
+
+
+def _pairs(judges: Sequence[str], m: dict[str, float]) -> list[tuple[str, str, str]]:
+    """What judges of pairs came to."""
+    found = []
+    for name in judges:
+        of = f"judge/{name}/" if name else ""
+        if f"{of}comparisons" in m:
+            said = f"{m[f'{of}comparisons']:,.0f} by each response, {m[f'{of}comparisons_missing']:,.0f} missing, "
+            said += f"{m[f'{of}tie_share']:.0%} tied, shown first won {m[f'{of}first_shown_share']:.0%}, "
+            said += f"{m[f'{of}order_changed_share']:.0%} changed with the order"
+            found.append((f"  {plain(name, 20)}" if name else "pairs", said, ""))
+    return found
 
 
 def line(shot: Snapshot) -> str:

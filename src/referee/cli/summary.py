@@ -10,8 +10,10 @@ from typing import Any
 from referee.cli.rows import Row
 from referee.cli.words import counted
 from referee.config import Config
+from referee.ledger.comparisons import Compared, compared
 from referee.ledger.criteria import FEW_VERDICTS, MOST_COUNTED, Criteria, CriterionTally, seen
 from referee.ledger.metrics import JudgeTally
+from referee.records import COMPARED
 from referee.report.plain import plain
 
 MOST_NAMED = 5
@@ -58,6 +60,7 @@ class Summary:
         several = config.judge if len(config.judge) > 1 else ()
         self._judges = {judge.name: _Judge(judge.name, judge.weight) for judge in several}
         self._criteria: dict[str, Criteria] = {}
+        self._compared: dict[str, Compared] = {}
 
     def add(self, row: Row, kept: bool) -> None:
         """One more row. `kept`: it came from an earlier run."""
@@ -68,10 +71,8 @@ class Summary:
         for name, said in row.judges.items():
             if name in self._judges:
                 self._judges[name].add(said, kept)
-                if said.get("parts"):
-                    self._rubric(name, said["parts"])
-        if row.parts:
-            self._rubric("", row.parts)
+                self._parts(name, said.get("how", ""), said.get("parts") or ())
+        self._parts("", row.how, row.parts)
         if row.unscored:
             self._unscored[row.unscored] += 1
             self._examples.setdefault(row.unscored, row.detail)
@@ -82,8 +83,12 @@ class Summary:
             self._sum += row.reward
             self._squares += row.reward * row.reward
 
-    def _rubric(self, judge: str, parts: Sequence[Mapping[str, Any]]) -> None:
-        self._criteria.setdefault(judge, Criteria()).add(seen(parts))
+    def _parts(self, judge: str, how: str, parts: Sequence[Mapping[str, Any]]) -> None:
+        if how in COMPARED:
+            counts = compared(how, parts, None)
+            self._compared[judge] = self._compared.get(judge, Compared()).plus(counts)
+        elif how == "rubric":
+            self._criteria.setdefault(judge, Criteria()).add(seen(parts))
 
     @property
     def unscored(self) -> int:
@@ -108,6 +113,8 @@ class Summary:
         lines += [judge.line(any(self._priced)) for judge in self._judges.values()]
         for name, criteria in self._criteria.items():
             lines += _criteria_lines(f" of {name}" if name else "", criteria)
+        for name, counts in self._compared.items():
+            lines += _compared_lines(f" of {name}" if name else "", counts)
         for reason, count in self._unscored.most_common():
             detail = self._examples[reason]
             lines.append(f"  unscored, {reason}: {count}" + (f" (for example: {detail[:120]})" if detail else ""))
@@ -118,6 +125,21 @@ class Summary:
         if not any(self._priced):
             return "cost unknown (no price_in, price_out)"
         return f"${spent:.4f}" + ("" if all(self._priced) else " and what endpoints without a price cost")
+
+
+def _compared_lines(of: str, counts: Compared) -> list[str]:
+    """What came of comparisons, and which groups did not fit one request."""
+    found = counts.metrics()
+    if counts.chunked:
+        return [f"  lists{of}: {counts.chunked} of {counted(counts.lists, 'response')} judged in chunks of their group"]
+    if "comparisons" not in found:
+        return []
+    missing = f", {counts.missing} without an answer" if counts.missing else ""
+    both = f", {found['order_changed_share']:.1%} changed with the order" if counts.both else ""
+    return [
+        f"  comparisons{of}, of each response: {counts.comparisons}{missing}, {found['tie_share']:.1%} tied, "
+        f"{found['first_shown_share']:.1%} of the rest won by the one shown first{both}"
+    ]
 
 
 def _criteria_lines(of: str, criteria: Criteria) -> list[str]:

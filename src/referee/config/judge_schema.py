@@ -1,4 +1,4 @@
-"""Every setting of a judge. Data only, as in `schema`."""
+"""Every setting of a judge, and which kinds read it. Data only, as in `schema`."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ from msgspec import Struct, field
 from referee.records import Criterion
 
 GateAction = Literal["lowest", "unscored", "off"]
+OfCriteria = Literal["weighted", "healthbench", "signed", "all", "any", "threshold", "implicit"]
+OfJurors = Literal["mean", "median", "majority", "min", "trimmed"]
+Combine = OfCriteria | OfJurors
 
 
 class Gates(Struct, frozen=True, forbid_unknown_fields=True):
@@ -22,6 +25,17 @@ class Gates(Struct, frozen=True, forbid_unknown_fields=True):
     """The prompt repeated back."""
     truncated: GateAction = "lowest"
     """Generation stopped at its token limit (`truncated = true` on the sample)."""
+
+
+class Until(Struct, frozen=True, forbid_unknown_fields=True):
+    """When a member of a cascade decides, and no further one is asked. Both: both must hold. Neither: the first member
+    that has a verdict decides."""
+
+    uncertainty: float | None = None
+    """Its verdict is at most so uncertain: the entropy of a yes or no in nats, or the standard deviation of several
+    answers, jurors or levels; see docs/trust.md."""
+    outside: tuple[float, float] | None = None
+    """Its value, from 0 to 1, is not within these ends: [0.3, 0.7] asks the next about what is neither good nor bad."""
 
 
 class JudgeConfig(Struct, frozen=True, forbid_unknown_fields=True):
@@ -41,12 +55,14 @@ class JudgeConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """score: an integer on a scale. yes_no: one question, as P(yes) where the endpoint gives log-probabilities.
     reference: does the answer agree with the known one. integer: a system prompt, the bare response, and a reply that
     is one integer. monitor: a hidden yes or no, predicted from the reasoning alone. rubric: criteria, the judge's or
-    each sample's, that are true of the response or not. Other names are judges of installed packages, see
-    docs/extending.md."""
+    each sample's, that are true of the response or not. listwise: all responses of a group in one request, a score for
+    each. pairwise: responses of a group two at a time, see `schedule`. jury: several judges, whose verdicts are
+    combined. cascade: judges from cheap to strong, the next only while one is unsure. Other names are judges of
+    installed packages, see docs/extending.md."""
     options: dict[str, Any] = field(default_factory=dict)
     """Settings of a judge from another package, as its documentation says. The shipped kinds have none. No keys."""
     low: int = 1
-    """Lower end of the scale for kind = "score" and "integer", included."""
+    """Lower end of the scale for kind = "score", "integer" and "listwise", and for combine = "implicit"; included."""
     high: int = 10
     """Upper end of it, included."""
     system_prompt: str = ""
@@ -68,7 +84,8 @@ class JudgeConfig(Struct, frozen=True, forbid_unknown_fields=True):
     policy wrote and did, tool calls, their results and reasoning. reasoning: what it thought and nothing else."""
     max_view_tokens: int | None = None
     """Most tokens, by estimate, of a prompt and of a response that the judge sees. Of longer ones the middle is left
-    out: whole messages stay at both ends, and the text says what was cut. Unset: no bound."""
+    out: whole messages stay at both ends, and the text says what was cut. For kind = "listwise" the responses of one
+    request together; a larger group is asked about in several, which share some responses. Unset: no bound."""
     parts: Literal["refuse", "describe"] = "refuse"
     """What becomes of images and other parts of messages that are not text. refuse: such a rollout is an error before
     anything is spent. describe: a line in the text says what stood there."""
@@ -89,16 +106,70 @@ class JudgeConfig(Struct, frozen=True, forbid_unknown_fields=True):
     They must be importable wherever judging happens."""
     criteria_per_call: int | Literal["all"] = "all"
     """Criteria in one request to the judge. 1: each by itself, as P(yes) where the endpoint gives log-probabilities."""
-    combine: Literal["weighted", "healthbench", "signed", "all", "any", "threshold", "implicit"] = "weighted"
-    """How verdicts on criteria make a score; docs/rubrics.md has the formulas. implicit: the judge sees the criteria
-    and gives one score from `low` to `high`."""
+    combine: Combine | None = None
+    """How several verdicts make one. For kind = "rubric": weighted (the default), healthbench, signed, all, any,
+    threshold, implicit; docs/rubrics.md has the formulas, and with implicit the judge sees the criteria and gives one
+    score from `low` to `high`. For kind = "jury": mean (the default), median, majority (1 or 0; a tie is 0.5), min, or
+    trimmed: the mean without the lowest and the highest."""
     threshold: float = 0.5
     """For combine = "threshold": the weighted mean that is worth 1; below it is 0."""
     clip: bool = False
     """Keep the score of a rubric within 0 and 1. "healthbench" and "signed" may be negative."""
     partial: Literal["unscored", "skip"] = "unscored"
-    """A rubric of which some criteria have no verdict. unscored: no verdict on the sample. skip: it is made of the
-    others, and says how many are missing."""
+    """For kind = "rubric" and "listwise": some criteria, or some `permutations` or chunks of a group, have no verdict.
+    unscored: then the sample has none. skip: its verdict is made of the others, and says how many are missing. A
+    cascade whose last member has none: skip takes the last verdict there is, though its member was unsure; of a group
+    that is compared, all of them are one member's."""
+    permutations: int = 1
+    """For kind = "listwise": in how many orders to ask about the group; the value is the mean. With an even number a
+    judge that favours a place in the list favours no response, and the spread says how sure it is."""
+    ranks: bool = False
+    """For kind = "listwise": value and score are the share of its siblings that a response is scored above, ties half,
+    instead of its grade, which is in the parts."""
+    schedule: Literal["circular", "all", "knockout", "swiss", "anchor"] = "swiss"
+    """For kind = "pairwise": which responses of a group are compared. circular: each with two others. all: each with
+    every other. knockout: winners go on. swiss: in rounds, each with one that has won as often. anchor: each with
+    `anchor` instead of its siblings."""
+    rounds: int = 0
+    """For kind = "pairwise": how far a schedule goes. circular: each with 2 * rounds others. knockout: how many
+    tournaments. swiss: how many rounds. 0: one; for swiss, as many as it takes to find a winner."""
+    both_orders: bool = True
+    """For kind = "pairwise": ask every comparison twice, each response first once. Won is what is won both times; what
+    changes with the order is a tie."""
+    strength: Literal["bradley_terry", "win_rate"] = "bradley_terry"
+    """For kind = "pairwise": how comparisons make a value. bradley_terry: also counts whom a response has won against.
+    win_rate: the share it has won, ties half."""
+    min_comparisons: int = 1
+    """For kind = "pairwise": a response with fewer comparisons that have a verdict is unscored. Where
+    `schedule` asks for fewer about it, those are enough."""
+    anchor: str = "reference"
+    """For schedule = "anchor": what each response is compared with, the sample's `reference` or a column by name. It is
+    data, shown as a response is: by `view`, fenced, of at most `max_view_tokens`."""
+    alone: str = "unscored"
+    """For kind = "listwise" and "pairwise": a response without siblings that it can be compared with. unscored: it has
+    no verdict. Otherwise the name of another judge, which judges it by itself, its score put on this one's scale; that
+    one is not a term of the reward."""
+    members: tuple[str, ...] = ()
+    """For kind = "jury" and "cascade": names of other judges; those are no terms of the reward by themselves. Of a
+    cascade from cheap to strong. They may be juries and cascades."""
+    ask: Literal["all", "one"] = "all"
+    """For kind = "jury": all members, or one for each prompt, drawn by a digest of it: siblings, and the same prompt in
+    every run, have the same member."""
+    quorum: int | None = None
+    """For kind = "jury": how many members must have a verdict. Unset: all of them."""
+    until: Until = field(default_factory=Until)
+    repeat: int = 1
+    """How many times to ask the same; the value is the mean, and the spread is the uncertainty. Where answers are yes
+    or no, the rest is not asked once it could not change the majority. More than half must have a verdict.
+    `temperature` stays as it is: at 0 many models answer the same every time."""
+    expected: bool = False
+    """For kind = "score" and "rubric": the mean of the levels by the judge's own probabilities instead of the level it
+    names, where the endpoint gives log-probabilities. Levels must be of one digit (`low` at least 0, `high` at most 9);
+    a rubric needs combine = "implicit" or criteria_per_call = 1."""
+    abstain_above: float | None = None
+    """Verdicts more uncertain than this become unscored (uncertain), which abort_above does not count. In the unit of
+    the judge's uncertainty, as in `until`. Unset: all verdicts count."""
+    uses: tuple[JudgeConfig, ...] = field(default_factory=tuple)  # the judges it names; filled in by `load`
     max_tokens: int = 512
     """Cap on the judge's reply. Token limits reserve this much and the budget twice that, so keep it small."""
     temperature: float | Literal["default"] = 0.0
@@ -106,3 +177,62 @@ class JudgeConfig(Struct, frozen=True, forbid_unknown_fields=True):
     ask_again: int = 2
     """New attempts after a reply without a usable verdict."""
     gates: Gates = field(default_factory=Gates)
+
+    @property
+    def combined_by(self) -> Combine:
+        """`combine`, or what its kind does unless told otherwise."""
+        return self.combine or ("mean" if self.kind == "jury" else "weighted")
+
+
+SHIPPED_KINDS = (
+    "score",
+    "yes_no",
+    "reference",
+    "integer",
+    "monitor",
+    "rubric",
+    "listwise",
+    "pairwise",
+    "jury",
+    "cascade",
+)
+
+Readers = tuple[dict[str, tuple[str, ...]], ...]
+"""Which judges read a setting: those for which one of the tables holds, of values that other settings may have."""
+
+_FOLDED = ("weighted", "healthbench", "signed", "all", "any", "threshold")
+_TOURNAMENTS = ("circular", "all", "knockout", "swiss")
+_SCALE: Readers = ({"kind": ("score", "integer", "listwise")}, {"kind": ("rubric",), "combine": ("implicit",)})
+_RUBRIC: Readers = ({"kind": ("rubric",)},)
+_FOLDED_RUBRIC: Readers = ({"kind": ("rubric",), "combine": _FOLDED},)
+_LISTWISE: Readers = ({"kind": ("listwise",)},)
+_PAIRWISE: Readers = ({"kind": ("pairwise",)},)
+_TOURNAMENT: Readers = ({"kind": ("pairwise",), "schedule": _TOURNAMENTS},)
+
+READ_BY: dict[str, Readers] = {
+    "low": _SCALE,
+    "high": _SCALE,
+    "view": (
+        {"kind": tuple(kind for kind in SHIPPED_KINDS if kind != "monitor")},
+        {"kind": ("monitor",), "view": ("reasoning",)},
+    ),
+    "criterion": _RUBRIC,
+    "rubric_file": _RUBRIC,
+    "polarity": _RUBRIC,
+    "checks": _RUBRIC,
+    "combine": ({"kind": ("rubric", "jury")},),
+    "criteria_per_call": _FOLDED_RUBRIC,
+    "clip": _FOLDED_RUBRIC,
+    "threshold": ({"kind": ("rubric",), "combine": ("threshold",)},),
+    "partial": (*_FOLDED_RUBRIC, *_LISTWISE, {"kind": ("cascade",)}),
+    "permutations": _LISTWISE,
+    "ranks": _LISTWISE,
+    "schedule": _PAIRWISE,
+    "both_orders": _PAIRWISE,
+    "rounds": ({"kind": ("pairwise",), "schedule": ("circular", "knockout", "swiss")},),
+    "strength": _TOURNAMENT,
+    "min_comparisons": _TOURNAMENT,
+    "anchor": ({"kind": ("pairwise",), "schedule": ("anchor",)},),
+    "alone": (*_LISTWISE, *_TOURNAMENT),
+}
+"""Settings that only some of the shipped kinds read. What a judge of another package reads is not known here."""

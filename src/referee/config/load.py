@@ -24,6 +24,7 @@ from msgspec import Struct
 
 from referee.config.check import checked
 from referee.config.judge_schema import JudgeConfig
+from referee.config.judges import change_judges, with_uses
 from referee.config.keys import find_key_field, looks_like_key
 from referee.config.schema import LONE, Config, EndpointConfig, Secret
 from referee.errors import ConfigError
@@ -40,7 +41,7 @@ def load(source: str | Path | Mapping[str, Any] | Config, env: Mapping[str, str]
     A Config is only validated: overrides must not undo what was changed in it since it was read.
     """
     if isinstance(source, Config):
-        return checked(_with_unique_labels(_with_judge_name(source)), "the configuration")
+        return _complete(source, "the configuration")
     if isinstance(source, Mapping):
         data = {str(key): value for key, value in source.items()}
         where = "the configuration"
@@ -66,7 +67,7 @@ def load(source: str | Path | Mapping[str, Any] | Config, env: Mapping[str, str]
         raise ConfigError(f"{where}: {problem}{_choices(error)}") from None
     except UnicodeEncodeError as error:
         raise ConfigError(f"{where}: half a character (lone surrogate) in {error.object[:40]!r}.") from None
-    return checked(_with_unique_labels(_with_judge_name(config)), where)
+    return _complete(config, where)
 
 
 def anchored(config: Config) -> Config:
@@ -78,9 +79,11 @@ def anchored(config: Config) -> Config:
     change = msgspec.structs.replace
     return change(
         config,
-        judge=tuple(
-            change(judge, prompt_file=_absolute(judge.prompt_file), rubric_file=_absolute(judge.rubric_file))
-            for judge in config.judge
+        judge=change_judges(
+            config.judge,
+            lambda judge: change(
+                judge, prompt_file=_absolute(judge.prompt_file), rubric_file=_absolute(judge.rubric_file)
+            ),
         ),
         endpoint=tuple(change(endpoint, key_file=_absolute(endpoint.key_file)) for endpoint in config.endpoint),
         cache=change(config.cache, path=_absolute(config.cache.path)),
@@ -91,6 +94,13 @@ def anchored(config: Config) -> Config:
 
 def _absolute(path: str, folder: Path | str = "") -> str:
     return os.path.abspath(os.path.join(folder, os.path.expanduser(path))) if path else ""
+
+
+def _complete(config: Config, where: str) -> Config:
+    def refuse(setting: str, problem: str) -> ConfigError:
+        return ConfigError(f"{where}: {setting}: {problem}", setting=setting)
+
+    return checked(with_uses(_with_unique_labels(_with_judge_name(config)), refuse), where)
 
 
 def _with_judge_name(config: Config) -> Config:

@@ -61,6 +61,8 @@ class EndpointConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """US dollars per million tokens of the prompt. Without prices the cost is unknown and `budget_usd` is refused."""
     price_out: float | None = None
     """US dollars per million tokens of the reply."""
+    tier: Literal["", "flex"] = ""
+    """flex: the provider's cheaper, slower service, where it has one."""
     key_over_http: bool = False
     """Allow the key to travel over plain http to a host that is not this machine (a judge inside your own network)."""
     backup: bool = False
@@ -284,7 +286,9 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True):
         Files count by name only: machines of one job may keep them in different folders.
         """
         data = self.public()
-        for judge in data["judge"]:
+        judges = list(data["judge"])
+        for judge in judges:
+            judges += judge["uses"]
             for name in ("prompt_file", "rubric_file"):
                 judge[name] = os.path.basename(judge[name])
         data["redis"]["ca_file"] = os.path.basename(data["redis"]["ca_file"])

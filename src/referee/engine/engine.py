@@ -28,7 +28,8 @@ from referee.engine.pools import Pools
 from referee.engine.port import Transport
 from referee.engine.retry import RetryState
 from referee.limits import Budget, retry_delay
-from referee.records import Ask, Reason, Reply, Settled, Unscored, Verdict, sound
+from referee.records import Ask, Reason, Reply, Settled, Unscored, Verdict
+from referee.soundness import sound
 
 log = logging.getLogger("referee.engine")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from referee.config import Config, endpoints_of, pool_of
+from referee.config import Config, all_judges, endpoints_of, pool_of
 from referee.engine.endpoint import Endpoint
 from referee.errors import EndpointClosed
 from referee.records import Ask
@@ -15,7 +15,7 @@ class Pools:
 
     def __init__(self, config: Config, endpoints: Sequence[Endpoint]) -> None:
         self._endpoints: dict[str, tuple[Endpoint, ...]] = {"": tuple(endpoints)}
-        for judge in config.judge:
+        for judge in all_judges(config.judge):
             numbers = endpoints_of(judge, config.endpoint)
             self._endpoints[pool_of(judge)] = tuple(endpoints[number] for number in numbers)
         self._excluded = {name: frozenset(endpoints) - {*pool} for name, pool in self._endpoints.items()}

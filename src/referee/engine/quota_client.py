@@ -220,4 +220,4 @@ async def _either(event: asyncio.Event, seconds: float | None) -> None:
     if seconds is not None and seconds <= 0:
         return
     with contextlib.suppress(TimeoutError):
-        await asyncio.wait_for(event.wait(), seconds)
+        await clock.within(event.wait(), seconds)

@@ -17,7 +17,7 @@ from referee.judging.kind import (
     sampling_for,
 )
 from referee.judging.read import read_integer
-from referee.judging.registry import KINDS, first_round, make_judge, make_with
+from referee.judging.registry import KINDS, first_round, make_judge, make_with, rounds_unanswered
 from referee.judging.together import together
 
 __all__ = [
@@ -36,6 +36,7 @@ __all__ = [
     "object_schema",
     "read_integer",
     "refuse_groups",
+    "rounds_unanswered",
     "sampling_for",
     "seen_by",
     "together",

@@ -1,4 +1,5 @@
-"""The judge that asks one question about one sample: its kind's texts and reader, template, gates, guard."""
+"""The judge that asks one question about one sample, or about several responses to its prompt: its kind's texts and
+reader, template, gates, guard."""
 
 from __future__ import annotations
 
@@ -6,29 +7,41 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Literal
 
-from referee.config import JudgeConfig, pool_of
+from referee.config import JudgeConfig, asking_judges, pool_of
 from referee.errors import ConfigError
 from referee.judging.digest import key_of
 from referee.judging.gates import settle
 from referee.judging.guard import FIELDS, scrub, show, with_reasoning_tags
 from referee.judging.kind import Deliberation, Form, Kind, Reader
-from referee.judging.prompt_builder import Group, Wording, compose, gather, prepare
+from referee.judging.prompt_builder import (
+    RESPONSES,
+    Group,
+    Wording,
+    compose,
+    compose_labelled,
+    gather,
+    label,
+    prepare,
+)
 from referee.judging.read import visible
 from referee.judging.template import COLUMNS, columns_in, parse, uses
 from referee.judging.transcript import prompt_text, reasoning_text, response_text
-from referee.records import Ask, Reason, Reply, Sample, Text, Tool, Unscored, Verdict
+from referee.records import Ask, Reason, Reply, Sample, Sampling, Text, Tool, Unscored, Verdict
 from referee.rollouts import last_user
 
 GROUPS = 128
 """Prompts whose part of the request is remembered: the rollouts of one come together, or a few at a time in turn."""
 LONGEST_REMEMBERED = 50_000
-"""Characters of prompt and reference. What is remembered stays in memory as long as the judge does."""
+"""Characters of prompt and reference. What is remembered stays in memory as long as the judge does. Of longer ones the
+latest is: a judge of groups asks many questions about it."""
 FORMS: tuple[Form, ...] = ("schema", "text")
+LabelReader = Callable[[Sequence[str], str, Ask, Reply], Verdict | Unscored]
+"""A Reader of replies about several responses; its first argument are the labels they were shown under."""
 
 
 def seen_by(configs: Sequence[JudgeConfig]) -> Callable[[Text], str]:
     """What judges can tell responses of one prompt apart by: equal wherever their requests are."""
-    if all(_sees_reasoning(config) for config in configs):
+    if all(_sees_reasoning(config) for config in asking_judges(configs)):
         return functools.partial(reasoning_text, most=None)
     return lambda response: response_text(response, full=False, most=None).answer
 
@@ -51,8 +64,10 @@ class SampleJudge:
         ):
             if not text.isascii() and text != text.encode(errors="replace").decode():
                 raise ConfigError(f"{setting}: holds half a character (a lone surrogate).", setting=setting)
+        several = RESPONSES in kind.needs
+        fields = [RESPONSES if several and name == "response" else name for name in FIELDS]
         parsed = parse(
-            kind.template if template is None else template, frozenset(kind.values) | {*FIELDS, *kind.needs}, kind.needs
+            kind.template if template is None else template, frozenset(kind.values) | {*fields, *kind.needs}, kind.needs
         )
         self.shows = frozenset(name for name in ("criteria", "system_prompt") if uses(parsed, name))
         """Which of these settings are in its prompt."""
@@ -64,7 +79,8 @@ class SampleJudge:
         self._kind = kind
         self._gates = config.gates
         self._trace = kind.trace or config.view == "reasoning"
-        self._full = config.view == "full"
+        self.full = config.view == "full"
+        """Whether it sees everything that the policy wrote and did."""
         self._most = config.max_view_tokens
         self._ask_above = config.ask_above
         self._frames = {form: prepare(kind, parsed, form, config.fences and not kind.bare) for form in FORMS}
@@ -79,6 +95,7 @@ class SampleJudge:
             )
         self._trusted = frozenset(COLUMNS + name for name in config.trusted_columns)
         self._remembered = functools.lru_cache(maxsize=GROUPS)(self._gather)
+        self._latest = functools.lru_cache(maxsize=len(FORMS))(self._gather)
 
     def deliberate(self, samples: Sequence[Sample], form: Form) -> Deliberation:
         """One question, one answer, one verdict."""
@@ -91,6 +108,15 @@ class SampleJudge:
     def plan(self, sample: Sample, form: Form, wording: Wording | None = None) -> Ask | Verdict | Unscored:
         """The question about a sample, or what a gate made of it without one. `wording`: which question, of several.
         The text form is added by its asker."""
+        settled = self.unasked(sample)
+        if settled is not None:
+            return settled
+        group = self.group(sample, form)
+        shown = self.seen(sample, group, self._most)
+        return self._ask(group, shown, sample, form, wording) if isinstance(shown, str) else shown
+
+    def unasked(self, sample: Sample) -> Verdict | Unscored | None:
+        """What is known of a sample before its texts are looked at; None: it may be asked about."""
         if not self._key:
             raise ConfigError("this judge was made without a secret, so its verdict tags could be forged.")
         if self._compares and not (sample.reference or "").strip():
@@ -103,32 +129,40 @@ class SampleJudge:
         if self._ask_above is not None and not sample.rule_score > self._ask_above:
             words = f"not asked: the rule score ({sample.rule_score:g}) is not above {self._ask_above:g}"
             return Verdict(score=0.0, value=0.0, how="gate", reason=words)
-        group = self._group(sample, form)
+        return None
+
+    def seen(self, sample: Sample, group: Group, most: int | None) -> str | Verdict | Unscored:
+        """What the judge sees of a response, of at most `most` tokens; or what a gate made of it."""
         if self._trace:
-            return self._plan_trace(sample, group, form, wording)
-        shown, answer = response_text(sample.response, self._full, self._most)
+            trace = reasoning_text(sample.response, most)
+            if not trace or trace.isspace():
+                return Unscored(reason=Reason.EMPTY, detail="the response holds no reasoning for the judge to read")
+            return trace
+        shown, answer = response_text(sample.response, self.full, most)
         whole = type(sample.prompt) is str and not sample.tools and self._most is None
         prompt = group.prompt if whole else show(last_user(sample.prompt))
         settled = settle(sample, answer, prompt, self._gates, self._kind.lowest)
         if settled is not None:
             return settled
-        if self._kind.bare:
-            shown = with_reasoning_tags(shown)
-        return self._ask(group, shown, sample, form, wording)
+        return with_reasoning_tags(shown) if self._kind.bare else shown
 
-    def _group(self, sample: Sample, form: Form) -> Group:
-        """What the rollouts of the sample's prompt have in common; remembered unless it is long."""
+    def view(self, response: Text, most: int | None) -> str:
+        """The same without a look at the gates."""
+        return reasoning_text(response, most) if self._trace else response_text(response, self.full, most).text
+
+    def group(self, sample: Sample, form: Form) -> Group:
+        """What the rollouts of the sample's prompt have in common; remembered."""
         prompt, reference = sample.prompt, sample.reference if self._compares else None
         columns = tuple([sample.columns[name] for name in self.columns]) if self.columns else ()
         size = len(prompt) if isinstance(prompt, str) else sum([len(message.content) for message in prompt])
         size += len(reference or "") + sum(map(len, columns))
-        find = self._remembered if size <= LONGEST_REMEMBERED else self._gather
+        find = self._remembered if size <= LONGEST_REMEMBERED else self._latest
         return find(prompt, sample.tools, columns, reference, form)
 
     def _gather(
         self, prompt: Text, tools: tuple[Tool, ...], columns: tuple[str, ...], reference: str | None, form: Form
     ) -> Group:
-        texts = {"prompt": prompt_text(prompt, tools, self._full, self._most)}
+        texts = {"prompt": prompt_text(prompt, tools, self.full, self._most)}
         if reference is not None:
             texts["reference"] = show(reference)
         for name, value in zip(self.columns, columns, strict=True):
@@ -143,11 +177,21 @@ class SampleJudge:
         in_text = functools.partial(self.plan, sample, "text") if form == "schema" and self._falls_back else None
         return compose(group, shown, self._key, self._read, self._again, self._pool, in_text)
 
-    def _plan_trace(self, sample: Sample, group: Group, form: Form, wording: Wording | None) -> Ask | Unscored:
-        trace = reasoning_text(sample.response, self._most)
-        if not trace or trace.isspace():
-            return Unscored(reason=Reason.EMPTY, detail="the response holds no reasoning for the judge to read")
-        return self._ask(group, trace, sample, form, wording)
+    def ask_about(
+        self,
+        sample: Sample,
+        texts: Sequence[str],
+        form: Form,
+        sampling: Callable[[Form], Sampling],
+        read: LabelReader,
+    ) -> Ask:
+        """One question about several responses to the sample's prompt, with its text form."""
+        group = self.group(sample, form)
+        labelled = label(group, texts, self._key)
+        falls_back = form == "schema" and self._falls_back
+        in_text = functools.partial(self.ask_about, sample, texts, "text", sampling, read) if falls_back else None
+        reader = functools.partial(_read, functools.partial(read, labelled.labels))
+        return compose_labelled(group, labelled, sampling(form), reader, self._again, self._pool, in_text)
 
     def read(self, request: Ask, reply: Reply) -> Verdict | Unscored:
         """The reply's verdict, read strictly. Never raises."""

@@ -12,6 +12,7 @@ from referee.config import JudgeConfig
 from referee.records import Ask, Reply, Sample, Sampling, Unscored, Verdict
 
 Form = Literal["schema", "text"]
+Unit = Literal["sample", "group"]
 
 Reader = Callable[[str, Ask, Reply], Verdict | Unscored]
 """Reads what the judge said (its own reasoning already stripped, refusals and cut replies already settled)."""
@@ -27,7 +28,7 @@ class Judge(Protocol):
     samples and the same answers give the same questions."""
 
     @property
-    def unit(self) -> Literal["sample", "group"]:
+    def unit(self) -> Unit:
         """Whether `deliberate` is given one sample, or all of a group."""
         ...
 
@@ -71,7 +72,7 @@ class JudgeFactory(Struct, frozen=True):
 
     make: Callable[[JudgeConfig, Question], Judge]
     """Called with the judge's settings, and with what makes questions. Raises ConfigError where a setting is wrong."""
-    unit: Literal["sample", "group"] = "sample"
+    unit: Unit = "sample"
     """As in the judges it makes. Known without making one."""
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 
 KEYS = ("score", "verdict")
-LABELS = ("yes", "no", "correct", "incorrect", "na")
+LABELS = ("yes", "no", "correct", "incorrect", "na", "tie")
 
 _QUOTES = "\"'`“”„‟‘’‚‛«»‹›「」『』＂＇"
 _CODES = ("u0022", "u0027", "x22", "x27", "&quot;", "&apos;", "&#34;", "&#39;", "&#x22;", "&#x27;", "%22", "%27")

@@ -1,16 +1,18 @@
-"""P(yes) from a reply's log-probabilities: where the answer's token is, what yes and no hold there, and on which scale
-a judge's scores are.
+"""P(yes), or the mean of a scale's levels, from a reply's log-probabilities: where the answer's token is, what the
+offered answers hold there, and on which scale a judge's scores are.
 """
 
 from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 from referee.records import Reason, TokenChoice, Unscored, Verdict
 
 COVERAGE = 0.9
-"""The least share of probability that yes and no must hold together."""
+"""The least share of probability that the offered answers must hold together."""
 TOP_LOGPROBS = 20
 """The most that providers give: spellings of yes and no come in many cases and spacings."""
 ROUNDING = 0.01
@@ -19,6 +21,9 @@ MARKS = " \t\r\n.,!*_`\"'“”"
 """What may stand around a word that is the whole answer."""
 
 _PADDING = " \t\r\n▁Ġ"
+_AROUND = str.maketrans("", "", _PADDING + "Ċ*_`")
+_LONGEST_ENDING = 200
+"""Characters after a level's token, those that do not count included."""
 _END_TOKEN = re.compile(r"<[|｜][^<>]{1,64}[|｜]>|</s>|<end_of_turn>|<eos>")
 
 
@@ -40,23 +45,48 @@ class Scale:
                 self.words = not probabilities
 
 
+class Mean(NamedTuple):
+    """Of the levels of a scale, by their probabilities."""
+
+    mean: float
+    deviation: float
+
+
 def weighed(place: TokenChoice, word: str) -> Verdict | Unscored:
-    mass = {"yes": 0.0, "no": 0.0}
+    """P(yes) at the token of the answer, `word`."""
+    shares = _shares(place, ("yes", "no"), "yes and no")
+    if isinstance(shares, Unscored):
+        return shares
+    p = shares["yes"]
+    entropy = -sum(q * math.log(q) for q in (p, 1 - p) if q > 0)
+    return Verdict(score=p, value=p, reason=word, how="logprob", uncertainty=entropy)
+
+
+def mean_of(place: TokenChoice, levels: Mapping[str, float]) -> Mean | Unscored:
+    """The mean of what the levels are worth, at the token of one of them."""
+    shares = _shares(place, levels, "the levels of the scale")
+    if isinstance(shares, Unscored):
+        return shares
+    mean = math.fsum(share * levels[level] for level, share in shares.items())
+    return Mean(mean, math.sqrt(math.fsum(share * (levels[level] - mean) ** 2 for level, share in shares.items())))
+
+
+def _shares(place: TokenChoice, labels: Iterable[str], words: str) -> dict[str, float] | Unscored:
+    """The offered answers' shares of the probability that they hold together, over all spellings."""
+    mass = dict.fromkeys(labels, 0.0)
     for token, logprob in dict(place.top).items():
         label = _label(token)
         if label in mass:
             if not logprob <= ROUNDING:
                 return Unscored(reason=Reason.SCHEMA, detail="a log-probability is above 0 or not a number")
             mass[label] += math.exp(logprob)
-    total = mass["yes"] + mass["no"]
+    total = sum(mass.values())
     if total > 1 + ROUNDING:
-        return Unscored(reason=Reason.SCHEMA, detail="the probabilities of yes and no add up to more than 1")
+        return Unscored(reason=Reason.SCHEMA, detail=f"the probabilities of {words} add up to more than 1")
     if total < COVERAGE:
-        detail = f"yes and no hold {total:.2f} of the probability together; {COVERAGE} is needed"
+        detail = f"{words} hold {total:.2f} of the probability together; {COVERAGE} is needed"
         return Unscored(reason=Reason.AMBIGUOUS, detail=detail)
-    p = mass["yes"] / total
-    entropy = -sum(q * math.log(q) for q in (p, 1 - p) if q > 0)
-    return Verdict(score=p, value=p, reason=word, how="logprob", uncertainty=entropy)
+    return {label: share / total for label, share in mass.items()}
 
 
 def answer_token(choices: tuple[TokenChoice, ...], word: str, marks: str = MARKS) -> TokenChoice | None:
@@ -68,6 +98,21 @@ def answer_token(choices: tuple[TokenChoice, ...], word: str, marks: str = MARKS
         if _label(place.token) == word:
             return place if any(_label(token) == word and not math.isnan(p) for token, p in place.top) else None
         if _END_TOKEN.sub("", place.token).strip(marks):
+            return None
+    return None
+
+
+def level_token(choices: tuple[TokenChoice, ...], level: str, ending: str) -> TokenChoice | None:
+    """The token that is the whole of this level, with nothing after it but `ending`, marks and end-of-turn tokens.
+
+    None if there is none, as where the digits of a number are tokens of their own, or it has no log-probability there.
+    """
+    after = ""
+    for place in reversed(choices):
+        if _label(place.token) == level and after.translate(_AROUND) == ending:
+            return place if any(_label(token) == level and not math.isnan(p) for token, p in place.top) else None
+        after = _END_TOKEN.sub("", place.token) + after
+        if len(after) > _LONGEST_ENDING:
             return None
     return None
 

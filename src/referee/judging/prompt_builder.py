@@ -1,4 +1,4 @@
-"""From a judge's fixed parts and a sample's texts to a Ask.
+"""From a judge's fixed parts and the texts of a sample, or of a group's, to an Ask.
 
 All that does not depend on the sample is put together once (`prepare`). Order in the messages: instructions, prompt,
 reference, response, how to reply. The prompt and the reference are fenced with a code that depends on them alone, so
@@ -8,7 +8,7 @@ carry the nonce, which depends on everything.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 from msgspec import Struct
@@ -23,6 +23,13 @@ RULES = shipped("rules.txt")
 BARE = "bare/1"
 GUARD = "guard/2"
 """Version of the fences. What the guard does to texts shows in the texts' own digests."""
+RESPONSES = "responses"
+"""The placeholder for several responses to one prompt."""
+LETTERS = "BCDFGHJKMNPQRSTV"
+LABEL_LETTERS = 6
+"""24 bits: enough that no response can refer to itself or to a sibling, and short enough for a judge to copy."""
+LABEL_TOKENS = 40
+"""What a label and a fence add to each response, about."""
 MESSAGE_TOKENS = 4
 """What a chat format adds to each message, about."""
 
@@ -159,6 +166,59 @@ def compose(
         facets=facets,
         nonce=nonce,
         prompt_tokens=tokens,
+        read=read,
+        again=again,
+        pool=pool,
+        in_text=in_text,
+    )
+
+
+class Labelled(Struct, frozen=True):
+    """Several responses as they are shown, each under a label that its writer could not know."""
+
+    labels: tuple[str, ...]
+    text: str
+    named: str
+    nonce: str
+    tokens: int
+
+
+def label(group: Group, texts: Sequence[str], key: bytes) -> Labelled:
+    """These responses of a group, in this order. The guard has been over them."""
+    measured = [measure(text) for text in texts]
+    named = digest("".join([name for name, _ in measured]))
+    nonce = code(group.content + named, key, b"request")
+    labels: list[str] = []
+    number = 0
+    while len(labels) < len(texts):
+        found = "".join(LETTERS[int(digit, 16)] for digit in code(f"{nonce}{number}", key, b"label")[:LABEL_LETTERS])
+        number += 1
+        if found not in labels:
+            labels.append(found)
+    shown = [f"Response {name}:\n{fence('response', text, nonce)}" for name, text in zip(labels, texts, strict=True)]
+    size = sum([tokens for _, tokens in measured]) + LABEL_TOKENS * len(texts)
+    return Labelled(tuple(labels), "\n\n".join(shown), named, nonce, size)
+
+
+def compose_labelled(
+    group: Group,
+    labelled: Labelled,
+    sampling: Sampling,
+    read: Callable[[Ask, Reply], Verdict | Unscored],
+    again: int,
+    pool: str,
+    in_text: Callable[[], Ask | Verdict | Unscored] | None,
+) -> Ask:
+    """The question about several responses of a group. As `compose`; labels depend on the secret, so the cache key and
+    what the reader returns must not depend on them."""
+    filled = {RESPONSES: labelled.text, "nonce": labelled.nonce, "": ""}
+    text = "".join([literal + filled[slot] for literal, slot in group.user])
+    return Ask(
+        messages=(group.frame.system, Message("user", text)),
+        sampling=sampling,
+        facets=(*group.facets, (RESPONSES, labelled.named)),
+        nonce=labelled.nonce,
+        prompt_tokens=group.tokens + labelled.tokens,
         read=read,
         again=again,
         pool=pool,

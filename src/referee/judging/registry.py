@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -13,21 +13,29 @@ from msgspec.structs import replace
 from referee import plugins
 from referee.config import JudgeConfig
 from referee.errors import ConfigError, RefereeError
+from referee.judging.abstain import AbstainingJudge
+from referee.judging.cascade import CascadeJudge
 from referee.judging.checks import CheckFunction
 from referee.judging.digest import digest
 from referee.judging.integer import integer
 from referee.judging.judge import SampleJudge
-from referee.judging.kind import Form, Judge, JudgeFactory, Kind, Question
+from referee.judging.jury import JuryJudge
+from referee.judging.kind import Form, Judge, JudgeFactory, Kind, Question, Unit
+from referee.judging.listwise import ListwiseJudge
 from referee.judging.lookalike import KEYS, LABELS
 from referee.judging.monitor import monitor
+from referee.judging.pairwise import PairwiseJudge, unit_of_pairs
 from referee.judging.reference import reference
+from referee.judging.repeat import repeated
 from referee.judging.rubric import RubricJudge
 from referee.judging.score import score
 from referee.judging.yes_no import yes_no
-from referee.records import Ask, Sample
+from referee.records import Ask, Reason, Sample, Unscored
 
 SETTING = "judge.kind"
 NO_FUNCTIONS: Mapping[str, CheckFunction] = {}
+NO_JUDGES: Mapping[str, Judge] = {}
+NO_ANSWER = Unscored(reason=Reason.NO_VERDICT, detail="it was only planned")
 KINDS: dict[str, Callable[[JudgeConfig], Kind]] = {
     "score": score,
     "yes_no": yes_no,
@@ -38,15 +46,34 @@ KINDS: dict[str, Callable[[JudgeConfig], Kind]] = {
 """The shipped kinds. A judge of another package may ask one of them, or a changed one."""
 
 
+class Materials(Struct, frozen=True):
+    """What judges are made of, as in `make_judge`."""
+
+    config: JudgeConfig
+    secret: bytes
+    template: str | None
+    functions: Mapping[str, CheckFunction]
+    used: Mapping[str, Judge]
+
+
 class Composed(Struct, frozen=True):
     """A shipped kind of several questions, or of whole groups."""
 
-    make: Callable[[JudgeConfig, bytes, str | None, Mapping[str, CheckFunction]], Judge]
-    """Called with what `make_judge` is called with."""
-    unit: Literal["sample", "group"] = "sample"
+    make: Callable[[Materials], Judge]
+    unit: Callable[[JudgeConfig], Unit] = lambda _: "sample"
 
 
-COMPOSED: dict[str, Composed] = {"rubric": Composed(RubricJudge)}
+def _unit_of_members(config: JudgeConfig) -> Unit:
+    return "group" if any(unit_of(member) == "group" for member in config.uses) else "sample"
+
+
+COMPOSED: dict[str, Composed] = {
+    "rubric": Composed(lambda of: RubricJudge(of.config, of.secret, of.template, of.functions)),
+    "listwise": Composed(lambda of: ListwiseJudge(of.config, of.secret, of.template, of.used), lambda _: "group"),
+    "pairwise": Composed(lambda of: PairwiseJudge(of.config, of.secret, of.template, of.used), unit_of_pairs),
+    "jury": Composed(lambda of: JuryJudge(of.config, of.used), _unit_of_members),
+    "cascade": Composed(lambda of: CascadeJudge(of.config, of.used), _unit_of_members),
+}
 
 
 def make_judge(
@@ -54,13 +81,22 @@ def make_judge(
     secret: bytes,
     template: str | None = None,
     functions: Mapping[str, CheckFunction] = NO_FUNCTIONS,
+    used: Mapping[str, Judge] = NO_JUDGES,
 ) -> Judge:
     """The judge this configuration describes.
 
     `secret` keys the nonces: 16 or more random bytes that the policy never sees. With an empty one the configuration is
     checked, but the judge refuses to plan: its nonces could be predicted. `template` is the text of
-    `judge.prompt_file`; the caller reads files. `functions`: what rules of a rubric may call.
+    `judge.prompt_file`; the caller reads files. `functions`: what rules of a rubric may call. `used`: the
+    judges that it names in its settings.
     """
+    judge = repeated(_make(Materials(config, secret, template, functions, used)), config)
+    return judge if config.abstain_above is None else AbstainingJudge(judge, config.abstain_above)
+
+
+def _make(given: Materials) -> Judge:
+    """The judge of its kind, asked once."""
+    config, secret, template = given.config, given.secret, given.template
     if config.kind not in KINDS and config.kind not in COMPOSED:
         factory, package = _plugin(config.kind)
         return make_with(factory, config, secret, template, package)
@@ -70,7 +106,7 @@ def make_judge(
             setting="judge.options",
         )
     if config.kind in COMPOSED:
-        composed = COMPOSED[config.kind].make(config, secret, template, functions)
+        composed = COMPOSED[config.kind].make(given)
         _refuse_unused(config, template, [composed])
         return composed
     judge = SampleJudge(config, KINDS[config.kind](config), secret, template)
@@ -78,11 +114,11 @@ def make_judge(
     return judge
 
 
-def unit_of(kind: str) -> Literal["sample", "group"]:
-    """Whether judges of a kind are given one sample or a whole group. Known without making one."""
-    if kind in COMPOSED:
-        return COMPOSED[kind].unit
-    return "sample" if kind in KINDS else _plugin(kind)[0].unit
+def unit_of(config: JudgeConfig) -> Unit:
+    """Whether the judge is given one sample or a whole group. Known without making it."""
+    if config.kind in COMPOSED:
+        return COMPOSED[config.kind].unit(config)
+    return "sample" if config.kind in KINDS else _plugin(config.kind)[0].unit
 
 
 def make_with(
@@ -111,15 +147,31 @@ def make_with(
 
 def first_round(judge: Judge, samples: Sequence[Sample], form: Form) -> Sequence[Ask]:
     """What a judge asks first about its samples. Empty: it needs no answer."""
+    return rounds_unanswered(judge, samples, form, 1)
+
+
+def rounds_unanswered(judge: Judge, samples: Sequence[Sample], form: Form, most: int) -> Sequence[Ask]:
+    """What a judge asks about its samples in at most `most` rounds, if no question is answered: a plan of what may be
+    sent."""
+    asked: list[Ask] = []
     try:
         with contextlib.closing(judge.deliberate(samples, form)) as deliberation:
-            return next(deliberation, ())
+            asks: Sequence[Ask] | None = next(deliberation, None)
+            while asks is not None:
+                asked += asks
+                most -= 1
+                if not most:
+                    break
+                asks = deliberation.send([NO_ANSWER] * len(asks))
+    except StopIteration:
+        pass
     except RefereeError:
         raise
     except Exception as error:
         raise ConfigError(
-            f"{SETTING}: the judge failed before its first question: {type(error).__name__}: {error}", setting=SETTING
+            f"{SETTING}: the judge failed while it was planned: {type(error).__name__}: {error}", setting=SETTING
         ) from error
+    return asked
 
 
 def _questions(config: JudgeConfig, secret: bytes, template: str | None, asked: list[SampleJudge]) -> Question:

@@ -8,6 +8,7 @@ share everything before the criteria, which stand last, so that a provider's pre
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
@@ -20,12 +21,12 @@ from referee.judging.folding import PASSED, Credit, fold
 from referee.judging.guard import scrub
 from referee.judging.judge import SampleJudge
 from referee.judging.kind import Deliberation, Form, Kind, sampling_for
-from referee.judging.probability import MARKS, TOP_LOGPROBS, Scale, answer_token, weighed
+from referee.judging.probability import MARKS, TOP_LOGPROBS, Scale, answer_token, level_token, mean_of, weighed
 from referee.judging.prompt_builder import Wording
 from referee.judging.score import score
 from referee.judging.template import shipped
 from referee.judging.transcript import checked_text
-from referee.records import Ask, Criterion, Part, Reason, Reply, Sample, Sampling, Unscored, Verdict
+from referee.records import Ask, Criterion, Part, Reason, Reply, Sample, Sampling, TokenChoice, Unscored, Verdict
 from referee.rollouts import named_apart
 
 TEMPLATE = shipped("rubric.txt")
@@ -37,6 +38,10 @@ REPLY_TOKENS = 96
 STATEMENTS = "statements"
 """The placeholder for the criteria of one question."""
 _JSON_MARKS = MARKS + "{}[]:"
+_ENDING = "}}"
+"""What stands after the verdict on a criterion asked alone, in JSON."""
+MOST_CHOICES = 10
+"""Of which the probabilities are read: more are numbers of two digits, whose first may be a choice of its own."""
 
 
 class RubricJudge:
@@ -50,7 +55,7 @@ class RubricJudge:
         """As registry.make_judge."""
         self._config = config
         self._functions = functions
-        self._implicit = config.combine == "implicit"
+        self._rated = score(config) if config.combined_by == "implicit" else None
         self._asker = SampleJudge(config, _kind(config), secret, template)
         self.columns = self._asker.columns
         self.shows = self._asker.shows
@@ -69,8 +74,8 @@ class RubricJudge:
         if unknown:
             detail = f"check {unknown[0]}: it is not among the functions that this judge may call (judge.checks)"
             return (Unscored(reason=Reason.CONFIG, detail=detail),)
-        if self._implicit:
-            return (yield from self._rate(sample, criteria, form))
+        if self._rated is not None:
+            return (yield from self._rate(self._rated, sample, criteria, form))
         asked = [place for place, criterion in enumerate(criteria) if not criterion.check]
         chunks = [[criteria[place] for place in places] for places in self._chunks(asked)]
         plans = [self._plan(sample, chunk, form) for chunk in chunks or [[]]]
@@ -87,9 +92,9 @@ class RubricJudge:
         for places, answer in zip(self._chunks(asked), answers, strict=True):
             for number, place in enumerate(places):
                 parts[place] = _answered(criteria[place], answer, number)
-        return (self._fold([parts[place] for place in sorted(parts)]),)
+        return (self._fold(criteria, [parts[place] for place in sorted(parts)]),)
 
-    def _fold(self, parts: Sequence[Part]) -> Verdict | Unscored:
+    def _fold(self, criteria: Sequence[Criterion], parts: Sequence[Part]) -> Verdict | Unscored:
         """The verdict on the response, of those on its criteria."""
         config = self._config
         missing = [part for part in parts if isinstance(part.verdict, Unscored) and part.weight]
@@ -98,17 +103,19 @@ class RubricJudge:
             first = missing[0].verdict
             assert isinstance(first, Unscored)
             detail = f"{len(missing)} of {len(parts)} criteria have no verdict; {missing[0].name}: {first.detail}"
-            return Unscored(reason=first.reason, detail=detail)
+            return Unscored(reason=first.reason, detail=detail, parts=tuple(parts))
         counted = [
             Credit(part.weight, part.good, part.verdict.value) for part in parts if isinstance(part.verdict, Verdict)
         ]
-        folded = fold(counted, config.combine, config.threshold, config.clip)
+        folded = fold(counted, config.combined_by, config.threshold, config.clip)
         if folded is None:
-            return Unscored(reason=Reason.NO_VERDICT, detail="no criterion that counts applies to the response")
+            detail = "no criterion that counts applies to the response"
+            return Unscored(reason=Reason.NO_VERDICT, detail=detail, parts=tuple(parts))
         met = sum(credit.met > PASSED for credit in counted)
         words = f"{met} of {len(counted)} criteria are true of it"
         words += f"; {len(missing)} have no verdict and are left out" if missing else ""
-        return Verdict(score=folded, value=folded, reason=words, how="rubric", parts=tuple(parts))
+        unsure = _uncertainty(criteria, parts)
+        return Verdict(score=folded, value=folded, reason=words, how="rubric", uncertainty=unsure, parts=tuple(parts))
 
     def _chunks(self, places: Sequence[int]) -> list[Sequence[int]]:
         size = self._config.criteria_per_call
@@ -117,8 +124,9 @@ class RubricJudge:
 
     def _plan(self, sample: Sample, criteria: Sequence[Criterion], form: Form) -> Ask | Verdict | Unscored:
         shape = statements.shape(criteria)
-        # P(yes) only for a question of one yes or no, in JSON: elsewhere its token is not the last word of the reply.
-        alone = form == "schema" and self._config.criteria_per_call == 1 and shape == ((0, False),)
+        # Probabilities only for a question of one criterion, in JSON: elsewhere its token is not the last word of the
+        # reply.
+        alone = form == "schema" and self._config.criteria_per_call == 1 and self._has_probabilities(shape[0])
         sampling = self._samplings.get(shape) if form == "schema" else None
         if sampling is None:
             room = max(self._config.max_tokens, REPLY_TOKENS * len(criteria))
@@ -128,6 +136,8 @@ class RubricJudge:
                 self._samplings[shape] = sampling
         read = functools.partial(self._read, criteria, alone)
         planned = self._asker.plan(sample, form, Wording({STATEMENTS: statements.written(criteria)}, sampling, read))
+        if isinstance(planned, Ask) and alone and criteria[0].choices:
+            planned = replace(planned, facets=(*planned.facets, ("expected", _worths(criteria[0]))))
         if isinstance(planned, Ask) and form == "schema" and self._config.reply == "auto":
             other = functools.partial(self._plan, sample, criteria, "text")
             if not alone:
@@ -135,6 +145,10 @@ class RubricJudge:
             if self._scale.words is not False:
                 return _in_text(planned, functools.partial(self._if_words, other))
         return planned
+
+    def _has_probabilities(self, shape: tuple[int, bool]) -> bool:
+        choices, may_not_apply = shape
+        return not may_not_apply and (choices == 0 or (self._config.expected and choices <= MOST_CHOICES))
 
     def _if_words(self, other: Callable[[], Ask | Verdict | Unscored]) -> Ask | Verdict | Unscored:
         """The text form of a question asked alone, unless probabilities have come since it was planned."""
@@ -149,30 +163,28 @@ class RubricJudge:
         found = statements.read(criteria, said, request)
         if isinstance(found, Unscored) or not alone:
             return found
-        [part] = found.parts
-        place = answer_token(reply.choices, part.label, _JSON_MARKS)
+        [criterion], [part] = criteria, found.parts
+        level = str(criterion.choices.index(part.label)) if criterion.choices else ""
+        place = (
+            level_token(reply.choices, level, _ENDING)
+            if level
+            else answer_token(reply.choices, part.label, _JSON_MARKS)
+        )
         self._scale.saw(place is not None)
         if self._scale.words:
             return found
         if place is None:
-            detail = "the reply lacks usable log-probabilities, and a bare yes or no is on another scale than P(yes)"
+            detail = "the reply lacks usable log-probabilities, and a bare answer is on another scale than they are"
             return Unscored(reason=Reason.SCHEMA, detail=detail)
-        likely = weighed(place, part.label)
+        assert isinstance(part.verdict, Verdict)
+        likely = _mean(criterion, place) if level else weighed(place, part.label)
         if isinstance(likely, Unscored):
             return likely
-        assert isinstance(part.verdict, Verdict)
-        verdict = Verdict(
-            score=likely.score,
-            value=likely.value,
-            reason=part.verdict.reason,
-            how="logprob",
-            uncertainty=likely.uncertainty,
-        )
+        verdict = replace(likely, reason=part.verdict.reason)
         return Verdict(score=0.0, value=0.0, how="logprob", parts=(replace(part, verdict=verdict),))
 
-    def _rate(self, sample: Sample, criteria: Sequence[Criterion], form: Form) -> Deliberation:
+    def _rate(self, kind: Kind, sample: Sample, criteria: Sequence[Criterion], form: Form) -> Deliberation:
         """All criteria in sight, one score for the whole."""
-        kind = score(self._config)
         text = "\n".join(_weighty(criterion) for criterion in criteria)
         planned = self._asker.plan(sample, form, Wording({STATEMENTS: text}, kind.sampling[form], kind.read))
         if not isinstance(planned, Ask):
@@ -190,7 +202,7 @@ def _in_text(request: Ask, other: Callable[[], Ask | Verdict | Unscored]) -> Ask
 
 def _kind(config: JudgeConfig) -> Kind:
     """The texts around the criteria."""
-    if config.combine == "implicit":
+    if config.combined_by == "implicit":
         rated = score(config)
         return replace(rated, name="rubric_implicit/1", template=IMPLICIT, needs=("response", STATEMENTS))
     example = statements.schema((Criterion(""),))
@@ -225,11 +237,43 @@ def _answered(criterion: Criterion, answer: Verdict | Unscored, number: int) -> 
         verdict, weight = found.verdict, criterion.weight
         if statements.does_not_apply(criterion, found.label):
             weight = 0.0
-        elif found.label in criterion.choices and isinstance(verdict, Verdict):
+        elif found.label in criterion.choices and isinstance(verdict, Verdict) and verdict.how != "logprob":
             met = statements.worth(criterion, criterion.choices.index(found.label))
             verdict = replace(verdict, score=met, value=met)
         return replace(_part(criterion, verdict), label=found.label, weight=weight)
     return _part(criterion, answer)
+
+
+def _mean(criterion: Criterion, place: TokenChoice) -> Verdict | Unscored:
+    """The mean of what the choices are worth, by their probabilities."""
+    worths = {str(number): statements.worth(criterion, number) for number in range(len(criterion.choices))}
+    found = mean_of(place, worths)
+    if isinstance(found, Unscored):
+        return found
+    return Verdict(score=found.mean, value=found.mean, how="logprob", uncertainty=found.deviation)
+
+
+def _worths(criterion: Criterion) -> str:
+    """What the choices are worth: a mean is of these alone, so verdicts of others must not be found in the cache."""
+    return ",".join(repr(statements.worth(criterion, number)) for number in range(len(criterion.choices)))
+
+
+def _uncertainty(criteria: Sequence[Criterion], parts: Sequence[Part]) -> float | None:
+    """The weighted mean of the criteria's standard deviations; None unless the judge gave all as probabilities. A rule
+    is certain."""
+    total = spread = 0.0
+    for criterion, part in zip(criteria, parts, strict=True):
+        verdict = part.verdict
+        if not part.weight or isinstance(verdict, Unscored):
+            continue
+        if verdict.how == "check":
+            deviation = 0.0
+        elif verdict.how == "logprob" and verdict.uncertainty is not None:
+            deviation = verdict.uncertainty if criterion.choices else math.sqrt(verdict.value * (1 - verdict.value))
+        else:
+            return None
+        total, spread = total + part.weight, spread + part.weight * deviation
+    return spread / total if total else None
 
 
 def _ruled(criterion: Criterion, verdict: Verdict | Unscored) -> Part:

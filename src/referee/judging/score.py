@@ -1,4 +1,6 @@
-"""kind = "score": an integer on a scale, reason before score."""
+"""kind = "score": an integer on a scale, reason before score. With `judge.expected`, the mean of the scale's levels by
+their log-probabilities; on one scale for the whole run, as in `yes_no`.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,8 @@ from functools import partial
 
 from referee.config import JudgeConfig
 from referee.errors import ConfigError
-from referee.judging.kind import Kind, object_schema, sampling_for
+from referee.judging.kind import Kind, Reader, object_schema, sampling_for
+from referee.judging.probability import TOP_LOGPROBS, Scale, level_token, mean_of
 from referee.judging.read import fields, integer, scaled, tagged, whole
 from referee.judging.template import shipped
 from referee.records import Ask, Reason, Reply, Unscored, Verdict
@@ -26,13 +29,11 @@ _LEVELS_OF = {2: (0, 4), 3: (0, 2, 4), 4: (0, 1, 3, 4), 5: (0, 1, 2, 3, 4)}
 def score(config: JudgeConfig) -> Kind:
     """The judge kind for this scale."""
     low, high = config.low, config.high
-    if low >= high:
-        raise ConfigError(f"judge.low: low ({low}) must be below high ({high}).", setting="judge.low")
-    number: dict[str, object] = {"type": "integer"}
-    if high - low < LONGEST_ENUM:
-        number["enum"] = list(range(low, high + 1))
-    else:
-        number |= {"minimum": low, "maximum": high}
+    number = on_scale(low, high)
+    top = TOP_LOGPROBS if config.expected else 0
+    read: Reader = partial(_read, low, high)
+    if config.expected:
+        read = partial(_read_mean, low, high, Scale(1 + config.ask_again))
     return Kind(
         name="score/1",
         template=TEMPLATE,
@@ -45,13 +46,22 @@ def score(config: JudgeConfig) -> Kind:
         },
         replies={"schema": REPLY_SCHEMA, "text": REPLY_TEXT},
         sampling={
-            "schema": sampling_for(config, config.max_tokens, object_schema("score", number)),
-            "text": sampling_for(config, config.max_tokens),
+            "schema": sampling_for(config, config.max_tokens, object_schema("score", number), top),
+            "text": sampling_for(config, config.max_tokens, top_logprobs=top),
         },
-        facets=(("scale", f"{low}..{high}"),),
+        facets=(("scale", f"{low}..{high}"), *((("expected", "mean"),) if config.expected else ())),
         lowest=float(low),
-        read=partial(_read, low, high),
+        read=read,
     )
+
+
+def on_scale(low: int, high: int) -> dict[str, object]:
+    """The JSON schema of a number on the scale."""
+    if low >= high:
+        raise ConfigError(f"judge.low: low ({low}) must be below high ({high}).", setting="judge.low")
+    if high - low < LONGEST_ENUM:
+        return {"type": "integer", "enum": list(range(low, high + 1))}
+    return {"type": "integer", "minimum": low, "maximum": high}
 
 
 def levels(low: int, high: int) -> str:
@@ -79,3 +89,28 @@ def _read(low: int, high: int, said: str, request: Ask, _: Reply) -> Verdict | U
     if number is None:
         return Unscored(reason=Reason.SCHEMA, detail="`score` is not an integer")
     return scaled(number, low, high, words, "schema")
+
+
+def _read_mean(low: int, high: int, scale: Scale, said: str, request: Ask, reply: Reply) -> Verdict | Unscored:
+    found = _read(low, high, said, request, reply)
+    if isinstance(found, Unscored):
+        return found
+    ending = f"</verdict-{request.nonce}>" if request.sampling.schema is None else "}"
+    place = level_token(reply.choices, f"{found.score:g}", ending)
+    scale.saw(place is not None)
+    if scale.words:
+        return found
+    if place is None:
+        detail = "the reply lacks usable log-probabilities, and a level is on another scale than the mean of all levels"
+        return Unscored(reason=Reason.SCHEMA, detail=detail)
+    likely = mean_of(place, {str(level): float(level) for level in range(low, high + 1)})
+    if isinstance(likely, Unscored):
+        return likely
+    steps = high - low
+    return Verdict(
+        score=likely.mean,
+        value=(likely.mean - low) / steps,
+        reason=found.reason,
+        how="logprob",
+        uncertainty=likely.deviation / steps,
+    )

@@ -4,8 +4,9 @@ A template has a `[system]` part (the same for every sample, so that providers c
 holds the texts to judge; without these headings all of it is the user part. Placeholders are `{{name}}`:
 
     {{prompt}} {{response}} {{reference}}   the sample's texts, fenced; only in the user part
+    {{responses}}                           of a group, each fenced and under its label, instead of {{response}}
     {{criteria}}                            judge.criteria, or the kind's default
-    {{low}} {{high}} {{levels}}             the scale and what its levels mean; only for kind = "score"
+    {{low}} {{high}} {{levels}}             the scale and what its levels mean; for kinds with a scale
     {{columns.topic}}                       a column of the rollout's own, fenced; only in the user part
     {{reply}}                               how to answer; put at the end if the template does not place it
 
@@ -63,14 +64,14 @@ def parse(text: str, known: frozenset[str], needs: tuple[str, ...]) -> Template:
             hint = f"Did you mean {{{{{near[0]}}}}}?" if near else f"Known here: {_listed([*known, REPLY])}."
             raise _wrong(f"unknown placeholder {{{{{name}}}}}. {hint}")
     for name in in_system:
-        if name in FIELDS or name == REPLY or name.startswith(COLUMNS):
+        if name in (*FIELDS, *needs, REPLY) or name.startswith(COLUMNS):
             raise _wrong(
                 f"placeholder {{{{{name}}}}} belongs in the [user] part: [system] is the same for all samples."
             )
     for name in needs:
         if name not in in_user:
             raise _wrong(f"placeholder {{{{{name}}}}} is missing: the judge would not see the {name}.")
-    for name in (*FIELDS, REPLY):
+    for name in dict.fromkeys((*FIELDS, *needs, REPLY)):
         if in_user.count(name) > 1:
             raise _wrong(f"placeholder {{{{{name}}}}} stands there {in_user.count(name)} times; once is enough.")
     if REPLY not in in_user:

@@ -65,6 +65,12 @@ def response_text(response: Text, full: bool, most: int | None) -> Seen:
     return Seen(_written(turns, most), answer)
 
 
+def continued(before: Sequence[Message], shown: str, most: int | None) -> str:
+    """A response as `response_text` or `reasoning_text` shows it, after messages of its own prompt."""
+    response = shown if shown.startswith(CODE) else f"{CODE} response:\n{shown}"
+    return _joined([*(_turn(turn) for turn in turns_of(before, False)), response], most)
+
+
 def reasoning_text(response: Text, most: int | None) -> str:
     """What the policy thought, for a judge that sees nothing else. Of messages that keep no reasoning apart: as of
     text."""
@@ -111,8 +117,11 @@ def _omitted(count: int, where: str) -> Turn | None:
 
 
 def _written(turns: Sequence[Turn], most: int | None) -> str:
+    return _joined([_turn(turn) for turn in turns], most)
+
+
+def _joined(texts: list[str], most: int | None) -> str:
     """Turns as one text. More than `most` tokens: the middle is left out, whole turns stay at both ends."""
-    texts = [_turn(turn) for turn in turns]
     sizes = [tokens_in(text) for text in texts]
     if most is None or sum(sizes) <= most:
         return "\n\n".join(texts)

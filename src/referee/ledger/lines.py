@@ -20,8 +20,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from referee.records import Ask, Reward, Sample, Settled, Unscored, Verdict
-from referee.rollouts import plain
+from referee.records import COMPARED, Ask, Reward, Sample, Settled, Unscored, Verdict
+from referee.rollouts import more_of, plain
 
 MAX_LINE = 64 * 1024 * 1024
 """Bytes. The writer drops longer lines and counts them, the reader skips them."""
@@ -64,11 +64,13 @@ class _Judged(_Line, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     why: str = ""
     """The judge's words, or which gate settled it."""
     how: str = ""
-    """schema, tag, logprob, integer or gate; terms: what several judges said as one."""
+    """schema, tag, logprob, integer, gate, rubric, listwise or pairwise; terms: what several judges said as one."""
     uncertainty: float | None = None
     parts: list[dict[str, Any]] = []
-    """Of a rubric: each criterion with name, weight, true_is, verdict, value and unscored; text and why only with
-    `[ledger] content = true`."""
+    """Of a rubric each criterion, of a jury or cascade each member, of `repeat` each answer: name, weight, true_is,
+    verdict, value, unscored, and, where there is one, uncertainty and its own parts; text and why only with `[ledger]
+    content = true`. Of a judge of groups each comparison or order. See docs/metrics.md. Also where they make no
+    score."""
     unscored: str = ""
     """The reason's name when there is no score; empty when there is one."""
     detail: str = ""
@@ -111,7 +113,9 @@ class VerdictLine(_Judged, frozen=True, kw_only=True, omit_defaults=True, gc=Fal
     prompt: str = ""
     response: str = ""
     reference: str | None = None
-    """Only with `[ledger] content = true`."""
+    more: dict[str, Any] = {}
+    """What prompt and response as text do not hold: their messages, `tools`, `rubric`, `columns`, as in a file of
+    rollouts. These four only with `[ledger] content = true`."""
 
 
 class JudgeLine(_Judged, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag="judge"):
@@ -193,12 +197,26 @@ Line = RunLine | VerdictLine | JudgeLine | AskLine | TextLine | RewardLine | Bat
 _NO_SAMPLE = Sample(prompt="", response="")
 
 
-def _parts(verdict: Verdict, content: bool) -> list[dict[str, Any]]:
-    """The criteria of a rubric, one by one."""
-    if verdict.how != "rubric":
+WITH_PARTS = frozenset({"rubric", "jury", "cascade", "repeat", "gate", *COMPARED})
+"""Verdicts whose parts are recorded."""
+
+
+def _parts(given: Verdict | Unscored, content: bool) -> list[dict[str, Any]]:
+    """Criteria, jurors, answers, orders or comparisons, one by one."""
+    how = given.how if isinstance(given, Verdict) else ""
+    if how and how not in WITH_PARTS:
         return []
-    rows = [part.row() for part in verdict.parts]
-    return rows if content else [{name: row[name] for name in row if name not in ("text", "why")} for row in rows]
+    rows = [part.row(how) for part in given.parts]
+    return rows if content else [_without_words(row) for row in rows]
+
+
+def _without_words(row: Mapping[str, Any]) -> dict[str, Any]:
+    """How responses were shown is nobody's text: comparisons, which have no weight, keep it."""
+    left_out = ("text", "why") if "weight" in row else ("why",)
+    kept = {name: value for name, value in row.items() if name not in left_out}
+    if "parts" in kept:
+        kept["parts"] = [_without_words(part) for part in kept["parts"]]
+    return kept
 
 
 def judges_in(config: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -258,7 +276,7 @@ def verdict_line(
         why=verdict.reason if verdict else "",
         how=verdict.how if verdict else "",
         uncertainty=verdict.uncertainty if verdict else None,
-        parts=_parts(verdict, content) if verdict and verdict.parts else [],
+        parts=_parts(given, content) if given.parts else [],
         unscored=missing.reason.value if missing else "",
         detail=missing.detail if missing else "",
         attempts=settled.attempts,
@@ -278,10 +296,17 @@ def verdict_line(
         prompt=plain(sample.prompt) if content else "",
         response=plain(sample.response) if content else "",
         reference=sample.reference if content else None,
+        more=more_of(sample) if content and _has_more(sample) else {},
         system=_system(request) if content and request else "",
         asked=request.messages[-1].content if content and request else "",
         reply=reply.text if content and request and reply else "",
     )
+
+
+def _has_more(sample: Sample) -> bool:
+    """Most have not, and every sample is asked."""
+    plain_text = type(sample.prompt) is type(sample.response) is str
+    return not plain_text or bool(sample.rubric or sample.columns or sample.tools)
 
 
 def judge_line(name: str, line: VerdictLine) -> JudgeLine:

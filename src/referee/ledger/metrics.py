@@ -8,10 +8,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
+from referee.ledger.comparisons import Compared, compared, compared_in
 from referee.ledger.criteria import Criteria, Seen, seen, seen_in
 from referee.ledger.groups import Groups
 from referee.ledger.lines import BatchLine, JudgeLine, LimitsLine, Line, RewardLine, RunLine, VerdictLine, judges_in
-from referee.records import Reason, Settled, Verdict
+from referee.records import COMPARED, Reason, Settled, Verdict
 
 OPEN_GROUPS = 8192
 """Groups whose spread is tracked. Beyond that the least recently used ones keep the spread they have."""
@@ -104,6 +105,8 @@ class Tally:
         self._throttled = self._requests = 0
         self._criteria: dict[str, Criteria] = {}
         """Of rubrics, by the name of the judge where there are several."""
+        self._siblings: dict[str, Compared] = {}
+        """Of judges of groups, the same."""
 
     def add(self, line: Line) -> None:
         """Count one line."""
@@ -118,8 +121,7 @@ class Tally:
             self._limits[line.endpoint] = line
         elif isinstance(line, JudgeLine):
             self._judge(line.judge, line.value, line.cost)
-            if line.parts:
-                self._count(line.judge, seen(line.parts))
+            self._parts(line.judge, line)
         elif isinstance(line, RunLine):
             self._new_run(line)
         if line.wall > self._latest:
@@ -142,8 +144,7 @@ class Tally:
         return self._throttled + sum(x.throttled for x in last), self._requests + sum(x.requests for x in last)
 
     def _verdict(self, line: VerdictLine) -> None:
-        if line.parts:
-            self._count("", seen(line.parts))
+        self._parts("", line)
         origin = line.origin
         self._origins[origin] = self._origins.get(origin, 0) + 1
         self._attempts += line.attempts
@@ -175,16 +176,30 @@ class Tally:
         """Count what one of several judges said of a sample."""
         verdict = settled.verdict
         self._judge(name, verdict.value if isinstance(verdict, Verdict) else None, settled.cost)
-        self.rubric(name, settled)
+        self.made_of(name, settled)
 
-    def rubric(self, judge: str, settled: Settled) -> None:
-        """Count the criteria of a verdict, if it is a rubric's. `judge`: its name, empty where it is the only one."""
+    def made_of(self, judge: str, settled: Settled) -> None:
+        """Count what a verdict is made of: criteria, comparisons. `judge`: its name, empty if it is the only one."""
         verdict = settled.verdict
-        if isinstance(verdict, Verdict) and verdict.how == "rubric":
+        if not isinstance(verdict, Verdict):
+            return
+        if verdict.how == "rubric":
             self._count(judge, seen_in(verdict.parts))
+        elif verdict.how in COMPARED:
+            self._compare(judge, compared_in(verdict))
+
+    def _parts(self, judge: str, line: VerdictLine | JudgeLine) -> None:
+        """The same from a line."""
+        if line.how == "rubric":
+            self._count(judge, seen(line.parts))
+        elif line.how in COMPARED:
+            self._compare(judge, compared(line.how, line.parts, line.uncertainty))
 
     def _count(self, judge: str, criteria: Iterable[Seen]) -> None:
         self._criteria.setdefault(judge, Criteria()).add(criteria)
+
+    def _compare(self, judge: str, counts: Compared, times: int = 1) -> None:
+        self._siblings[judge] = self._siblings.get(judge, Compared()).plus(counts, times)
 
     def _judge(self, name: str, value: float | None, cost: float) -> None:
         found = self._judges.get(name)
@@ -200,9 +215,12 @@ class Tally:
         reward: RewardLine | None,
         judges: Iterable[tuple[str, float | None]] = (),
         criteria: Iterable[tuple[str, Iterable[Seen]]] = (),
+        compared: Iterable[tuple[str, Compared]] = (),
     ) -> None:
         """Subtract the end of a sample that was judged again since; what it cost was spent. `judges`: what each of
-        several said, by name; `criteria`: those of a rubric, by judge."""
+        several said, by name; `criteria`: those of a rubric, `compared`: with its siblings, by judge."""
+        for name, counts in compared:
+            self._compare(name, counts, -1)
         for name, held in criteria:
             self._criteria[name].add(held, -1)
         for name, said in judges:
@@ -287,9 +305,10 @@ class Tally:
         }
         for name, judge in self._judges.items():
             found |= {f"judge/{name}/{what}": number for what, number in judge.metrics().items()}
-        for name, criteria in self._criteria.items():
+        made_of: list[tuple[str, Criteria | Compared]] = [*self._criteria.items(), *self._siblings.items()]
+        for name, parts in made_of:
             of = f"judge/{name}/" if name else ""
-            found |= {f"{of}{what}": number for what, number in criteria.metrics().items()}
+            found |= {f"{of}{what}": number for what, number in parts.metrics().items()}
         return {name: float(number) for name, number in found.items()}
 
 

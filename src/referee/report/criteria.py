@@ -230,7 +230,7 @@ ADDITIVE = ("weighted", "healthbench", "signed")
 
 def combine_of(config: Mapping[str, Any]) -> dict[str, str]:
     """How each judge of a run line's configuration combines its criteria, by name."""
-    return {str(judge.get("name", "")): str(judge.get("combine", "")) for judge in judges_in(config)}
+    return {str(judge.get("name", "")): str(judge.get("combine") or "") for judge in judges_in(config)}
 
 
 def shown_parts(parts: Sequence[Mapping[str, Any]], score: float | None, combine: str) -> list[dict[str, Any]]:

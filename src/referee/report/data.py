@@ -12,9 +12,11 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from referee.ledger.comparisons import compared
 from referee.ledger.groups import OPEN_GROUPS, Groups, of_a_file
 from referee.ledger.lines import BatchLine, JudgeLine, LimitsLine, Line, RewardLine, RunLine, VerdictLine, judges_in
 from referee.ledger.metrics import Tally
+from referee.records import COMPARED
 from referee.report.criteria import CriteriaSums
 from referee.report.findings import findings
 from referee.report.judges import Judges, scale_of
@@ -160,8 +162,12 @@ class Gathering:
 
     def _verdict(self, line: VerdictLine, source: str) -> None:
         ended, before = self._samples.end(line, source)
-        said, parts = self._judges.end(line, source)
+        said, lines = self._judges.end(line, source)
+        parts = [(judge_of(one), one.parts) for one in lines if one.how == "rubric"]
         held = self._criteria.add(parts, line.step, self._numbers.number(line, source)) if parts else None
+        compared_ = tuple(
+            (judge_of(one), compared(one.how, one.parts, one.uncertainty)) for one in lines if one.how in COMPARED
+        )
         self._step(line.step).verdict(line)
         if line.wall:
             self._times.verdict(line)
@@ -170,10 +176,10 @@ class Gathering:
         if ended is None:
             # Given up by this start, ended by an earlier one: that counts already.
             given_up = Ended(line, 0)
-            given_up.judges, given_up.criteria = said, held
+            given_up.judges, given_up.criteria, given_up.compared = said, held, compared_
             self._take_back(given_up)
         else:
-            ended.criteria = held
+            ended.criteria, ended.compared = held, compared_
             if line.value is not None:
                 ended.group = self._grouped(line, source)
             if said:
@@ -207,7 +213,8 @@ class Gathering:
         """Subtract this end of a sample: a later start has judged it again."""
         said = [(line.judge, line.value) for line in ended.judges]
         held = ended.criteria
-        self._tally.take_back(ended.value, ended.unscored, ended.reward, said, held.by_judge() if held else ())
+        criteria = held.by_judge() if held else ()
+        self._tally.take_back(ended.value, ended.unscored, ended.reward, said, criteria, ended.compared)
         if held is not None:
             self._criteria.take_back(held, ended.step)
             if ended.point is not None:
@@ -258,6 +265,11 @@ class Gathering:
         """The scale all runs share; continuous where they do not."""
         first = self._scales[0] if self._scales else self._given or Scale()
         return first if all(scale == first for scale in self._scales) else Scale()
+
+
+def judge_of(line: VerdictLine | JudgeLine) -> str:
+    """Its name; empty where it is the only one."""
+    return line.judge if isinstance(line, JudgeLine) else ""
 
 
 def build(lines: Iterable[Line]) -> Report:

@@ -10,8 +10,9 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from referee.report.agreement import Order, kappa, order, pearson, spearman, weighted_kappa
+from referee.report.agreement import Order, order
 from referee.report.sides import Row, Side, of_judge
+from referee.stats import kappa, pearson, spearman, weighted_kappa
 
 CLASSES = 24
 """Different scores up to which they count as classes."""

@@ -21,8 +21,12 @@ ONE_SIDED_WARN, ONE_SIDED_BAD = 0.9, 0.98
 FLAT_WARN, FLAT_BAD = 0.3, 0.6
 LENGTH_WARN, LENGTH_BAD = 0.25, 0.5
 """Rank correlation of score with length."""
+PLACE_WARN, PLACE_BAD = 0.1, 0.25
+"""How far from one half the share is that the response shown first wins."""
+CHANGED_WARN, CHANGED_BAD = 0.3, 0.6
+"""Share of the pairs whose answer changed with the order."""
 SURE = 3.0
-"""Standard errors that a correlation must be away from zero."""
+"""Standard errors that a correlation must be away from zero, or a share from one half."""
 WAIT_WARN, WAIT_BAD = 0.1, 0.3
 FEW_BATCHES = 3
 """Fewer batches than this say nothing about waiting: there was no other work yet to wait beside."""
@@ -41,6 +45,7 @@ def findings(report: Report) -> list[Finding]:
         *_scores(report),
         *_judges(report),
         *_criteria(report),
+        *_comparisons(report),
         *_length(report),
         *_speed(report),
         *_money(report),
@@ -109,6 +114,27 @@ def _criteria(report: Report) -> Iterator[Finding]:
             names = ", ".join(plain(one.name, 40) for one in stuck[:3]) + (", …" if len(stuck) > 3 else "")
             text = f"{len(stuck)} of {_count(len(enough), 'criterion', 'criteria')} {word} passed: {names}."
             yield Finding("warn", text, "criteria")
+
+
+def _comparisons(report: Report) -> Iterator[Finding]:
+    """Judges that go by the place of a response, or answer otherwise when the order is turned round."""
+    for name in [judge.name for judge in report.judges] or [""]:
+        of, who = (f"judge/{name}/", f"Judge {plain(name, 60)}") if name else ("", "The judge")
+        count = report.metrics.get(f"{of}comparisons", 0.0) / 2  # both of a pair count it
+        if count < FEW:
+            continue
+        decided = count * (1.0 - report.metrics[f"{of}tie_share"])
+        first = report.metrics[f"{of}first_shown_share"]
+        if decided and abs(first - 0.5) > max(PLACE_WARN, SURE / math.sqrt(4 * decided)):
+            place, won = ("first", first) if first > 0.5 else ("second", 1.0 - first)
+            text = f"{who} prefers what is shown {place}: it won {_percent(won)} of {decided:,.0f} comparisons."
+            yield Finding("bad" if abs(first - 0.5) > PLACE_BAD else "warn", text, "groups")
+        changed = report.metrics[f"{of}order_changed_share"]
+        if changed > CHANGED_WARN:
+            text = (
+                f"{who} answered otherwise in the other order in {_percent(changed)} of the pairs: those count as ties."
+            )
+            yield Finding("bad" if changed > CHANGED_BAD else "warn", text, "groups")
 
 
 def _extremes(

@@ -24,8 +24,6 @@ MOST_COMPARED = 5
 OPEN = 65_536
 """Samples that may wait for their verdict line. Beyond that the oldest are dropped."""
 
-Parts = list[dict[str, Any]]
-
 
 class Judges:
     """Counts judge lines as their samples end."""
@@ -51,19 +49,19 @@ class Judges:
         if len(self._waiting) > OPEN:
             del self._waiting[next(iter(self._waiting))]
 
-    def end(self, line: VerdictLine, source: str) -> tuple[tuple[JudgeLine, ...], list[tuple[str, Parts]]]:
+    def end(self, line: VerdictLine, source: str) -> tuple[tuple[JudgeLine, ...], list[VerdictLine | JudgeLine]]:
         """The sample's verdict line is here: its judges' lines are counted. Returns what must be known of them to take
-        them back, without their texts, which would fill memory; and the parts of rubrics, by judge."""
+        them back, without their texts, which would fill memory; and the lines of each judge's own verdict."""
         lines = self._waiting.pop((source, line.batch, line.index), None)
         if lines is None:
-            return (), [("", line.parts)] if line.parts else []
+            return (), [line]
         for said in lines:
             found = self._of(said.judge)
             if said.model and said.model not in found.models:
                 found.models.append(said.model)
             self._step(said.judge, line.step).verdict(said)
         kept = [JudgeLine(judge=x.judge, origin=x.origin, value=x.value, unscored=x.unscored) for x in lines]
-        return tuple(kept), [(x.judge, x.parts) for x in lines if x.parts]
+        return tuple(kept), [*lines]
 
     def compare(self, lines: Sequence[JudgeLine], row: int, group: int, times: int = 1) -> None:
         """Compare the judges' verdicts on one sample, two by two; `times` = -1 subtracts them."""
@@ -145,7 +143,9 @@ def scale_of(config: Mapping[str, Any]) -> Scale:
 def scale_of_judge(judge: Mapping[str, Any]) -> Scale:
     """How one judge's scores are binned."""
     low, high = judge.get("low"), judge.get("high")
-    if judge.get("kind") in ("score", "integer") and isinstance(low, int) and isinstance(high, int):
-        levels = high - low + 1
+    kind = judge.get("kind")
+    scaled = kind in ("score", "integer") or (kind == "listwise" and not judge.get("ranks"))
+    if scaled and isinstance(low, int) and isinstance(high, int):
+        levels = high - low + 1 if kind != "listwise" or judge.get("permutations", 1) == 1 else 0  # else a mean
         return Scale(levels if 2 <= levels <= MOST_LEVELS else 0, float(low), float(high))
     return Scale()

@@ -8,9 +8,10 @@ from __future__ import annotations
 import math
 import random
 
-from referee.report.agreement import GROUP_MOST, spearman
+from referee.report.agreement import GROUP_MOST
 from referee.report.shape import Lengths, Point
 from referee.report.sums import Fit, slope
+from referee.stats import spearman
 
 MOST_POINTS = 2000
 """Points to draw, chosen evenly from all."""

@@ -17,7 +17,7 @@ from referee import clock
 from referee.report.page import asset, plotly_source, script
 from referee.report.watch import Watch
 
-SCRIPTS = ("text.js", "charts.js", "panels.js", "criteria.js", "live.js")
+SCRIPTS = ("text.js", "charts.js", "panels.js", "criteria.js", "groups.js", "live.js")
 HEADERS = {
     # plotly styles what it draws, so styles may be inline; nothing else comes from anywhere but the page's own server.
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; "

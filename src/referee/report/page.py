@@ -10,7 +10,7 @@ import hashlib
 import html
 import os
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from importlib import resources
 from pathlib import Path
@@ -25,6 +25,7 @@ SCRIPTS = (
     "charts.js",
     "panels.js",
     "criteria.js",
+    "groups.js",
     "store.js",
     "list.js",
     "detail.js",
@@ -80,32 +81,48 @@ def policy(*scripts: str) -> str:
 def page(report: Report, rows: Rows, title: str = "referee report") -> Iterator[str]:
     """The page in pieces, in order; together they may be large."""
     charts, own = plotly_source(), script()
+    data = _data(report, rows, charts)
+    yield from framed(asset(FRAME), title, asset(STYLE), own, policy(own, charts), data)
+
+
+def framed(frame: str, title: str, style: str, own: str, rules: str, data: Iterable[str]) -> Iterator[str]:
+    """A frame with what belongs into it: `own` is its script, `rules` its content security policy."""
     fill = {
         "title": html.escape(title),
-        "policy": html.escape(policy(own, charts), quote=True),
-        "style": asset(STYLE),
+        "policy": html.escape(rules, quote=True),
+        "style": style,
         "script": own,
     }
-    for text, name in _pieces(asset(FRAME)):
+    for text, name in _pieces(frame):
         yield text
         if name == "data":
-            yield from _data(report, rows, charts)
+            yield from data
         elif name:
             yield fill[name]
 
 
 def write_page(path: Path, report: Report, rows: Rows, title: str = "referee report") -> int:
     """Write the page, readable by its owner only, and say how many bytes it has. The old page stays until then."""
+    return write_pieces(path, page(report, rows, title))
+
+
+def check_page(path: Path) -> None:
+    """Refuse a place where no page can be written, or where one would replace something else."""
     if path.exists() and not _is_page(path):
         raise ConfigError(f"{path} exists and is no page; it is not overwritten. Give -o another name.")
     if not path.absolute().parent.is_dir():
         raise ConfigError(f"{path}: the folder {path.parent} does not exist.")
+
+
+def write_pieces(path: Path, pieces: Iterable[str]) -> int:
+    """The same for the pieces of any page."""
+    check_page(path)
     draft = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:
         with suppress(FileNotFoundError):
             draft.unlink()
         with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as stream:
-            for piece in page(report, rows, title):
+            for piece in pieces:
                 stream.write(piece.encode())
             size = stream.tell()
         draft.replace(path)
@@ -137,17 +154,18 @@ def _pieces(frame: str) -> Iterator[tuple[str, str]]:
 
 def _data(report: Report, rows: Rows, charts: str) -> Iterator[str]:
     # The small parts that the first paint needs stand before the large ones.
-    yield _element(Packed("report", zlib.compress(encode(report), 6)))
-    yield _element(Packed("meta", zlib.compress(encode(rows.meta()), 6)))
+    yield element(Packed("report", zlib.compress(encode(report), 6)))
+    yield element(Packed("meta", zlib.compress(encode(rows.meta()), 6)))
     parts = rows.parts()
     for part in parts:
-        yield _element(part)
+        yield element(part)
         if part.name == "systems":
             break
-    yield _element(Packed("plotly", zlib.compress(charts.encode(), 9)))
+    yield element(Packed("plotly", zlib.compress(charts.encode(), 9)))
     for part in parts:
-        yield _element(part)
+        yield element(part)
 
 
-def _element(part: Packed) -> str:
+def element(part: Packed) -> str:
+    """Packed data as an element of a page, by its name."""
     return f'<script type="text/plain" id="{part.name}">{base64.b64encode(part.data).decode()}</script>\n'

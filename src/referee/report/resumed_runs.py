@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from referee.ledger.comparisons import Compared
 from referee.ledger.lines import AskLine, JudgeLine, RewardLine, RunLine, VerdictLine
 
 KNOWN = 131_072
@@ -21,6 +22,7 @@ class Ended:
 
     __slots__ = (
         "asked",
+        "compared",
         "criteria",
         "gated",
         "group",
@@ -49,6 +51,8 @@ class Ended:
         """Of several judges: what each said."""
         self.number = 0
         """Of its group, where several judges are compared."""
+        self.compared: tuple[tuple[str, Compared], ...] = ()
+        """What judges of groups did, by name."""
         self.criteria: Any = None
         self.group: Any = None
         self.point: Any = None

@@ -17,8 +17,10 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from referee.ledger.criteria import part_rows
 from referee.ledger.groups import Groups
 from referee.ledger.lines import AskLine, JudgeLine, Line, RewardLine, RunLine, TextLine, VerdictLine
+from referee.records import COMPARED
 from referee.report.criteria import combine_of, shown_parts
 from referee.report.data import sane
 from referee.report.resumed_runs import Samples
@@ -72,7 +74,7 @@ TEXTS = (
     "response_digest",
 )
 """What a text block holds of each row, in this order; with several judges or questions, then a list of their lines;
-then the criteria of a lone rubric."""
+then the criteria, comparisons or orders of a lone judge's verdict."""
 OF_JUDGE = ("value", "score", "adds")
 """Columns of each of several judges, named value-0, value-1…: its verdict, and what it adds to the reward."""
 ELSEWHERE = frozenset({"wall", "batch", "index", "indexes"})
@@ -280,7 +282,7 @@ class Rows:
             texts.append([_shown(one, combine) for one in said])
         if line.parts:
             alone = next(iter(combine.values())) if len(combine) == 1 else ""
-            texts.append(shown_parts(line.parts, line.score, alone))
+            texts.append(_parts(line, alone))
         self._place(row, stream.number, stream.add(texts))
         while len(self._streams) > 1 and sum(held.weight for held in self._streams.values()) > self._room:
             del self._streams[max(self._streams)]
@@ -329,8 +331,15 @@ def _shown(line: JudgeLine | AskLine, combine: Mapping[str, str]) -> dict[str, A
     """What the page shows of a judge's or a question's line. Fields at their default are left out."""
     fields: dict[str, Any] = msgspec.to_builtins(line)
     if line.parts:
-        fields["parts"] = shown_parts(line.parts, line.score, combine.get(line.judge, ""))
+        fields["parts"] = _parts(line, combine.get(line.judge, ""))
     return {name: value for name, value in fields.items() if name not in ELSEWHERE}
+
+
+def _parts(line: VerdictLine | JudgeLine | AskLine, combine: str) -> list[dict[str, Any]]:
+    if line.how not in COMPARED:
+        return shown_parts(line.parts, line.score, combine)
+    names = ("name", "text", "verdict", "value", "why", "unscored")
+    return [{name: getattr(row, name) for name in names} for row in part_rows(line.parts)]
 
 
 def encode(value: Any) -> bytes:

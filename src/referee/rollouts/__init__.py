@@ -18,6 +18,7 @@ from referee.rollouts.reading import ReadError
 from referee.rollouts.row import ALIASES, NEEDED, BadLine
 from referee.rollouts.rubric import find_rubric, named_apart, read_rubric, read_rubric_file, rubric_of
 from referee.rollouts.turns import Turn, last_user, media_in, own_words, plain, turns_of
+from referee.rollouts.write import more_of
 
 __all__ = [
     "ALIASES",
@@ -37,6 +38,7 @@ __all__ = [
     "first_rows",
     "last_user",
     "media_in",
+    "more_of",
     "named_apart",
     "not_text",
     "open_rollouts",

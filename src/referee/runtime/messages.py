@@ -77,7 +77,7 @@ _inbound: msgspec.msgpack.Decoder[Inbound] = msgspec.msgpack.Decoder(Inbound)
 _outbound: msgspec.msgpack.Decoder[Outbound] = msgspec.msgpack.Decoder(Outbound)
 
 
-def encode(message: Inbound | Outbound) -> bytes:
+def encode(message: Struct) -> bytes:
     """The message as bytes. Halves of characters (lone surrogates), which no encoding has, are replaced."""
     try:
         return _encoder.encode(message)

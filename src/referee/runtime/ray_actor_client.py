@@ -125,14 +125,14 @@ class ActorClient:
         """Tell the engine that this client is gone, if it answers."""
         if self._engine is not None and self._known:
             with contextlib.suppress(Exception):
-                await asyncio.wait_for(self._engine.leave(self._client), 1.0)
+                await clock.within(self._engine.leave(self._client), 1.0)
 
     async def _open(self) -> None:
         engine = self._engine = await aside(self._attach)
         opened = Opened("", "")
         for with_keys in (False, True):
             call = engine.open(self._client, self._lines, (self._known, self.spent_usd), self._seal(with_keys))
-            opened = Opened(*await asyncio.wait_for(call, START))
+            opened = Opened(*await clock.within(call, START))
             if not opened.wants_keys:
                 break
         if opened.version != f"{VERSION}/{PROTOCOL}":
@@ -173,7 +173,7 @@ class ActorClient:
                 await self._posted.wait()
             count = _fitting(self._unsent)
             call = engine.send(self._client, self._calls + 1, self._unsent[:count])
-            self._check(await asyncio.wait_for(call, CALL))
+            self._check(await clock.within(call, CALL))
             self._calls += 1
             del self._unsent[:count]
 
@@ -182,7 +182,7 @@ class ActorClient:
         assert engine is not None
         while True:
             call = engine.poll(self._client, self._confirmed, LONG_POLL)
-            news = News(*await asyncio.wait_for(call, LONG_POLL + CALL))
+            news = News(*await clock.within(call, LONG_POLL + CALL))
             self._check(news.engine)
             for data in news.landed:
                 message = decode_outbound(data)

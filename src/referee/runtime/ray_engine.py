@@ -149,7 +149,7 @@ class EngineActor:
             known.open_calls += 1
             try:
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(known.changed.wait(), wait)
+                    await clock.within(known.changed.wait(), wait)
             finally:
                 known.open_calls -= 1
             self._last_call = known.seen = clock.monotonic()

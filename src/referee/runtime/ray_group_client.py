@@ -1,49 +1,63 @@
 """A client of the group coordinator: rollouts of one prompt, rewarded in different processes, share their values.
 
-    groups = open_groups()
     found = await groups.meet(uid, member, length, expected=8, wait=600.0)
     found.values      {member: length, ...}, all that are there
     found.complete    False: the wait was over first, and `values` holds fewer than `expected`
     found.late        True: the others' wait was over before this member came, so `values` holds its own alone
 
-`GroupClient` is one process's side and knows no Ray; `open_groups` puts the GroupCoordinator into a named Ray actor, or
-into this process where there is no cluster. The actor belongs to one Ray job and dies with the process that made it,
-one of a trainer's reward workers: the names of one training run mean nothing to the next.
+    end = await groups.judge(uid, member, text, 8, judge, wait=600.0, limit=600.0)
+    end.data          what `judge` made of this member, in one of the processes, given the texts of all
+
+It knows no Ray: `ray_group_actor.open_groups` makes one, and says where the coordinator is.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
 import itertools
 import logging
+import math
 import os
 import threading
 import uuid
-from collections.abc import Callable, Coroutine
-from typing import Any, Protocol
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from typing import Any, Protocol, TypeVar
 
 from referee import clock
-from referee.runtime.ray_cluster import aside, end, find, find_or_make, join, joined
-from referee.runtime.ray_group_coordinator import KEEP, Answer, Gathered, GroupCoordinator, Report
+from referee.runtime.ray_cluster import aside
+from referee.runtime.ray_group_coordinator import (
+    LONG_POLL,
+    SILENT,
+    Answer,
+    Gathered,
+    Report,
+    pack,
+    unpack,
+)
+from referee.runtime.ray_judged_groups import Case, End, Ends, Text
 from referee.runtime.thread import new_loop
-from referee.version import VERSION
+
+T = TypeVar("T")
+Sent = Report | Text | Ends
 
 log = logging.getLogger("referee.runtime")
 
-LONG_POLL = 20.0
-"""Seconds the coordinator holds a poll open while nothing is settled."""
 GATHER = 0.005
 """Seconds a report waits, so that more of them share one call."""
 CALL = 30.0
 """Seconds a call to the coordinator may take beyond what it was asked to wait, before it is given up and sent again."""
 AGAIN = 0.25
 """Seconds before a call that failed is tried again."""
-MANY = 10_000
-"""Polls that may be open at once."""
 REMEMBER = 20_000
 """Reports a client keeps, to send them again to a coordinator that was restarted."""
+REMEMBER_CASES = 256
+"""Cases whose ends it keeps for that."""
+MESSAGE_BYTES = 16_000_000
+"""Of texts in one call, about."""
+
+JudgeTexts = Callable[[dict[str, bytes]], Awaitable[dict[str, bytes]]]
+"""The texts of a group, by member, to each one's end. Does not raise."""
 
 
 class CoordinatorHandle(Protocol):
@@ -52,7 +66,7 @@ class CoordinatorHandle(Protocol):
     async def exchange(self, client: str, confirmed: int, reports: list[tuple[Any, ...]], wait: float) -> Answer:
         """As GroupCoordinator.exchange."""
 
-    async def leave(self, uid: str, client: str, call: int) -> Gathered:
+    async def leave(self, uid: str, client: str, call: int) -> tuple[Any, ...]:
         """As GroupCoordinator.leave."""
 
 
@@ -73,12 +87,17 @@ class GroupClient:
         self._attaching: asyncio.Lock | None = None
         self._coordinator_name = ""
         self._confirmed = 0
+        self._changed = -math.inf
+        """When another coordinator answered for the first time."""
         self._calls = itertools.count(1)
-        self._reports: dict[int, Report] = {}
-        self._fresh: dict[int, Report] = {}
-        self._waiting: dict[int, asyncio.Future[Gathered]] = {}
+        self._reports: dict[int, Sent] = {}
+        self._fresh: dict[int, Sent] = {}
+        self._waiting: dict[int, asyncio.Future[Any]] = {}
+        self._judges: dict[int, JudgeTexts] = {}
+        self._cases: dict[tuple[str, int], int] = {}
+        """What this client was handed, and the number of its ends."""
         self._polling = self._sending = False
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
 
     async def meet(self, uid: str, member: str, value: Any, expected: int, wait: float = 600.0) -> Gathered:
         """Report a member's value (plain data) and wait until `expected` members have reported, or the time is over.
@@ -94,6 +113,24 @@ class GroupClient:
         """As `meet`, for a member that needs nothing of its siblings. Returns at once."""
         loop = self._running()
         loop.call_soon_threadsafe(self._report, Report(uid, member, value, expected, next(self._calls), waits=False))
+
+    async def judge(
+        self, uid: str, member: str, data: bytes, expected: int, judge: JudgeTexts, *, wait: float, limit: float
+    ) -> End:
+        """Have a member judged together with its siblings: by the `judge` of one of them, on the loop of its client,
+        when `expected` members are there or the first of them has waited `wait` seconds. `limit`: seconds more by
+        which there is an end.
+
+        A caller that is cancelled leaves its text, and its `judge`, to its siblings.
+        """
+        loop = self._running()
+        work = self._kept(self._judged(Text(uid, member, data, expected, next(self._calls)), judge, wait, limit))
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, loop))
+
+    def gone(self, uid: str, member: str, expected: int) -> None:
+        """A member that will not be judged: its siblings do not wait for it. Returns at once."""
+        loop = self._running()
+        loop.call_soon_threadsafe(self._tell_gone, Text(uid, member, b"", expected, next(self._calls), gone=True))
 
     def close(self) -> None:
         """Stop. Open waits end with the values of this process."""
@@ -116,14 +153,49 @@ class GroupClient:
         future = self._waiting[report.call] = asyncio.get_running_loop().create_future()
         self._report(report)
         try:
-            return await asyncio.wait_for(asyncio.shield(future), wait)
+            return await clock.within(asyncio.shield(future), wait)
         except TimeoutError:
             found = await self._partial(report)
             return future.result() if future.done() else found
         finally:
             del self._waiting[report.call]
 
-    def _report(self, report: Report) -> None:
+    async def _kept(self, work: Coroutine[Any, Any, End]) -> End:
+        return await asyncio.shield(self._start(work))
+
+    async def _judged(self, text: Text, judge: JudgeTexts, wait: float, limit: float) -> End:
+        future = self._waiting[text.call] = asyncio.get_running_loop().create_future()
+        self._judges[text.call] = judge
+        self._report(text)
+        due = clock.now() + wait
+        end = due + limit
+        try:
+            while (now := clock.now()) < end:
+                # A coordinator that has just been restarted does not know all siblings yet.
+                pause = max(due, self._changed + SILENT) - now
+                if pause <= 0:
+                    self._fresh[-text.call] = text._replace(data=b"", due=True)
+                    self._send_soon()
+                    pause = SILENT
+                with contextlib.suppress(TimeoutError):
+                    found: End = await clock.within(asyncio.shield(future), min(pause, end - now))
+                    return found
+            return End(b"", "lost")
+        finally:
+            for open_calls in (self._waiting, self._judges, self._reports):
+                open_calls.pop(text.call, None)
+
+    async def _lead(self, call: int, case: Case) -> None:
+        """Judge a group that was handed to this client, and send its members their ends."""
+        judge = self._judges.get(call)
+        found = {} if judge is None else await judge(case.texts)
+        ends = {(client, number): found[member] for client, number, member in case.calls if member in found}
+        number = self._cases[case.id, call] = next(self._calls)
+        self._report(Ends(case.uid, case.id, case.expected, ends, number))
+        while len(self._cases) > REMEMBER_CASES:
+            self._reports.pop(self._cases.pop(next(iter(self._cases))), None)
+
+    def _report(self, report: Sent) -> None:
         self._reports[report.call] = self._fresh[report.call] = report
         while len(self._reports) > REMEMBER:
             del self._reports[next(iter(self._reports))]
@@ -132,10 +204,15 @@ class GroupClient:
             self._polling = True
             self._start(self._poll())
 
-    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+    def _tell_gone(self, text: Text) -> None:
+        self._fresh[text.call] = text
+        self._send_soon()
+
+    def _start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     def _send_soon(self) -> None:
         if self._fresh and not self._sending:
@@ -147,7 +224,11 @@ class GroupClient:
         try:
             await clock.sleep(GATHER)
             while self._fresh:
-                reports, self._fresh = self._fresh, {}
+                reports, size = dict[int, Sent](), 0
+                while self._fresh and size < MESSAGE_BYTES:
+                    call, report = next(iter(self._fresh.items()))
+                    reports[call] = self._fresh.pop(call)
+                    size += len(report.data) if isinstance(report, Text) else 0
                 if not await self._exchange(list(reports.values()), 0.0):
                     self._fresh = {**reports, **self._fresh}
                     await clock.sleep(AGAIN)
@@ -166,18 +247,18 @@ class GroupClient:
         finally:
             self._polling = False
 
-    async def _exchange(self, reports: list[Report], wait: float) -> bool:
+    async def _exchange(self, reports: list[Sent], wait: float) -> bool:
         try:
             coordinator = await self._attached()
-            fields = [tuple(report) for report in reports]
-            answer = await asyncio.wait_for(
-                coordinator.exchange(self._name, self._confirmed, fields, wait), wait + CALL
-            )
+            packed = [pack(report) for report in reports]
+            answer = await clock.within(coordinator.exchange(self._name, self._confirmed, packed, wait), wait + CALL)
         except Exception as error:  # whatever it is, another coordinator may answer; the bounded wait is the caller's
-            log.warning("the group coordinator does not respond (%s); reconnecting", type(error).__name__)
+            level = logging.WARNING if self._waiting else logging.DEBUG
+            log.log(level, "the group coordinator does not respond (%s); reconnecting", type(error).__name__)
             self._coordinator = None
             # It may be the same one that answers again, and that has dropped the groups it has given out.
-            self._tell_again({call: report for call, report in self._reports.items() if call in self._waiting})
+            waiting = {call: report for call, report in self._reports.items() if call in self._waiting}
+            self._tell_again({call: report for call, report in waiting.items() if isinstance(report, Report)})
             return False
         self._take(Answer(*answer))
         return True
@@ -186,16 +267,23 @@ class GroupClient:
         if answer.coordinator != self._coordinator_name:
             if self._coordinator_name:
                 self._tell_again(self._reports)  # also what was answered: a sibling may have lost its answer
+                self._changed = clock.now()
             self._confirmed = 0
             self._coordinator_name = answer.coordinator
         self._confirmed = max(self._confirmed, answer.number)
-        for calls, fields in answer.given:
+        for calls, packed in answer.given:
+            found = unpack(packed)
             for call in calls:
+                if isinstance(found, Case):
+                    if (found.id, call) not in self._cases:  # an answer may come twice
+                        self._cases[found.id, call] = 0
+                        self._start(self._lead(call, found))
+                    continue
                 future = self._waiting.get(call)
                 if future is not None and not future.done():
-                    future.set_result(Gathered(*fields))
+                    future.set_result(found)
 
-    def _tell_again(self, reports: dict[int, Report]) -> None:
+    def _tell_again(self, reports: Mapping[int, Sent]) -> None:
         self._fresh = {**reports, **self._fresh}
         self._send_soon()
 
@@ -212,9 +300,9 @@ class GroupClient:
         own = self._own(report)
         values, expected = dict(own), report.expected
         with contextlib.suppress(Exception):
-            coordinator = await asyncio.wait_for(self._attached(), AGAIN)
+            coordinator = await clock.within(self._attached(), AGAIN)
             leaving = coordinator.leave(report.uid, self._name, report.call)
-            found = Gathered(*await asyncio.wait_for(leaving, CALL / 10))
+            found = unpack(await clock.within(leaving, CALL / 10))
             values, expected = {**found.values, **own}, max(expected, found.expected)
         complete = len(values) >= expected
         if not complete:
@@ -229,13 +317,15 @@ class GroupClient:
     def _own(self, report: Report) -> dict[str, Any]:
         """Values of this group that were reported here and not answered."""
         there = [self._reports[call] for call in self._waiting if call in self._reports]
-        return {r.member: r.value for r in (*there, report) if r.uid == report.uid}
+        return {r.member: r.value for r in (*there, report) if isinstance(r, Report) and r.uid == report.uid}
 
     async def _end(self) -> None:
         for call, future in list(self._waiting.items()):
-            if not future.done():
-                report = self._reports.get(call)
-                own = {} if report is None else self._own(report)
+            report = self._reports.get(call)
+            if not future.done() and call in self._judges:
+                future.set_result(End(b"", "lost"))
+            elif not future.done():
+                own = self._own(report) if isinstance(report, Report) else {}
                 future.set_result(Gathered(own, len(own) + 1, False))
         for task in list(self._tasks):
             task.cancel()
@@ -250,59 +340,3 @@ def _live(loop: asyncio.AbstractEventLoop) -> None:
         loop.run_forever()
     finally:
         loop.close()
-
-
-class _RayCoordinator:
-    """The actor's handle in the shape of a GroupCoordinator."""
-
-    def __init__(self, handle: Any) -> None:
-        self._handle = handle
-
-    async def exchange(self, client: str, confirmed: int, reports: list[tuple[Any, ...]], wait: float) -> Answer:
-        """As GroupCoordinator.exchange."""
-        return Answer(*await self._handle.exchange.remote(client, confirmed, reports, wait))
-
-    async def leave(self, uid: str, client: str, call: int) -> Gathered:
-        """As GroupCoordinator.leave."""
-        return Gathered(*await self._handle.leave.remote(uid, client, call))
-
-
-def actor_name() -> str:
-    """The actor's name in our namespace: one for each Ray job, and for each version, because versions may not
-    understand each other."""
-    import ray
-
-    return f"referee-groups-{VERSION}-{ray.get_runtime_context().get_job_id()}"
-
-
-def _attach_ray(keep: float) -> CoordinatorHandle:
-    join()
-    name = actor_name()
-    handle = find_or_make(GroupCoordinator, name, lambda: (keep,), detached=False, max_concurrency=MANY)
-    _handles[name] = handle  # it lives as long as the handle of the process that made it
-    return _RayCoordinator(handle)
-
-
-def open_groups(keep: float = KEEP) -> GroupClient:
-    """The client of the group coordinator: one for all processes of a Ray job, or of this process alone without Ray."""
-    with _opening:
-        on_ray = joined()
-        if on_ray not in _open:
-            if on_ray:
-                _open[on_ray] = GroupClient(functools.partial(_attach_ray, keep))
-            else:
-                coordinator = GroupCoordinator(keep)
-                _open[on_ray] = GroupClient(lambda: coordinator)
-        return _open[on_ray]
-
-
-def shutdown() -> bool:
-    """End this job's actor at once, for all its clients. False if there is none."""
-    if find(actor_name()) is None:
-        return False
-    return end(actor_name())
-
-
-_handles: dict[str, Any] = {}
-_open: dict[bool, GroupClient] = {}
-_opening = threading.Lock()

@@ -1,6 +1,7 @@
 """The group coordinator: collects one value from each sibling of a group and tells all of them when it is complete.
 
-State and waiting, on one loop; no threads and no Ray. `ray_group_client` puts it where all processes reach it.
+State and waiting, on one loop; no threads and no Ray. `ray_group_actor` puts it where all processes reach it. Groups
+that are judged as a whole are in `ray_judged_groups`; they travel in the same calls.
 
 A group's values are dropped the moment they are given out. A later report under the same name either belongs to a new
 group (the last one was complete), or comes too late (the last one was given out without it): it never joins old values.
@@ -15,11 +16,16 @@ import uuid
 from typing import Any, NamedTuple
 
 from referee import clock
+from referee.runtime.ray_judged_groups import MAX_BYTES, Case, End, Ends, JudgedGroups, Text
 
 KEEP = 3600.0
 """Seconds a group is kept after its last report."""
 MOST = 200_000
 """Groups kept at most; the one that was longest without a report goes first."""
+SILENT = 60.0
+"""Seconds without a call after which a client is given up. One that waits calls every LONG_POLL."""
+LONG_POLL = 20.0
+"""Seconds a poll is held open while nothing is settled."""
 
 
 class Gathered(NamedTuple):
@@ -52,7 +58,8 @@ class Answer(NamedTuple):
 
     coordinator: str
     number: int
-    given: list[tuple[list[int], Gathered]]
+    given: list[tuple[list[int], tuple[Any, ...]]]
+    """Calls, and what they are told: a message as `pack` makes it."""
 
 
 class Told(NamedTuple):
@@ -61,6 +68,20 @@ class Told(NamedTuple):
     client: str
     calls: list[int]
     found: Gathered
+
+
+Message = Report | Text | Ends | Gathered | Case | End
+_KINDS: dict[str, Any] = {kind.__name__: kind for kind in (Report, Text, Ends, Gathered, Case, End)}
+
+
+def pack(message: Message) -> tuple[Any, ...]:
+    """A message as plain data: no class of ours is pickled on the way."""
+    return type(message).__name__, *message
+
+
+def unpack(data: tuple[Any, ...]) -> Any:
+    """The message."""
+    return _KINDS[data[0]](*data[1:])
 
 
 class _Group:
@@ -146,51 +167,78 @@ class _Box:
 
     def __init__(self) -> None:
         self.number = 0
-        self.unconfirmed: list[tuple[int, list[int], Gathered]] = []
+        self.unconfirmed: list[tuple[int, list[int], Message]] = []
         self.changed = asyncio.Event()
         self.seen = 0.0
 
 
 class GroupCoordinator:
-    """Serves Groups to many clients. One loop; every call ends by itself."""
+    """Serves groups to many clients. One loop; every call ends by itself."""
 
-    def __init__(self, keep: float = KEEP, most: int = MOST) -> None:
+    def __init__(self, keep: float = KEEP, most: int = MOST, max_bytes: int = MAX_BYTES) -> None:
+        self._name = uuid.uuid4().hex
         self._groups = Groups(keep, most)
+        self._judged = JudgedGroups(self._name, keep, most, max_bytes)
         self._boxes: dict[str, _Box] = {}
         self._keep = keep
-        self._name = uuid.uuid4().hex
 
     async def exchange(self, client: str, confirmed: int, reports: list[tuple[Any, ...]], wait: float) -> Answer:
-        """Take reports; return what is settled and not confirmed, waiting up to `wait` seconds for something."""
-        now = clock.monotonic()
+        """Take packed messages; return what is settled and not confirmed. Waits for something, up to `wait` seconds."""
+        now = clock.now()
         box = self._box(client, now)
         box.unconfirmed = [entry for entry in box.unconfirmed if entry[0] > confirmed]
-        for fields in reports:
-            for told in self._groups.report(Report(*fields), client, now):
-                self._tell(self._box(told.client, None), told)
+        self._replace(now)
+        for data in reports:
+            self._take(unpack(data), client, now)
         if not box.unconfirmed and wait > 0:
             box.changed.clear()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(box.changed.wait(), wait)
-            box.seen = clock.monotonic()
-        return Answer(self._name, box.number, [(calls, found) for _, calls, found in box.unconfirmed])
+                await clock.within(box.changed.wait(), wait)
+            box.seen = clock.now()
+        return Answer(self._name, box.number, [(calls, pack(found)) for _, calls, found in box.unconfirmed])
 
-    async def leave(self, uid: str, client: str, call: int) -> Gathered:
-        """As Groups.leave."""
-        return self._groups.leave(uid, client, call)
+    async def leave(self, uid: str, client: str, call: int) -> tuple[Any, ...]:
+        """As Groups.leave, packed."""
+        return pack(self._groups.leave(uid, client, call))
 
-    def _box(self, client: str, now: float | None) -> _Box:
+    def _take(self, message: Message, client: str, now: float) -> None:
+        if isinstance(message, Text):
+            told = self._judged.text(message, client, now)
+        elif isinstance(message, Ends):
+            told = self._judged.ends(message, client, now, self._silent(now))
+        else:
+            assert isinstance(message, Report)
+            for name, calls, gathered in self._groups.report(message, client, now):
+                self._tell(name, calls, gathered)
+            return
+        for (name, call), found in told:
+            self._tell(name, [call], found)
+
+    def _replace(self, now: float) -> None:
+        """Hand what silent clients judge to others, and take it back from them: it may be large."""
+        silent = self._silent(now)
+        for name in silent:
+            box = self._boxes[name]
+            box.unconfirmed = [entry for entry in box.unconfirmed if not isinstance(entry[2], Case)]
+        for (name, call), found in self._judged.without(silent) if silent else ():
+            self._tell(name, [call], found)
+
+    def _silent(self, now: float) -> set[str]:
+        return {name for name, box in self._boxes.items() if now - box.seen > SILENT}
+
+    def _box(self, client: str, now: float | None = None) -> _Box:
         box = self._boxes.get(client)
         if box is None:
             box = self._boxes[client] = _Box()
-            box.seen = clock.monotonic() if now is None else now
+            box.seen = clock.now() if now is None else now
             for name in [n for n, b in self._boxes.items() if box.seen - b.seen > self._keep]:
                 del self._boxes[name]
         if now is not None:
             box.seen = now
         return box
 
-    def _tell(self, box: _Box, told: Told) -> None:
+    def _tell(self, client: str, calls: list[int], found: Message) -> None:
+        box = self._box(client)
         box.number += 1
-        box.unconfirmed.append((box.number, told.calls, told.found))
+        box.unconfirmed.append((box.number, calls, found))
         box.changed.set()

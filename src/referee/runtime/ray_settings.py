@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from referee.config import Config, Secret
+from referee.config import Config, Secret, all_judges, change_judges
 from referee.config.schema import LedgerConfig, MissingConfig, ServeConfig, ShapingConfig
 from referee.engine import find_key
 from referee.errors import MissingKeyError
@@ -53,8 +53,8 @@ class Settings(Struct, frozen=True, array_like=True):
 
     config: bytes
     """From `pack_config`."""
-    templates: tuple[str | None, ...]
-    """The text of judge.prompt_file, which may not be where the engine runs."""
+    templates: dict[str, str]
+    """The text of each judge.prompt_file, which may not be where the engine runs."""
 
 
 def far_config(config: Config) -> Config:
@@ -82,9 +82,7 @@ def seal(config: Config, with_keys: bool) -> Sealed:
     if with_keys:
         keys = [find_key(endpoint) for endpoint in config.endpoint]
         far = replace(far, endpoint=tuple(replace(e, api_key=k) for e, k in zip(far.endpoint, keys, strict=True)))
-    return Sealed(
-        msgspec.msgpack.encode(Settings(pack_config(far), tuple(read_template(judge) for judge in config.judge)))
-    )
+    return Sealed(msgspec.msgpack.encode(Settings(pack_config(far), _templates(config))))
 
 
 def unseal(sealed: Sealed, tag: str) -> Config | None:
@@ -98,10 +96,12 @@ def unseal(sealed: Sealed, tag: str) -> Config | None:
     if key_tag(keys) != tag:
         return None  # there is a key, and it is another one
     config = replace(config, endpoint=tuple(replace(e, api_key=k) for e, k in zip(config.endpoint, keys, strict=True)))
-    judges = zip(config.judge, settings.templates, strict=True)
+    files = {name: _kept(text) for name, text in settings.templates.items()}
     return replace(
         config,
-        judge=tuple(j if text is None else replace(j, prompt_file=_kept(text)) for j, text in judges),
+        judge=change_judges(
+            config.judge, lambda judge: replace(judge, prompt_file=files.get(judge.prompt_file, judge.prompt_file))
+        ),
     )
 
 
@@ -115,8 +115,7 @@ def key_tag(keys: list[Secret | None]) -> str:
 
 def engine_digest(config: Config) -> str:
     """A short name for what an engine goes by; equal settings give equal digests."""
-    templates = [read_template(judge) or "" for judge in config.judge]
-    text = [far_config(config).digest(), *templates, str(config.shards), str(PROTOCOL)]
+    text = [far_config(config).digest(), *_templates(config).values(), str(config.shards), str(PROTOCOL)]
     return hashlib.sha256("\0".join(text).encode("utf-8", "replace")).hexdigest()[:16]
 
 
@@ -135,6 +134,12 @@ def broker_name(engine: str) -> str:
 def _absolute(path: str) -> str:
     """A path as the client means it. On another machine it may name nothing, or that machine's own disk."""
     return str(Path(path).expanduser().absolute()) if path else ""
+
+
+def _templates(config: Config) -> dict[str, str]:
+    """The text of every prompt_file, by its name, also of judges that others use."""
+    files = {judge.prompt_file: read_template(judge) for judge in all_judges(config.judge)}
+    return {name: text for name, text in files.items() if text is not None}
 
 
 def _kept(text: str) -> str:

@@ -207,11 +207,11 @@ class Router:
             self._line.push(batch.caller, out)
 
     def _key(self, samples: Sequence[Sample], unit: Unit) -> int:
-        """Equal for samples, or whole groups, that make equal requests."""
-        key = self._key_of(samples[unit[0]])
-        for index in unit[1:]:
-            key = zlib.crc32(self._key_of(samples[index]).to_bytes(4, "big"), key)
-        return key
+        """Equal for samples, or whole groups in any order, that make equal requests."""
+        first, *others = sorted([self._key_of(samples[index]) for index in unit])
+        for other in others:
+            first = zlib.crc32(other.to_bytes(4, "big"), first)
+        return first
 
     def _release(self, worker: WorkerQueue, key: int, count: int = 1) -> None:
         """Fewer samples of this key there."""

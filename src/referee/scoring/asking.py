@@ -13,10 +13,11 @@ from msgspec.structs import replace
 from referee.config import Config, pool_of
 from referee.engine import Engine
 from referee.judging import Form
-from referee.records import Ask, Reason, Settled, Unscored, Verdict, sound
+from referee.records import Ask, Reason, Settled, Unscored, Verdict
 from referee.scoring.case import NOTHING, Case, with_costs
 from referee.scoring.forms import LearnedForm
 from referee.scoring.job import Job, OpenAsk
+from referee.soundness import sound
 
 log = logging.getLogger("referee")
 
@@ -32,17 +33,21 @@ class Asker:
         self._engine = engine
         self._used = used
         self._complete = complete
-        self._forms = [LearnedForm(judge) for judge in config.judge]
-        self._pools = [pool_of(judge) for judge in config.judge]
-        self._in_text = [False] * len(config.judge)
-        """Judges that are asked in text by now, also with questions that were planned before."""
+        self._forms = {(number, pool_of(judge)): LearnedForm(judge.reply) for number, judge in enumerate(config.judge)}
+        """By the judge's number and the pool it asks. Judges that another one uses ask pools of their own, which are
+        added with their first question."""
+        self._own = list(self._forms)
 
     def forms(self) -> list[Form]:
         """In which form each judge is asked from now on."""
-        takes = self._engine.takes_schema
-        forms = [form.now(takes(pool)) for form, pool in zip(self._forms, self._pools, strict=True)]
-        self._in_text = [form == "text" for form in forms]
-        return forms
+        return [self._forms[own].now(self._engine.takes_schema(own[1])) for own in self._own]
+
+    def _form(self, case: Case, request: Ask) -> LearnedForm:
+        own = case.judge, request.pool
+        form = self._forms.get(own)
+        if form is None:
+            form = self._forms[own] = LearnedForm()
+        return form
 
     def ask(self, job: Job, case: Case, asks: Sequence[Ask], keys: Iterator[str]) -> None:
         """Ask a round of questions, known to the engine by the next `keys`. Known answers may complete it at once."""
@@ -63,7 +68,7 @@ class Asker:
             case.answered(slot, opened.request, with_costs(end, opened.before))
 
     def _ask(self, job: Job, case: Case, slot: int, request: Ask, key: str, before: Settled) -> None:
-        if request.in_text is not None and self._in_text[case.judge]:
+        if request.in_text is not None and self._wants_text(case, request):
             self._ask_in_text(job, case, slot, request, before)
             return
         known = self._engine.known(request, key)
@@ -73,6 +78,10 @@ class Asker:
         opened = case.slots[slot] = OpenAsk(self._answered, job, case, slot, request, before)
         opened.flight = self._engine.ask(request, key, job.due, opened)
         self._used(job)
+
+    def _wants_text(self, case: Case, request: Ask) -> bool:
+        """Whether its pool is asked in text by now, also with questions that were planned before."""
+        return self._form(case, request).now(self._engine.takes_schema(request.pool)) == "text"
 
     def _ask_in_text(self, job: Job, case: Case, slot: int, request: Ask, before: Settled) -> None:
         assert request.in_text is not None
@@ -94,14 +103,13 @@ class Asker:
             return
         request, before = opened.request, opened.before
         if request.sampling.schema is not None or request.in_text is not None:
-            form, verdict = self._forms[case.judge], settled.verdict
+            form, verdict = self._form(case, request), settled.verdict
             if isinstance(verdict, Verdict):
                 form.read()
             elif (
                 form.wants_text(verdict, settled.origin, self._engine.takes_schema(request.pool))
                 and request.in_text is not None
             ):
-                self.forms()
                 self._ask_in_text(job, case, opened.slot, request, with_costs(settled, before))
                 return
         self._take(job, case, opened.slot, request, settled, before)

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from numbers import Integral, Real
 
-from referee.config import Config
+from referee.config import Config, asking_judges
 from referee.errors import InputError, RefereeError, UnscoredError
 from referee.judging import needs_groups
 from referee.records import Reward, Sample, Settled, Tool, Unscored
@@ -35,7 +35,7 @@ class Batch:
         deliver: Callable[[list[Reward], RefereeError | None, bool], None],
     ) -> None:
         """`deliver(rewards, error, done)` is called as rewards become final, the last time with done = True."""
-        samples = checked(samples, any(judge.parts == "refuse" for judge in config.judge))
+        samples = checked(samples, any(judge.parts == "refuse" for judge in asking_judges(config.judge)))
         if config.shaping.length.enable:
             check_lengths(samples)
         self.id = id

@@ -14,7 +14,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from referee.cache import RedisLink, open_cache
-from referee.config import Config, JudgeConfig
+from referee.config import Config, JudgeConfig, all_judges, change_judges
 from referee.engine import Endpoint, Engine, Transport, find_key
 from referee.engine.redis_lease import share_limits
 from referee.engine.transport import HttpTransport
@@ -87,12 +87,13 @@ def build_judges(config: Config, secret: bytes) -> list[Judge]:
 def build_judge(config: JudgeConfig, secret: bytes) -> Judge:
     """One judge, with the files and functions it needs."""
     functions = open_checks(config.checks) if config.kind == "rubric" else {}
-    return make_judge(config, secret, read_template(config), functions)
+    used = {judge.name: build_judge(judge, secret) for judge in config.uses}
+    return make_judge(config, secret, read_template(config), functions, used)
 
 
 def with_rubrics(config: Config) -> Config:
     """The same with what `judge.rubric_file` holds among the judges' criteria: workers need no such file."""
-    return replace(config, judge=tuple(_with_rubric(judge) for judge in config.judge))
+    return replace(config, judge=change_judges(config.judge, _with_rubric))
 
 
 def _with_rubric(judge: JudgeConfig) -> JudgeConfig:
@@ -116,7 +117,7 @@ def columns_shown(config: Config) -> tuple[str, ...]:
 
 def rubric_polarity(config: Config) -> Polarity | None:
     """How rubrics of samples are read; None: no judge has any."""
-    found = list(dict.fromkeys(judge.polarity for judge in config.judge if judge.kind == "rubric"))
+    found = list(dict.fromkeys(judge.polarity for judge in all_judges(config.judge) if judge.kind == "rubric"))
     if len(found) > 1:
         raise ConfigError(
             f"judge.polarity: judges of kind rubric have {' and '.join(found)}, and a sample's rubric is read once for "

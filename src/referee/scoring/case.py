@@ -11,7 +11,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from referee.judging import Deliberation, Form, Judge
-from referee.records import Ask, Origin, Reason, Sample, Settled, Unscored, Verdict, sound
+from referee.records import Ask, Origin, Reason, Sample, Settled, Unscored, Verdict
+from referee.soundness import sound
 
 log = logging.getLogger("referee")
 
@@ -69,8 +70,9 @@ class Case:
 
     def end(self, why: Unscored) -> None:
         """No more can be asked: what has no answer is answered with `why`, and the judge may still decide. One that
-        only asks more is closed."""
-        for _ in range(LAST_ROUNDS):
+        only asks more is closed. What was cancelled is not decided: nobody waits for it, and half a case must not be
+        taken for a whole one when the run is resumed."""
+        for _ in range(0 if why.reason is Reason.CANCELLED else LAST_ROUNDS):
             self._resume([why if answer is None else answer for answer in self.slots])
             if self.verdicts is not None:
                 return

@@ -1,10 +1,11 @@
-"""Whether one judge's questions ask for JSON by schema or for text: learned from what came back. State only."""
+"""Whether one judge's questions to one pool of endpoints ask for JSON by schema or for text: learned from what came
+back. State only.
+"""
 
 from __future__ import annotations
 
 import logging
 
-from referee.config import JudgeConfig
 from referee.judging import Form
 from referee.records import Origin, Reason, Unscored
 
@@ -16,13 +17,14 @@ UNREADABLE = frozenset({Reason.SCHEMA, Reason.NO_VERDICT, Reason.EMPTY})
 
 
 class LearnedForm:
-    """The form of one judge: schema until that is known to be useless here."""
+    """The form of one judge in one pool: schema until that is known to be useless there."""
 
     __slots__ = ("_auto", "_form", "_read", "_unread")
 
-    def __init__(self, config: JudgeConfig) -> None:
-        self._form: Form = "text" if config.reply == "text" else "schema"
-        self._auto = config.reply == "auto"
+    def __init__(self, reply: str = "auto") -> None:
+        """`reply`: as judge.reply."""
+        self._form: Form = "text" if reply == "text" else "schema"
+        self._auto = reply == "auto"
         self._read = self._unread = 0
 
     def now(self, takes_schema: bool) -> Form:

@@ -80,7 +80,7 @@ class Recorder:
             return
         self.tally.add(_counted(batch, result.index, ended))
         if self._lone:
-            self.tally.rubric("", ended)
+            self.tally.made_of("", ended)
         else:
             for name, end in zip(self._names, result.settled, strict=True):
                 self.tally.judged(name, end)

@@ -7,9 +7,11 @@ several callers take turns; of one caller's, the job that is due first goes firs
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections import deque
 from collections.abc import Callable, Sequence
 
+from referee.config import JudgeConfig, pool_of, quorum_of
 from referee.limits import FairQueue
 from referee.records import Ask
 from referee.scoring.case import Case
@@ -21,16 +23,24 @@ WORTH_WAKING = 32
 """Questions there must be room for before a job that waits is woken: waking it costs as much as planning."""
 
 
+def room_of(judge: JudgeConfig, pool: Callable[[str], int]) -> Callable[[], int]:
+    """How many more questions of a judge its endpoints could take now. Of a cascade, those of its first member: few
+    samples go on. Of a jury, those that a quorum needs: a member that is down must not hold back the others."""
+    if judge.kind == "cascade":
+        return room_of(judge.uses[0], pool)
+    if judge.kind == "jury":
+        members, quorum = [room_of(member, pool) for member in judge.uses], quorum_of(judge)
+        return lambda: sorted([room() for room in members])[-quorum]
+    return functools.partial(pool, pool_of(judge))
+
+
 class Room:
     """How many more questions may be begun, and what waits for that."""
 
-    def __init__(
-        self, room_of: Callable[[str], int], pools: Sequence[str], begin: Callable[[Job, Case, Sequence[Ask]], None]
-    ) -> None:
-        """`room_of(pool)`: what its endpoints could take now. `pools`: those that must have room. `begin`: asks a round
-        that had to wait."""
-        self._room_of = room_of
-        self._pools = pools
+    def __init__(self, rooms: Sequence[Callable[[], int]], begin: Callable[[Job, Case, Sequence[Ask]], None]) -> None:
+        """`rooms`: what the endpoints of each judge that must have room could take now. `begin`: asks a round that had
+        to wait."""
+        self._rooms = rooms
         self._begin = begin
         self._loop = asyncio.get_running_loop()
         self._jobs: FairQueue[Job] = FairQueue()
@@ -93,4 +103,4 @@ class Room:
             self.changed()
 
     def _left(self) -> int:
-        return PLAN_AHEAD + min([self._room_of(pool) for pool in self._pools])
+        return PLAN_AHEAD + min([room() for room in self._rooms])

@@ -16,9 +16,10 @@ from itertools import islice
 from typing import NamedTuple
 
 from referee import clock
-from referee.config import Config, pool_of
+from referee.config import MADE_OF_OTHERS, Config, JudgeConfig, pool_of, quorum_of
 from referee.engine import Endpoint, Engine
 from referee.engine.quota_client import Exchange
+from referee.errors import EndpointClosed
 from referee.judging import Judge
 from referee.records import Ask, Reason, Sample, Unscored, Verdict
 from referee.scoring.asking import Asker
@@ -27,7 +28,7 @@ from referee.scoring.job import Job
 from referee.scoring.lines import LineMaker
 from referee.scoring.messages import Fault, Gauge, Result, Update, Work
 from referee.scoring.results import ResultMaker
-from referee.scoring.room import Room
+from referee.scoring.room import Room, room_of
 
 log = logging.getLogger("referee")
 
@@ -85,12 +86,13 @@ class JudgeWorker:
         self.whole_groups = any(judge.unit == "group" for judge in judges)
         """Whether a judge is given whole groups: then each must be in one Work."""
         self._loop = asyncio.get_running_loop()
-        pools = {number: pool_of(judge) for number, judge in enumerate(config.judge)}
-        optional = {number for number, judge in enumerate(config.judge) if judge.optional or judge.weight == 0}
-        self._needed = {number: pool for number, pool in pools.items() if number not in optional} or pools
-        """Pools of the judges that must not be missing, by the judge's number. Those of the others are not waited for:
-        an endpoint that is down would hold back the judges that count."""
-        self._room = Room(lambda pool: self.engine.room(pool), list(dict.fromkeys(self._needed.values())), self._ask)
+        judging = dict(enumerate(config.judge))
+        optional = {number for number, judge in judging.items() if judge.optional or judge.weight == 0}
+        self._needed = {number: judge for number, judge in judging.items() if number not in optional} or judging
+        """Judges that must not be missing, by number. The endpoints of the others are not waited for: one that is down
+        would hold back the judges that count."""
+        rooms = [room_of(judge, lambda pool: self.engine.room(pool)) for judge in self._needed.values()]
+        self._room = Room(rooms, self._ask)
         self._planning = 0
         opened = open_engine(self._room.changed, lambda: self._planning > 0)
         self.engine, self.paced, self._closing = opened
@@ -263,7 +265,7 @@ class JudgeWorker:
     def _fault(self, results: Sequence[Result]) -> Fault | None:
         """Why the batch must not be used: a judge that must not be missing is, and none of its endpoints can answer any
         more."""
-        closed = {number: self.engine.pools.closed(pool) for number, pool in self._needed.items()}
+        closed = {number: closed_of(judge, self.engine.pools.closed) for number, judge in self._needed.items()}
         for number, error in closed.items():
             if error is not None and any(_failed(result.settled[number].verdict) for result in results):
                 return Fault("EndpointClosed", str(error), error.reason)
@@ -304,6 +306,16 @@ class JudgeWorker:
             seconds = other.work.seconds
             if other is job or loop.time() >= other.due - min(early + SAME_DEADLINE, END_EARLY * seconds):
                 self.stop(other, Unscored(reason=Reason.DEADLINE, detail=f"not judged within {other.work.total:g} s"))
+
+
+def closed_of(judge: JudgeConfig, pool: Callable[[str], EndpointClosed | None]) -> EndpointClosed | None:
+    """Why a judge cannot have all its verdicts any more, if `pool` says that no endpoint of a pool can answer: of a
+    jury, too many members for its quorum; of a cascade, one of them."""
+    if judge.kind not in MADE_OF_OTHERS:
+        return pool(pool_of(judge))
+    spare = len(judge.uses) - quorum_of(judge) if judge.kind == "jury" else 0
+    closed = [error for member in judge.uses if (error := closed_of(member, pool)) is not None]
+    return closed[0] if len(closed) > spare else None
 
 
 def _failed(verdict: Verdict | Unscored) -> bool:

@@ -21,6 +21,7 @@ from referee.errors import ConfigError
 from referee.judging import refuse_groups
 from referee.records import Reason, Reward, Sample, Unscored, Verdict
 from referee.rollouts import Polarity
+from referee.scoring.batch import groups_of
 from referee.server.describe import OF_BODIES, gives, ref, takes
 from referee.server.gate import Bodies, caller_of
 from referee.server.refusals import LATER, Refusal, refusal_of
@@ -40,6 +41,8 @@ from referee.server.shapes import (
     text_of,
 )
 
+SLIME_GROUPS = "--custom-rm-path referee.trainers.slime.custom_rm with --group-rm"
+
 _openrlhf = msgspec.json.Decoder(OpenRLHFRequest)
 _slime = msgspec.json.Decoder(SlimeRequest)
 _llama_factory = msgspec.json.Decoder(LlamaFactoryRequest)
@@ -49,7 +52,15 @@ def add_foreign_routes(app: FastAPI, service: Service, bodies: Bodies) -> None:
     """Add other projects' paths."""
     mark = service.config.answer_after
 
+    def refuse(where: str, instead: str) -> None:
+        try:
+            refuse_groups(service.referee.config.judge, where, instead)
+        except ConfigError as error:
+            raise refusal_of(error) from None
+
     async def judge(request: Request, samples: list[Sample]) -> list[tuple[float, Reward]]:
+        if len(groups_of(samples)) == len(samples):
+            refuse("a request in which no two rows have the same prompt", "/v1/score, with a `group` for each sample")
         async with service.judging(samples, caller=caller_of(request)) as ticket:
             return numbers(await service.rewards(ticket))
 
@@ -77,10 +88,7 @@ def add_foreign_routes(app: FastAPI, service: Service, bodies: Bodies) -> None:
     )
     async def slime(request: Request) -> Response:
         """One sample, one bare number."""
-        try:
-            refuse_groups(service.referee.config.judge, "slime's remote_rm")
-        except ConfigError as error:
-            raise refusal_of(error) from None
+        refuse("slime's remote_rm", SLIME_GROUPS)
         wanted = decode(_slime, await bodies.read(request))
         told = labelled(wanted.label, service.columns, service.polarity, "label")
         sample = Sample(prompt=text_of(wanted.prompt, "prompt"), response=wanted.response, **told)

@@ -68,8 +68,18 @@ JUDGES = {
     "score_std": "judge_score_std: standard deviation of this judge's verdicts",
 }
 """Of several judges, under `judge/<name>/`: a family each, with the judge as its label."""
-JUDGE_COUNTERS = ("scored", "unscored", "cost_usd")
+JUDGE_COUNTERS = ("scored", "unscored", "cost_usd", "comparisons", "comparisons_missing")
 
+COMPARED = {
+    "comparisons": "comparisons: comparisons with a sibling or an anchor that have an answer, by each sample",
+    "comparisons_missing": "comparisons_missing: comparisons without an answer",
+    "tie_share": "tie_share: share of the comparisons that are ties",
+    "first_shown_share": "first_shown_share: share of the others that the response shown first won",
+    "order_changed_share": "order_changed_share: share of the pairs whose answer changed with the order",
+    "order_spread": "order_spread: mean standard deviation of a response's values over the orders of a list",
+    "chunked_share": "chunked_share: share of the responses whose group did not fit one request",
+}
+"""Of judges of groups: a family each, with the judge as its label, empty where it is the only one."""
 REASONS = "unscored/"
 OF_JUDGE = "judge/"
 CRITERION, PASS_RATE = "criterion/", "/pass_rate"
@@ -136,10 +146,10 @@ def referee_families(found: dict[str, float]) -> Iterator[Metric]:
         elif name.startswith(OF_JUDGE) and f"/{CRITERION}" in name and name.endswith(PASS_RATE):
             of, _, criterion = name.removeprefix(OF_JUDGE).partition(f"/{CRITERION}")
             criteria.add_metric([of, criterion.removesuffix(PASS_RATE)], number)
-        elif judge.startswith(OF_JUDGE) and what in JUDGES:
+        elif (judge.startswith(OF_JUDGE) and what in JUDGES) or what in COMPARED:
             if what not in judges:
                 kind = CounterMetricFamily if what in JUDGE_COUNTERS else GaugeMetricFamily
-                judges[what] = _family(kind, JUDGES[what], None, labels=["judge"])
+                judges[what] = _family(kind, {**JUDGES, **COMPARED}[what], None, labels=["judge"])
             judges[what].add_metric([judge.removeprefix(OF_JUDGE)], number)
         elif name in COUNTERS:
             yield _family(CounterMetricFamily, COUNTERS[name], number)

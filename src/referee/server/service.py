@@ -167,7 +167,7 @@ class Service:
         held = self._find(name)
         if wait and not held.done.is_set():
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(held.done.wait(), wait)
+                await clock.within(held.done.wait(), wait)
             held = self._find(name)  # it may have been deleted meanwhile
         if held.done.is_set():
             held.collected = True
@@ -209,7 +209,7 @@ class Service:
 
     async def _idle_within(self, seconds: float) -> bool:
         try:
-            await asyncio.wait_for(self._idle.wait(), seconds)
+            await clock.within(self._idle.wait(), seconds)
         except TimeoutError:
             return False
         return True

@@ -130,6 +130,8 @@ class Result(Struct, frozen=True, kw_only=True):
     origin: str
     """call, cache, shared, gate or none."""
     how: str
+    uncertainty: float | None
+    """How unsure the judge is, where it says so."""
     cost: float
     model: str
     """The model that answered, by its own account."""
@@ -137,7 +139,10 @@ class Result(Struct, frozen=True, kw_only=True):
     key: str
     """Cache key of the request."""
     parts: list[dict[str, Any]]
-    """Of a rubric: each criterion with name, text, weight, true_is, verdict, value, why and unscored. Else empty."""
+    """Of a rubric each criterion, of a jury or cascade each member, of repeated questions each answer: name, text,
+    weight, true_is, verdict, value, why, unscored, and uncertainty and parts where there are any. Of kind pairwise each
+    comparison and order, with name (the other sample), text (shown first, shown second), verdict (won, lost, tied),
+    value, why and unscored; of kind listwise in several orders or chunks each order. Else empty."""
     judges: dict[str, dict[str, Any]]
     """With several judges: what each said, by name; the fields above are what they make together. Else empty."""
 

@@ -15,6 +15,8 @@ from referee.records import Reason, Reward, Unscored, Verdict
 
 WINDOW = 256
 """Most recent samples that `[missing] abort_above` applies to, as documented there."""
+UNCOUNTED = frozenset({Reason.CANCELLED, Reason.ALONE, Reason.UNCERTAIN})
+"""Nothing is broken: the caller, the data or the user's own bar left them without a verdict."""
 
 
 def fill(rewards: Sequence[Reward], config: MissingConfig) -> list[Reward]:
@@ -43,8 +45,8 @@ def mean(values: list[float]) -> float | None:
 class UnscoredWatch:
     """Trips when more than `abort_above` of the last `window` samples were unscored; 1 never trips.
 
-    The share is of the full window, even at the start: a few early failures do not trip it. Cancelled samples do not
-    count.
+    The share is of the full window, even at the start: a few early failures do not trip it. What is in UNCOUNTED does
+    not count.
     """
 
     def __init__(self, abort_above: float, window: int = WINDOW) -> None:
@@ -56,7 +58,7 @@ class UnscoredWatch:
     def observe(self, verdict: Verdict | Unscored) -> bool:
         """Count one settled sample. True if tripped."""
         missing = verdict if isinstance(verdict, Unscored) else None
-        if missing is None or missing.reason is not Reason.CANCELLED:
+        if missing is None or missing.reason not in UNCOUNTED:
             self._recent.append(missing)
             self._unscored += missing is not None
             if len(self._recent) > self.window:

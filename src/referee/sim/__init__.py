@@ -1,5 +1,6 @@
 """A simulated LLM provider with seeded faults: in process and virtual time for tests, over HTTP for benchmarks."""
 
+from referee.sim.comparisons import Perception
 from referee.sim.http import SimServer, serve_http
 from referee.sim.judge import GullibleJudge, HonestJudge, Judge, QuotingJudge
 from referee.sim.process import ServerProcess, run_server, start_server_process
@@ -17,6 +18,7 @@ __all__ = [
     "GullibleJudge",
     "HonestJudge",
     "Judge",
+    "Perception",
     "Provider",
     "ProviderSpec",
     "QuotingJudge",

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from msgspec import Struct, field
 
+from referee.sim.comparisons import Shown, shown_in, wants_list
 from referee.sim.statements import Statement, statements_in
 
 Form = Literal["schema", "tag", "word"]
@@ -82,6 +83,10 @@ class Question(Struct, frozen=True):
     """All of the request's."""
     statements: tuple[Statement, ...] = ()
     """Of a rubric: what is to be decided instead."""
+    shown: tuple[Shown, ...] = ()
+    """Of a group: what is to be compared instead, in the order of the request."""
+    listed: bool = False
+    """Of a group: a score for each is wanted, not the better of two."""
 
     @property
     def candidate(self) -> str:
@@ -104,10 +109,13 @@ VERDICT_KEYS = ("score", "verdict", "label", "grade", "rating", "answer")
 def ask(request: ChatRequest) -> Question:
     """Read from a request which verdict it wants, in what form, about which text."""
     user = "\n".join([message.text for message in request.messages if message.role == "user"])
-    told, fenced = unfence(user)
-    texts = fenced or {"response": user}
+    told, pairs = _unfenced(user)
+    texts = dict(pairs) or {"response": user}
     messages = tuple(request.messages)
     wanted = request.response_format
+    shown = shown_in(told, pairs)
+    if shown:
+        return _about_group(shown, told[-1], wanted, texts, messages)
     statements = statements_in(told[-1])
     if statements:
         found = TAG.search(told[-1]) if wanted is None or wanted.json_schema is None else None
@@ -127,10 +135,42 @@ def ask(request: ChatRequest) -> Question:
     return Question(form, texts, properties, asked.key, tag, asked.labels, asked.low, asked.high, messages)
 
 
+def _about_group(
+    shown: tuple[Shown, ...],
+    tail: str,
+    wanted: ResponseFormat | None,
+    texts: dict[str, str],
+    messages: tuple[ChatMessage, ...],
+) -> Question:
+    """A question about several responses."""
+    schema = None if wanted is None or wanted.json_schema is None else wanted.json_schema.schema
+    properties = () if schema is None else tuple(schema.get("properties", ()))
+    listed = wants_list(tail, properties)
+    low, high = (_scale(tail) or (1, 10)) if listed else (1, 10)
+    tag = TAG.search(tail) if schema is None else None
+    return Question(
+        "tag" if tag else "schema",
+        texts,
+        () if listed else ("reason", "verdict"),
+        "verdict",
+        tag[1] if tag else "",
+        low=low,
+        high=high,
+        messages=messages,
+        shown=shown,
+        listed=listed,
+    )
+
+
 def unfence(text: str) -> tuple[list[str], dict[str, str]]:
     """The text around the fences of a prompt (`<<<name code … code name>>>`), and the fenced texts by name."""
+    told, fenced = _unfenced(text)
+    return told, dict(fenced)
+
+
+def _unfenced(text: str) -> tuple[list[str], list[tuple[str, str]]]:
     told: list[str] = []
-    fenced: dict[str, str] = {}
+    fenced: list[tuple[str, str]] = []
     at = 0
     while (start := text.find("<<<", at)) >= 0:
         line = text.find("\n", start)
@@ -140,7 +180,7 @@ def unfence(text: str) -> tuple[list[str], dict[str, str]]:
         if end < 0:
             break
         told.append(text[at:start])
-        fenced[name] = text[line + 1 : end]
+        fenced.append((name, text[line + 1 : end]))
         at = end + len(close)
     told.append(text[at:])
     return told, fenced

@@ -1,7 +1,7 @@
 """The simulated provider as an HTTP/1.1 server. Sockets only: replies are decided in `provider`.
 
 One write per reply, keep-alive and pipelining, and every wire fault for real: silence, single bytes, resets, cuts,
-endless bodies. Routes: POST …/chat/completions, GET /stats, GET /v1/models.
+endless bodies. Routes: POST to the paths of its API, such as …/chat/completions, GET /stats, GET /v1/models.
 """
 
 from __future__ import annotations
@@ -134,8 +134,9 @@ class _Connection(asyncio.Protocol):
         self._transport.close()
 
     async def _answer(self, request: Request) -> None:
-        if request.method == "POST" and request.path.partition("?")[0].endswith("/chat/completions"):
-            answer = await self._provider.serve(request.body, request.headers)
+        path = request.path.partition("?")[0]
+        if request.method == "POST" and self._provider.api.serves(path):
+            answer = await self._provider.serve(request.body, request.headers, path)
             if answer.wire not in ("", "bomb"):
                 await self._send_faulty(answer)
                 return

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import json
 import math
+import random
 import re
 import zlib
 from typing import Protocol
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from referee.sim.chat import Question
+from referee.sim.comparisons import Perception, write_list
 from referee.sim.statements import decided
 
 Value = int | float | str
@@ -53,15 +56,37 @@ def write(question: Question, value: Value, reason: str = PLAIN) -> str:
 
 
 class HonestJudge:
-    """Judges only the candidate: by its marker, else by its checksum."""
+    """Judges only the candidate: by its marker, else by its checksum. Of a group, each candidate by itself, as
+    `compares` lets it see them."""
+
+    compares = Perception()
 
     def answer(self, question: Question) -> Answer:
         """The verdict, with a short reason."""
+        if question.shown:
+            return self._compared(question)
         if question.statements:
             text = decided(question.statements, question.candidate, self.reason(question), question.tag)
             return Answer(text, "yes" if '"yes"' in text else "no")
         value, confidence = self.verdict(question)
         return Answer(write(question, value, self.reason(question)), value, confidence)
+
+    def _compared(self, question: Question) -> Answer:
+        low, width = question.low, question.high - question.low
+        labels = [each.label for each in question.shown]
+        given = [self.verdict(replace(question, texts={"response": each.text}))[0] for each in question.shown]
+        # Of the texts alone: labels and fences are others in every run.
+        chance = random.Random("\0".join(each.text for each in question.shown))
+        strengths = [0.0 if isinstance(value, str) else (value - low) / width for value in given]
+        seen = self.compares.seen(strengths, chance)
+        if question.listed:
+            if self.compares != Perception():
+                given = [low + round(min(max(value, 0.0), 1.0) * width) for value in seen]
+            listed = list(zip(labels, given, strict=True))
+            return Answer(write_list(listed, self.reason(question), question.tag), given[0])
+        better = self.compares.better(*seen)
+        word = "tie" if better is None else labels[better]
+        return Answer(write(question, word, self.reason(question)), word)
 
     def reason(self, question: Question) -> str:
         """The text before the verdict."""

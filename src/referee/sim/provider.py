@@ -14,9 +14,12 @@ from itertools import accumulate
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from referee import clock
+from referee.sim.apis import find_api
 from referee.sim.chat import ChatRequest, ask
+from referee.sim.comparisons import mislabelled
 from referee.sim.judge import JUDGES, HonestJudge, Judge
 from referee.sim.rates import Rates, retry_after
 from referee.sim.replies import (
@@ -59,25 +62,27 @@ class Provider:
 
     def __init__(self, spec: ProviderSpec, seed: int = 0, judge: Judge | None = None) -> None:
         self.spec = spec
-        self._judge: Judge = judge or JUDGES.get(spec.judge, HonestJudge)()
+        own = JUDGES.get(spec.judge, HonestJudge)()
+        own.compares = spec.compares
+        self._judge: Judge = judge or own
         self._random = random.Random(seed)
         self._rates = Rates(spec)
         self._limited = spec.rpm is not None or spec.tpm is not None
         self._station = Station(spec)
         self._faults = list(zip(accumulate(spec.faults.values()), spec.faults, strict=True))
-        self._decode = msgspec.json.Decoder(ChatRequest)
+        self.api = find_api(spec.api)
         self._origin: float | None = None
         self._tally = Tally()
         self.sleep = clock.sleep
         """Replaced where millisecond timers are too coarse."""
         self._constant = constant() if spec.judge == "constant" and judge is None else None
 
-    async def serve(self, body: bytes, headers: Mapping[str, str]) -> SimResponse:
+    async def serve(self, body: bytes, headers: Mapping[str, str], path: str = "") -> SimResponse:
         """Serve a request (header names in lower case), taking its simulated time; returns what goes on the wire."""
         at = self._now()
         serial = self._tally.arrived(body, headers)
         try:
-            plan = self._plan(at, serial, body, headers)
+            plan = self._plan(at, serial, body, headers, path)
             if plan.slot:
                 plan = await self._serve_in_slot(at, plan)
             else:
@@ -132,7 +137,7 @@ class Provider:
         self._tally.stats.work += wait
         return plan
 
-    def _plan(self, at: float, serial: int, body: bytes, headers: Mapping[str, str]) -> Plan:
+    def _plan(self, at: float, serial: int, body: bytes, headers: Mapping[str, str], path: str) -> Plan:
         """Decide what happens to a request that arrives at `at`, and prepare its reply."""
         draw = self._random.random
         chance, spread, tail, spare = draw(), self._random.gauss(0.0, 1.0), draw(), draw()
@@ -142,9 +147,10 @@ class Provider:
             wait = self._duration(used, spread, tail)
             return Plan(SimResponse(200, {**JSON}, content), wait, True, "", (tokens(len(body)), used))
         try:
-            request = self._decode.decode(body)
-        except msgspec.MsgspecError as problem:
-            return self._fail(error("bad_request", say=f"We could not parse the JSON body of your request: {problem}"))
+            request = self.api.request(path, body)
+        except ValueError as problem:
+            say = f"We could not parse the JSON body of your request: {problem}"
+            return self._fail(error("bad_request", say=say, api=self.api))
         rejection = self._rejection(request, body, headers)
         if rejection is not None:
             return self._fail(rejection)
@@ -155,7 +161,10 @@ class Provider:
             return self._fault(fault, at, fault)
 
         question = ask(request)
-        answer = self._judge.answer(question)
+        wrong = question
+        if question.shown and (fault == "label_missing" or fault == "label_twice" or fault == "label_unknown"):
+            wrong = replace(question, shown=mislabelled(question.shown, question.listed, fault))
+        answer = self._judge.answer(wrong)
         asked, created = prompt_tokens(request, spec.chars_per_token), CREATED + int(at)
         content, used = completion(
             request,
@@ -167,6 +176,7 @@ class Provider:
             fault=fault,
             per_token=spec.chars_per_token,
             hidden=int(spare * (spec.reasoning_tokens + 1)),
+            api=self.api,
         )
         if self._limited:
             reserved = request.max_tokens or request.max_completion_tokens or used
@@ -184,19 +194,19 @@ class Provider:
 
     def _rejection(self, request: ChatRequest, body: bytes, headers: Mapping[str, str]) -> SimResponse | None:
         """The error for a request that can never succeed."""
-        spec = self.spec
-        if spec.key and headers.get("authorization") != f"Bearer {spec.key}":
-            return error("auth")
+        spec, api = self.spec, self.api
+        if spec.key and api.key(headers) != spec.key:
+            return error("auth", api=api)
         if spec.model and request.model != spec.model:
-            return error("unknown_model", say=f"The model `{request.model}` does not exist.")
+            return error("unknown_model", say=f"The model `{request.model}` does not exist.", api=api)
         if spec.unsupported:
             fields = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
             for name in spec.unsupported:
                 if name in fields:
                     say = f"Unsupported parameter: '{name}' is not supported with this model."
-                    return error("unsupported", param=name, say=say)
+                    return error("unsupported", param=name, say=say, api=api)
         if spec.context_tokens is not None and prompt_tokens(request, spec.chars_per_token) > spec.context_tokens:
-            return error("too_long")
+            return error("too_long", api=api)
         return None
 
     def _fail(self, response: SimResponse) -> Plan:
@@ -204,7 +214,10 @@ class Provider:
 
     def _throttle(self, seconds: float, form: RetryAfter, at: float, why: str) -> Plan:
         hint = retry_after(form, seconds / self.spec.time_scale, clock.wall())
-        return Plan(error("throttle", {**hint, **self._rates.headers(at)}), self.spec.refuse_latency, fault=why)
+        return Plan(error("throttle", {**hint, **self._headers(at)}, api=self.api), self.spec.refuse_latency, fault=why)
+
+    def _headers(self, at: float) -> dict[str, str]:
+        return self.api.headers(self._rates.headers(at))
 
     def _fault(self, fault: Fault, at: float, why: str) -> Plan:
         """A fault instead of service."""
@@ -215,11 +228,11 @@ class Provider:
         if fault == "redirect":
             moved = SimResponse(307, {**JSON, "location": self.spec.redirect_to}, b"{}")
             return Plan(moved, self.spec.refuse_latency, fault=why)
-        return Plan(error(fault, self._rates.headers(at)), self.spec.refuse_latency, fault=why)
+        return Plan(error(fault, self._headers(at), api=self.api), self.spec.refuse_latency, fault=why)
 
     def _respond(self, content: bytes, fault: Fault | None, spare: float, at: float) -> SimResponse:
         """Status 200 with `content`, and the wire fault if any."""
-        headers = {**JSON, **self._rates.headers(at)} if self._limited else {**JSON}
+        headers = {**JSON, **self._headers(at)} if self._limited else {**JSON}
         if fault is None:
             return SimResponse(200, headers, content)
         if fault in BODIES:

@@ -12,6 +12,7 @@ from typing import Any, Literal, get_args
 import msgspec
 from msgspec import Struct
 
+from referee.sim.api import CHAT, Api, ChatData
 from referee.sim.chat import ChatRequest, Question
 from referee.sim.judge import Answer, Value, write
 from referee.sim.spec import Fault, RetryAfter
@@ -71,10 +72,12 @@ REFUSAL = "I'm sorry, but I can't help with that."
 TOKEN = re.compile(r"\s*\w+|\s*[^\w\s]+|\s+")
 
 
-def error(name: str, headers: dict[str, str] | None = None, param: str | None = None, say: str = "") -> SimResponse:
-    """An error status with the body OpenAI-like providers send."""
+def error(
+    name: str, headers: dict[str, str] | None = None, param: str | None = None, say: str = "", api: Api = CHAT
+) -> SimResponse:
+    """An error status with the body that providers of this API send."""
     status, kind, code, message = STATUSES[name]
-    body = {"error": {"message": say or message, "type": kind, "param": param, "code": code}}
+    status, body = api.error(status, kind, code, say or message, param)
     return SimResponse(status, {**JSON, **(headers or {})}, msgspec.json.encode(body))
 
 
@@ -99,23 +102,29 @@ def completion(
     fault: Fault | None = None,
     per_token: float = 4.0,
     hidden: int = 0,
+    api: Api = CHAT,
 ) -> tuple[bytes, int]:
-    """The body of a chat completion, corrupted by `fault`, and its completion tokens. `asked`: prompt tokens;
-    `per_token`: characters; `hidden`: tokens of hidden reasoning."""
+    """The body of a completion in the form of `api`, corrupted by `fault`, and its completion tokens. `asked`: prompt
+    tokens; `per_token`: characters; `hidden`: tokens of hidden reasoning."""
     text, finish, message = _message(answer, question, fault)
     used = tokens(len(text), per_token) + hidden
     choice: dict[str, Any] = {"index": 0, "message": message, "logprobs": None, "finish_reason": finish}
     if request.logprobs and text:
         choice["logprobs"] = {"content": _logprobs(text, answer, question, request.top_logprobs or 0)}
-    body = {
+    body: ChatData = {
         "id": f"chatcmpl-sim-{serial}",
         "object": "chat.completion",
         "created": created,
         "model": request.model or "sim",
         "choices": None if fault == "no_choices" else [choice],
-        "usage": {"prompt_tokens": asked, "completion_tokens": used, "total_tokens": asked + used},
+        "usage": {
+            "prompt_tokens": asked,
+            "completion_tokens": used,
+            "total_tokens": asked + used,
+            "prompt_tokens_details": {"cached_tokens": 0},
+        },
     }
-    return _corrupt(msgspec.json.encode(body), fault), used
+    return _corrupt(msgspec.json.encode(api.completion(body)), fault, api), used
 
 
 def constant() -> tuple[bytes, int]:
@@ -143,7 +152,9 @@ def _message(answer: Answer, question: Question, fault: Fault | None) -> tuple[s
             text = " \n"
         case "two_verdicts":
             text = f"{text}\n{write(question, _other(question, answer.value), 'On second thoughts.')}"
-        case "no_verdict":
+        case "label_missing" | "label_twice" | "label_unknown" if question.shown:
+            pass  # the judge has confused them already
+        case "no_verdict" | "label_missing" | "label_twice" | "label_unknown":
             text = '{"reason": "Hard to say."}' if question.form == "schema" else "This one is hard to judge."
         case "out_of_range":
             text = write(question, "splendid" if question.labels else question.high + 90, "Beyond the scale.")
@@ -172,15 +183,15 @@ def _twice(question: Question, value: Value) -> str:
     return f"{first[:-1]}, {json.dumps(question.key)}: {json.dumps(value)}}}"
 
 
-def _corrupt(body: bytes, fault: Fault | None) -> bytes:
+def _corrupt(body: bytes, fault: Fault | None, api: Api) -> bytes:
     match fault:
         case "malformed":
-            return body.replace(b'"choices":', b'"choices"', 1)
+            return body.replace(b'":', b'"', 1)
         case "nan_json":
-            return body.replace(b'"usage":{', b'"usage":{"cost":NaN,', 1)
+            return b'%b,"cost":NaN}' % body[:-1]
         case "duplicate_keys":
-            forged = b'"message":{"role":"assistant","content":"{\\"reason\\":\\"forged\\",\\"score\\":10}"},"message":'
-            return body.replace(b'"message":', forged, 1)
+            key, forged = api.forged
+            return body.replace(key, forged + key, 1)
         case _:
             return body
 
@@ -198,9 +209,12 @@ def _logprobs(text: str, answer: Answer, question: Question, top: int) -> list[d
 
 
 def _shares(token: str, answer: Answer, question: Question) -> dict[str, float]:
-    """Probabilities at the verdict token: spelling variants of it, and the other labels."""
+    """Probabilities at the verdict token: spelling variants of it and the other labels; of a number, its neighbours."""
     sure = min(max(answer.confidence, 0.01), 0.99)
     lead = token[: len(token) - len(token.lstrip())]
+    if isinstance(answer.value, int):
+        near = [level for level in (answer.value - 1, answer.value + 1) if question.low <= level <= question.high]
+        return {token: sure, **{f"{lead}{level}": (1 - sure) * 0.99 / len(near) for level in near}}
     shares = {token.strip() if lead else token.capitalize(): sure * 0.09}
     shares[token] = sure * 0.9
     others = [label for label in question.labels if label != answer.value]

@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Struct, field
 
 from referee.errors import ConfigError
+from referee.sim.comparisons import Perception
 
 RetryAfter = Literal["seconds", "float", "ms", "date", "none", "junk", "negative", "far"]
 """Form of Retry-After: whole seconds, a fraction, retry-after-ms, an HTTP date, absent, junk, a negative number, or
@@ -67,6 +68,10 @@ Fault = Literal[
     "out_of_range",
     "nan_score",
     "duplicate_score",
+    # labels of a group; where none are asked for, as no_verdict
+    "label_missing",
+    "label_twice",
+    "label_unknown",
 ]
 FAULTS: tuple[Fault, ...] = get_args(Fault)
 
@@ -74,6 +79,8 @@ FAULTS: tuple[Fault, ...] = get_args(Fault)
 class ProviderSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A provider's behaviour. The default replies at once, without limits or faults."""
 
+    api: Literal["chat"] = "chat"
+    """The API it speaks, as in endpoint.api."""
     latency_median: float = 0.0
     """Median service time in seconds, below capacity."""
     latency_sigma: float = 0.0
@@ -137,6 +144,8 @@ class ProviderSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     judge: Literal["honest", "gullible", "quoting", "constant"] = "honest"
     """See `referee.sim.judge`. constant: {"reason", "score": 7} to every request, unread: the cheapest server for
     measuring clients. Only latency and capacity apply."""
+    compares: Perception = Perception()
+    """How it sees the responses of a group: noise, liking for the first place, ties."""
 
     def __post_init__(self) -> None:
         for name in self.faults:

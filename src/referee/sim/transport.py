@@ -27,7 +27,7 @@ class SimTransport:
         lowered = {name.lower(): value for name, value in headers.items()}
         try:
             async with asyncio.timeout(timeout):
-                return await self._deliver(provider, await provider.serve(body, lowered))
+                return await self._deliver(provider, await provider.serve(body, lowered, urlsplit(url).path))
         except TimeoutError:
             raise TransportFault("timeout", f"no whole answer within {timeout:g} s") from None
 

@@ -7,12 +7,16 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from referee.config import JudgeConfig
 from referee.judging import Form, Judge, JudgeFactory, make_with
-from referee.records import Ask, Reason, Reply, Sample, Unscored, Verdict
+from referee.judging.prompt_builder import RESPONSES
+from referee.records import Ask, Part, Reason, Reply, Sample, Unscored, Verdict
 from referee.scoring.case import MAX_ASKS, MAX_ROUNDS
 
+RESPONSE = "\n<<<response "
+"""Where a request shows one."""
 SECRET = b"the same nonces in every test"
 NO_ANSWER = Unscored(reason=Reason.DEADLINE, detail="no answer in this test")
 ODD_REPLIES = (
@@ -22,7 +26,8 @@ ODD_REPLIES = (
 )
 
 Answer = Verdict | Unscored | str
-"""A reading, or the text of a reply, which the question's own reader reads."""
+"""A reading, or the text of a reply, which the question's own reader reads. A verdict without parts is, of a question
+about several responses, that on each of them."""
 Answers = Callable[[Ask], Answer] | Sequence[Answer]
 """One for each question: a function of it, or all of them in order."""
 
@@ -101,7 +106,12 @@ def _in_turn(answers: Sequence[Answer]) -> Callable[[Ask], Answer]:
 
 
 def _reading(ask: Ask, answer: Answer) -> Verdict | Unscored:
-    return ask.read(ask, _reply(ask, answer)) if isinstance(answer, str) else answer
+    if isinstance(answer, str):
+        return ask.read(ask, _reply(ask, answer))
+    if isinstance(answer, Unscored) or answer.parts or RESPONSES not in dict(ask.facets):
+        return answer
+    shown = ask.messages[-1].content.count(RESPONSE)
+    return replace(answer, parts=tuple([Part(name=str(place + 1), verdict=answer) for place in range(shown)]))
 
 
 def _reply(ask: Ask, text: str) -> Reply:

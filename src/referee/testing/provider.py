@@ -15,7 +15,7 @@ from referee.referee import Referee
 from referee.scoring.build import worker_with
 from referee.sim import Provider, ProviderSpec, SimTransport
 from referee.sim.chat import Question
-from referee.sim.judge import Answer, HonestJudge
+from referee.sim.judge import Answer
 
 SECRET = b"the same nonces in every test"
 
@@ -45,7 +45,7 @@ def fake_referee(
     )
 
     def simulated() -> Transport:
-        judge = HonestJudge() if answer is None else _Scripted(answer)
+        judge = None if answer is None else _Scripted(answer)
         return SimTransport(Provider(spec or ProviderSpec(), judge=judge))
 
     return Referee(config, worker_with(transport or simulated, random.Random(0), SECRET))

@@ -14,9 +14,13 @@ from typing import Any
 
 from referee.errors import UnscoredError
 from referee.trainers.on_demand import on_demand
-from referee.trainers.outcome import why
+from referee.trainers.outcome import values, why
 from referee.trainers.rows import REFERENCES
 from referee.trainers.shared import Judged, Source, from_environment
+from referee.trainers.siblings import siblings
+
+ADD = f"the row one of {', '.join(REFERENCES)}"
+GROUPS = "judge_group in a workflow of your own that generates all answers of a prompt in one episode"
 
 
 class Rejected(Exception):
@@ -36,12 +40,25 @@ async def judge_episode(
 
     `row`: the row of the dataset, for the known answer, `tools`, and columns that a template shows.
     """
-    judged.needs("AReaL's workflow", none=True, groups=False)
-    add = f"the row one of {', '.join(REFERENCES)}"
-    (reward,) = await judged.ascore([judged.sample(prompt, answer, row or {}, add, ids=ids, truncated=truncated)])
+    judged.needs("AReaL's workflow", none=True, groups=False, instead=GROUPS)
+    (reward,) = await judged.ascore([judged.sample(prompt, answer, row or {}, ADD, ids=ids, truncated=truncated)])
     if reward.value is None:
         raise Rejected(why(reward))
     return reward.value
+
+
+async def judge_group(
+    judged: Judged,
+    prompt: Any,
+    answers: Sequence[Any],
+    ids: Sequence[Sequence[int]] | None = None,
+    row: Mapping[str, Any] | None = None,
+    *,
+    truncated: Sequence[bool] | None = None,
+) -> list[float | None]:
+    """The rewards of all answers to one prompt; None where there is none: leave that trajectory out."""
+    rewards = await judged.ascore(siblings(judged, prompt, answers, row or {}, ADD, ids=ids, truncated=truncated))
+    return values(rewards)
 
 
 def _no_reward_here(*_: Any, **__: Any) -> float:
@@ -58,7 +75,7 @@ def _workflow() -> type:
             settings.setdefault("reward_fn", _no_reward_here)
             super().__init__(**settings)
             self.judged = (from_environment() if config is None else Judged(config)).needs(
-                "AReaL's workflow", none=True, groups=False
+                "AReaL's workflow", none=True, groups=False, instead=GROUPS
             )
 
         async def _compute_rewards(self, resp: Any, prompt_str: str, task_data: dict[str, Any]) -> float:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
-from referee.config import Config
+from referee.config import Config, all_judges, compares
 from referee.errors import ConfigError
 from referee.rollouts.messages import unread_fields
 from referee.rollouts.rubric import SOURCES
@@ -60,8 +60,8 @@ class RowCheck:
         """Columns that the judges' templates show."""
         self.polarity = rubric_polarity(config)
         """How rubrics are read; None: no judge has any."""
-        templates = [read_template(judge) or "" for judge in config.judge]
-        compared = any(judge.kind == "reference" for judge in config.judge)
+        templates = [read_template(judge) or "" for judge in all_judges(config.judge)]
+        compared = any(map(compares, all_judges(config.judge)))
         self._lacks_reference = compared or any(REFERENCE.search(template) for template in templates)
         self._lacks_column = bool(self.shown)
         self._named = False

@@ -113,10 +113,11 @@ class Judged:
         if opened is not None:
             opened.referee.close()
 
-    def needs(self, hook: str, *, none: bool, groups: bool) -> Judged:
+    def needs(self, hook: str, *, none: bool, groups: bool, instead: str = "") -> Judged:
         """Refuse settings that a hook cannot keep, before training starts. Returns itself.
 
         `none`: the framework has a signal for "no reward". `groups`: the hook sees the answers to one prompt together.
+        `instead`: the one that does, for one that does not.
         """
         policy = self.config.missing.policy
         if policy == "abstain" and not none:
@@ -127,7 +128,7 @@ class Judged:
                 setting="missing.policy",
             )
         if not groups:
-            refuse_siblings(self.config, hook)
+            refuse_siblings(self.config, hook, instead)
         return self
 
     def sample(self, prompt: Any, response: Any, row: Mapping[str, Any], where: str, **more: Any) -> Sample:

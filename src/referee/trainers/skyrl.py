@@ -2,14 +2,14 @@
 
     register(id="referee", entry_point="referee.trainers.skyrl:JudgedEnv")
 
-SkyRL has no signal for "no reward" and shows one answer at a time: `[missing] policy` must be "value" or "raise".
-Steps run in a thread pool (`environment.skyrl_gym.max_env_workers`): as many judge calls can wait at once.
+SkyRL has no signal for "no reward", and an environment shows one answer at a time: `[missing] policy` must be "value"
+or "raise". Steps run in a thread pool (`environment.skyrl_gym.max_env_workers`): as many judge calls can wait at once.
 """
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from referee.records import Reward, Unscored
@@ -17,6 +17,9 @@ from referee.trainers.on_demand import on_demand
 from referee.trainers.outcome import number
 from referee.trainers.rows import with_reference
 from referee.trainers.shared import Judged, from_environment
+
+ADD = "the known answer as reward_spec.ground_truth of the row"
+GROUPS = "judge_groups in a trainer's postprocess_generator_output"
 
 
 def judge_answer(
@@ -31,11 +34,34 @@ def judge_answer(
     `action`: the answer's text; of an episode of several turns, its messages. `row`: columns of the dataset, with
     `tools` if there are any.
     """
-    judged = (judged or from_environment()).needs("SkyRL", none=False, groups=False)
-    add = "the known answer as reward_spec.ground_truth of the row"
-    sample = judged.sample(prompt, action, with_reference(row, reference), add, names=("prompt", "action"))
+    judged = (judged or from_environment()).needs("SkyRL's step", none=False, groups=False, instead=GROUPS)
+    sample = judged.sample(prompt, action, with_reference(row, reference), ADD, names=("prompt", "action"))
     (reward,) = judged.score([sample])
     return number(reward, "SkyRL"), _metadata(reward)
+
+
+def judge_groups(
+    prompts: Sequence[Any],
+    answers: Sequence[Any],
+    uids: Sequence[Any],
+    *,
+    rows: Sequence[Mapping[str, Any]] | None = None,
+    lengths: Sequence[int] | None = None,
+    judged: Judged | None = None,
+) -> list[float]:
+    """The rewards of a whole batch, in its order; answers with one uid are a group. For a trainer of your own, in
+    `postprocess_generator_output`. `rows`: columns of the dataset, the known answer among them. `lengths`: tokens of
+    the answers, for the length penalty.
+    """
+    judged = (judged or from_environment()).needs("SkyRL", none=False, groups=True)
+    given = zip(prompts, answers, uids, rows or [{}] * len(answers), strict=True)
+    samples = [
+        judged.sample(
+            prompt, answer, row, ADD, names=("prompt", "action"), group=uid, length=lengths[place] if lengths else None
+        )
+        for place, (prompt, answer, uid, row) in enumerate(given)
+    ]
+    return [number(reward, "SkyRL") for reward in judged.score(samples)]
 
 
 def _environment() -> type:
@@ -51,7 +77,7 @@ def _environment() -> type:
             self._row = {name: value for part in parts for name, value in part.items()}
             self._prompt: Any = extras.get("prompt", "")
             self._metrics: dict[str, Any] = {}
-            from_environment().needs("SkyRL", none=False, groups=False)
+            from_environment().needs("SkyRL's step", none=False, groups=False, instead=GROUPS)
 
         def init(self, prompt: Any) -> tuple[Any, dict[str, Any]]:
             self._prompt = prompt

@@ -54,7 +54,7 @@ async def _separate(args: Any, judged: Judged, samples: list[Any]) -> list[float
             f'--custom-reward-post-process-path {POST_PROCESS}, or set [missing] policy = "value".',
             setting="missing.policy",
         )
-    judged.needs("slime's single custom_rm", none=True, groups=False)
+    judged.needs("slime's single custom_rm", none=True, groups=False, instead="--group-rm")
     rewards = await judged.ascore([_sample(judged, sample) for sample in samples])
     for sample, reward in zip(samples, rewards, strict=True):
         if reward.value is None:

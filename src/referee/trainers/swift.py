@@ -9,6 +9,9 @@ advantage 0. Each step of an AsyncORM runs on a new event loop; ours works on an
 from __future__ import annotations
 
 import importlib
+import logging
+import os
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -16,6 +19,11 @@ from referee.records import Sample, Text
 from referee.trainers.outcome import values
 from referee.trainers.rows import field, text_of
 from referee.trainers.shared import Judged, from_environment
+from referee.trainers.siblings import spread_over_ranks
+
+log = logging.getLogger("referee.trainers")
+
+WHOLE = "Make per_device_train_batch_size * steps_per_generation a multiple of num_generations."
 
 
 class RefereeORM:
@@ -24,6 +32,7 @@ class RefereeORM:
     def __init__(self, args: Any = None, judged: Judged | None = None, **_: Any) -> None:
         self.args = args
         self.judged = (judged or from_environment()).needs("ms-swift", none=False, groups=True)
+        self._seen_whole = False
 
     def __call__(self, completions: Sequence[Any], **columns: Any) -> list[float | None]:
         """One reward for each completion, in order. None only where a whole group has no score."""
@@ -39,6 +48,7 @@ class RefereeORM:
             for row, talk in enumerate(talks)
         ]
         prompts = [prompt for prompt, _ in pairs]
+        self._check_ranks(prompts)
         return self.judged.samples(
             prompts,
             [answer for _, answer in pairs],
@@ -48,6 +58,19 @@ class RefereeORM:
             size=self._group_size(prompts),
             truncated=None if cut is None else [bool(row) for row in cut],
         )
+
+    def _check_ranks(self, prompts: Sequence[Text]) -> None:
+        """Refuse what depends on siblings where a part of them is on another rank. ms-swift does not say whether it
+        evaluates, which may have other groups: after a batch of whole ones it is a warning."""
+        size, rows = getattr(self.args, "num_generations", None), len(prompts)
+        if not isinstance(size, int) or size < 1 or rows % size == 0 or min(Counter(prompts).values()) >= size:
+            self._seen_whole = True
+        elif int(os.environ.get("WORLD_SIZE") or 1) > 1:
+            problem = spread_over_ranks(self.judged.config, rows, size, WHOLE)
+            if problem is not None and not self._seen_whole:
+                raise problem
+            if problem is not None:
+                log.warning("%s", problem)
 
     def _group_size(self, prompts: Sequence[Text]) -> int | None:
         """Rows of a group, if the batch can be made of such groups: an evaluation may have others."""

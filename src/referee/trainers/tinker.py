@@ -12,8 +12,9 @@ from typing import Any
 
 from referee.records import Media, Message, Reward, Text, Verdict
 from referee.trainers.outcome import number
-from referee.trainers.rows import field, group_name, holds, text_of, with_reference
+from referee.trainers.rows import field, holds, text_of, with_reference
 from referee.trainers.shared import Judged, Source
+from referee.trainers.siblings import siblings
 
 Metrics = dict[str, float | int]
 UNPARSED = "unparsed_tool_calls"
@@ -38,7 +39,8 @@ class Grader:
 
         `answer`: text, or the messages of an episode. `row`: columns that a template shows, and `tools`.
         """
-        self.judged.needs("tinker-cookbook's step", none=True, groups=False)
+        instead = "Grader.group or Grader.trajectories in compute_group_rewards"
+        self.judged.needs("tinker-cookbook's step", none=True, groups=False, instead=instead)
         add = "`grade` the known answer as reference="
         sample = self.judged.sample(_read(prompt), _read(answer), with_reference(row, reference), add, ids=tokens)
         (reward,) = await self.judged.ascore([sample])
@@ -54,15 +56,8 @@ class Grader:
         row: Mapping[str, Any] | None = None,
     ) -> list[tuple[float, Metrics]]:
         """Rewards and metrics for the answers to one prompt, in order, as compute_group_rewards returns them."""
-        asked = text_of(_read(prompt), "prompt")
-        given = [text_of(_read(answer), f"answers[{n}]") for n, answer in enumerate(answers)]
-        row, name = with_reference(row, reference), group_name(asked, given)
-        samples = [
-            self.judged.sample(
-                asked, answer, row, "the known answer as reference=", ids=tokens[n] if tokens else None, group=name
-            )
-            for n, answer in enumerate(given)
-        ]
+        row, add = with_reference(row, reference), "the known answer as reference="
+        samples = siblings(self.judged, _read(prompt), [_read(answer) for answer in answers], row, add, ids=tokens)
         rewards = await self.judged.ascore(samples)
         known = [reward.value for reward in rewards if reward.value is not None]
         # Centering takes the mean off again: an unscored answer moves nothing, nor does a group without any score.

@@ -13,6 +13,7 @@ import base64
 import functools
 import importlib.metadata
 import logging
+import os
 import re
 import weakref
 import zlib
@@ -28,6 +29,7 @@ from referee.records import Reward, Sample, Settled, Unscored, Verdict
 from referee.scoring.batch import depends_on_siblings
 from referee.trainers.outcome import has_rubric, rubric_of, values
 from referee.trainers.shared import Judged, Pending, Source
+from referee.trainers.siblings import spread_over_ranks
 from referee.trainers.trl_attach import Attached, attach
 from referee.trainers.trl_batch import end_tokens, group_size, is_training, samples_of, trainer_of
 from referee.trainers.trl_terms import Batch, OpenBatches, RewardFunctions, counted, refuse_whole, term_values
@@ -42,6 +44,16 @@ MASKS_NONE = (1, 6)
 """First TRL release in which None leaves a row out; before, it counted as 0.0."""
 EARLY = 4
 """Batches submitted ahead of their reward call that are kept; older ones were abandoned by their trainer."""
+WHOLE_TRAINING = (
+    "Make per_device_train_batch_size * steps_per_generation a multiple of num_generations; a larger "
+    "steps_per_generation takes no memory on the device."
+)
+WHOLE_EVALUATION = "Make per_device_eval_batch_size a multiple of num_generations_eval."
+UNSEEN = (
+    "this TRL release does not tell a reward function its groups, and there are several ranks: a group that is spread "
+    f"over them would be judged in parts, unnoticed. {WHOLE_TRAINING} With attach(trainer), or TRL 1.0 and newer, this "
+    "is checked"
+)
 PREFIX = "judge_"
 TERM = "term_"
 NAME = "referee"
@@ -132,7 +144,7 @@ class TrlReward:
         """The batch as samples, after a check that the settings can be kept with it."""
         trainer = trainer_of(columns, self._trainer())
         self._check_release()
-        self._check_groups(len(prompts), trainer)
+        self._check_groups(len(prompts), trainer, columns)
         gated = any(judge.gates.truncated != "off" for judge in self.judged.config.judge)
         if gated and not end_tokens(trainer):
             self._warn(
@@ -152,20 +164,21 @@ class TrlReward:
                 ".".join(map(str, version)),
             )
 
-    def _check_groups(self, rows: int, trainer: Any) -> None:
+    def _check_groups(self, rows: int, trainer: Any, columns: Mapping[str, Any]) -> None:
         """Refuse what depends on siblings where a part of them is on another rank."""
-        size, ranks = group_size(trainer), getattr(getattr(trainer, "accelerator", None), "num_processes", 1)
-        if not size or rows % size == 0 or ranks == 1 or not depends_on_siblings(self.judged.config):
+        if trainer is None and "trainer_state" in columns and int(os.environ.get("WORLD_SIZE") or 1) > 1:
+            if depends_on_siblings(self.judged.config):
+                self._warn(UNSEEN)
             return
-        problem = (
-            f"{rows} rows of a rank are not a multiple of the {size} answers to a prompt, so groups are spread over "
-            'ranks and this one sees a part of them: [shaping.length], policy = "group_mean" and judges that compare '
-            "a group's answers would be measured against that part. Make per_device_{}_batch_size{} a multiple of "
-            "num_generations{}, or do without them."
-        )
-        if is_training(trainer):
-            raise ConfigError(problem.format("train", " * steps_per_generation", ""), setting="shaping.length.enable")
-        self._warn(problem.format("eval", "", "_eval"))
+        size, ranks = group_size(trainer), getattr(getattr(trainer, "accelerator", None), "num_processes", 1)
+        if not size or rows % size == 0 or ranks == 1:
+            return
+        training = is_training(trainer)
+        problem = spread_over_ranks(self.judged.config, rows, size, WHOLE_TRAINING if training else WHOLE_EVALUATION)
+        if problem is not None and training:
+            raise problem
+        if problem is not None:
+            self._warn(str(problem))
 
     def _warn(self, message: str, *values: Any) -> None:
         """A warning, once."""

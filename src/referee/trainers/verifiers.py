@@ -9,14 +9,19 @@ from __future__ import annotations
 
 import functools
 import importlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from referee.records import Reward, Verdict
+from referee.shaping.missing import mean
 from referee.trainers.on_demand import on_demand
 from referee.trainers.outcome import number, terms_of
 from referee.trainers.rows import REFERENCES, first_of, omitted, with_reference
 from referee.trainers.shared import Judged, from_environment
+from referee.trainers.siblings import siblings
+
+ADD = f"the task one of {', '.join(REFERENCES)}"
+GROUPS = "judge_group in finalize of an environment that makes all attempts"
 
 
 async def judge_answer(
@@ -31,11 +36,33 @@ async def judge_answer(
     `row`: the task's fields, for columns that a template shows, and `tools`. `talk_of` makes question and answer of a
     trace.
     """
-    judged = (judged or from_environment()).needs("verifiers", none=True, groups=False)
-    add = f"the task one of {', '.join(REFERENCES)}"
-    (reward,) = await judged.ascore([judged.sample(question, answer, with_reference(row, reference), add)])
+    judged = (judged or from_environment()).needs("verifiers' score", none=True, groups=False, instead=GROUPS)
+    (reward,) = await judged.ascore([judged.sample(question, answer, with_reference(row, reference), ADD)])
     number(reward, "verifiers")
     return reward
+
+
+async def judge_group(
+    task: Any, traces: Sequence[Any], name: str = "referee", judged: Judged | None = None, question: Any = None
+) -> list[Reward]:
+    """The rewards of all attempts at one task, recorded on their traces under `name`: for `finalize` of an environment
+    that makes several, such as best-of-n. `question`: what was asked, if not the messages before the first own one.
+
+    verifiers counts a trace without a reward as 0, so one that is not scored has its siblings' mean, and the metric
+    `<name>_scored` is 0. Raises UnscoredError where none of them is scored: the episode fails.
+    """
+    if not traces:
+        return []
+    judged, talks = judged or from_environment(), [talk_of(trace) for trace in traces]
+    row = {**_columns(task), "tools": talks[0].tools}
+    asked = talks[0].question if question is None else question
+    rewards = await judged.ascore(siblings(judged, asked, [talk.answer for talk in talks], row, ADD))
+    known = mean([reward.value for reward in rewards if reward.value is not None])
+    for trace, reward in zip(traces, rewards, strict=True):
+        value = number(reward, "verifiers") if known is None or reward.value is not None else known
+        trace.record_reward(name, value)
+        trace.record_metric(f"{name}_scored", float(reward.scored))
+    return rewards
 
 
 def named(reward: Reward) -> float | dict[str, float]:

@@ -66,15 +66,15 @@ function partsTable(title, parts) {
 }
 
 function verdictOf({ verdict, value }) {
-  const likely = value === null || value === 0 || value === 1 ? "" : ` (${number(value, 2)})`;
-  return `${short(verdict)}${likely}`;
+  const likely = value === null || (verdict && (value === 0 || value === 1)) ? "" : ` (${number(value, 2)})`;
+  return `${short(verdict)}${likely}`.trim();
 }
 
 function signed(value) {
   return value === null ? "" : `${value < 0 ? "−" : "+"}${number(Math.abs(value))}`;
 }
 
-// A cell is a text, or a name and the sentence under it.
+// A cell is a text, an element, or a name and the sentence under it.
 function tableOf({ head, rows }, name = "judges criteria") {
   const cells = (tag, texts) => make("tr", "", ...texts.map((text) => (Array.isArray(text) ? make(tag, "", make("b", "", text[0]), text[1] ? make("div", "muted", text[1]) : null) : make(tag, "", text))));
   return make("table", name, make("thead", "", cells("th", head)), make("tbody", "", ...rows.map((row) => cells("td", row))));

@@ -63,8 +63,9 @@ async function sampleView(row) {
     factsOf(store, row, texts),
     termsOf(store, row),
     judgesOf(store, row, texts?.said || []),
-    ...partsTable("The criteria", texts?.parts || []),
-    ...(texts?.said || []).flatMap((said) => partsTable(`The criteria of ${short(said.judge)}`, said.parts)),
+    ...partsOf(store, row, store.word("how", row), "", texts?.parts),
+    ...(texts?.said || []).filter((said) => said.type === "judge").flatMap((said) => partsOf(store, row, said.how, said.judge, said.parts)),
+    askedElsewhere(store, row, texts?.said || []),
   ];
   if (texts === null) {
     parts.push(make("p", "muted", "The texts of this sample are not in the page: it would have become too large. They are in the ledger; `referee report --texts-mb` allows more."));
@@ -83,7 +84,7 @@ async function sampleView(row) {
   if (texts.system) parts.push(block("System message", visible(own(store.systems, texts.system) ?? `(text ${texts.system} is not in the ledger)`), "system", false));
   if (texts.asked) parts.push(block("Judge prompt, with its fences", fenced(texts.asked), "asked", true));
   if (texts.reply) parts.push(block("Raw reply", visible(texts.reply), "reply", true));
-  for (const said of texts.said || []) parts.push(...saidBy(store, said));
+  for (const said of texts.said || []) parts.push(...saidBy(store, said, howOf(store, row, texts.said, said.judge)));
   return parts;
 }
 
@@ -102,14 +103,26 @@ function judgesOf(store, row, said) {
   return make("table", "judges", make("thead", "", cells("th", ["Judge", "Score", "of 1", "Weight", "Adds", "Model", "Cost", "Why"])), make("tbody", "", ...lines));
 }
 
+// How the verdict of the judge that asked came about.
+function howOf(store, row, said, judge) {
+  return said.find((line) => line.type === "judge" && line.judge === judge)?.how ?? store.word("how", row);
+}
+
 // What one judge, or one question of it, was shown and answered.
-function saidBy(store, line) {
-  const title = line.type === "ask" ? `${short(line.judge)} asked: ${line.value === undefined ? short(line.unscored ?? "") : number(line.score, 2)}` : `What ${short(line.judge)} saw and said`;
+function saidBy(store, line, how) {
+  const title = line.type === "ask" ? `${short(line.judge)} asked: ${answerOf(line, how)}` : `What ${short(line.judge)} saw and said`;
   const parts = [];
   if (line.system) parts.push(block("System message", visible(own(store.systems, line.system) ?? `(text ${line.system} is not in the ledger)`), "system", false));
   if (line.asked) parts.push(block("Judge prompt, with its fences", fenced(line.asked), "asked", line.type === "judge"));
   if (line.reply) parts.push(block("Raw reply", visible(line.reply), "reply", true));
   return parts.length ? [make("h3", "", title), ...parts] : [];
+}
+
+function answerOf(line, how) {
+  if (line.value === undefined) return short(line.unscored ?? "");
+  if (how === "listwise") return (line.parts ?? []).map((part) => number(part.value, 2)).join(", ");
+  if (how === "pairwise") return line.value === 0.5 ? "a tie" : `the ${line.value ? "first" : "second"} is better`;
+  return number(line.score, 2);
 }
 
 function block(title, nodes, name, open) {
@@ -135,7 +148,7 @@ function factsOf(store, row, texts) {
     ["Score", value === null ? "none" : store.meta.judges.length ? `${number(value)} of 1` : `${number(at("score"), 2)} (${number(value)} of 1)`],
     ["Not scored", store.word("reason", row)],
     ["Read from", store.word("how", row)],
-    ["Uncertainty", at("uncertainty") === null ? "" : `${number(at("uncertainty"))} nats`],
+    ["Uncertainty", at("uncertainty") === null ? "" : store.word("how", row) === "listwise" ? `${number(at("uncertainty"))} over the orders` : `${number(at("uncertainty"))} nats`],
     ["Step", step === null ? "" : `${step}`],
     ["Group", store.word("group", row)],
     ["Came from", store.word("origin", row)],
@@ -179,8 +192,8 @@ function termsOf(store, row) {
 async function groupView(row) {
   const { store } = view;
   const all = store.siblings(row);
-  const rank = (other) => store.number("reward", other) ?? store.number("value", other) ?? -Infinity;
-  const members = all.slice().sort((a, b) => rank(b) - rank(a) || a - b).slice(0, MOST_SIBLINGS);
+  const by = (name, a, b) => (store.number(name, b) ?? -1e9) - (store.number(name, a) ?? -1e9);
+  const members = all.slice().sort((a, b) => by("value", a, b) || by("reward", a, b) || a - b).slice(0, MOST_SIBLINGS);
   const texts = await Promise.all(members.map((member) => store.texts(member)));
   const step = store.number("step", row);
   const name = store.word("group", row);
@@ -193,7 +206,7 @@ async function groupView(row) {
   }, "only"), closeButton());
   const parts = [
     make("header", "dialog-top", make("h2", "", `Group ${short(name, 200)}${step === null ? "" : `, step ${step}`}`), bar),
-    make("p", "muted", `${plural(all.length, "sample")}, ${spread}, best reward first.${all.length > members.length ? ` The first ${members.length} are shown.` : ""}`),
+    make("p", "muted", `${plural(all.length, "sample")}, ${spread}, best score first.${all.length > members.length ? ` The first ${members.length} are shown.` : ""}`),
   ];
   if (first) parts.push(block("Prompt", visible(first.prompt), "prompt", true));
   parts.push(make("div", "siblings", ...members.map((member, at) => siblingCard(store, member, texts[at], member === row))));

@@ -4,23 +4,19 @@ const EVERY = 2000;
 const live = { state: null, drawnLines: -1, drawing: 0, panels: new Map(), samples: new Map(), theme: "auto" };
 const part = (id) => document.getElementById(id);
 
-function liveTile(name, value, about, level = "") {
-  return make("div", level ? `tile ${level}` : "tile", make("span", "muted", name), make("b", "", value), make("small", "muted", about));
-}
-
 function showNumbers({ report, now, files, behind, path, skipped, unknown, wall }) {
   const { metrics, cost, scale } = report;
   const level = (panel) => report.findings.find((finding) => finding.panel === panel)?.level ?? "";
   const native = scale.low + metrics.score_mean * (scale.high - scale.low);
   part("tiles").replaceChildren(
-    liveTile("Samples", number(metrics.samples, 0), now.step === null ? "no steps named" : `step ${now.step}`),
-    liveTile("Speed", `${number(now.samples_per_s, 1)}/s`, `${number(now.in_flight, 0)} of ${number(now.limit, 0)} in flight, ${number(now.queued, 0)} queued`, level("limits")),
-    liveTile("Scored", percent(scoredShare(metrics)), notScored(metrics), level("unscored")),
-    liveTile("Mean score", metrics.scored ? number(native, 2) : "–", `from ${scale.low} to ${scale.high}`, level("scores")),
-    liveTile("Mean reward", rewardsIn(report) ? number(metrics.reward_mean, 3) : "–", `${number(metrics.reward_missing, 0)} without one`),
-    liveTile("Latency", seconds(metrics.latency_p50_s), `95 % within ${seconds(metrics.latency_p95_s)}`),
-    liveTile("Cost", cost.priced ? money(cost.spent) : "unknown", cost.priced ? `${money(metrics.saved_usd)} not spent` : "no prices given", level("cost")),
-    ...(report.trainer ? [liveTile("Trainer waited", percent(metrics.wait_fraction), seconds(metrics.wait_s), level("wait"))] : []),
+    tile("Samples", number(metrics.samples, 0), now.step === null ? "no steps named" : `step ${now.step}`),
+    tile("Speed", `${number(now.samples_per_s, 1)}/s`, `${number(now.in_flight, 0)} of ${number(now.limit, 0)} in flight, ${number(now.queued, 0)} queued`, level("limits")),
+    tile("Scored", percent(scoredShare(metrics)), notScored(metrics), level("unscored")),
+    tile("Mean score", metrics.scored ? number(native, 2) : "–", `from ${scale.low} to ${scale.high}`, level("scores")),
+    tile("Mean reward", rewardsIn(report) ? number(metrics.reward_mean, 3) : "–", `${number(metrics.reward_missing, 0)} without one`),
+    tile("Latency", seconds(metrics.latency_p50_s), `95 % within ${seconds(metrics.latency_p95_s)}`),
+    tile("Cost", cost.priced ? money(cost.spent) : "unknown", cost.priced ? `${money(metrics.saved_usd)} not spent` : "no prices given", level("cost")),
+    ...(report.trainer ? [tile("Trainer waited", percent(metrics.wait_fraction), seconds(metrics.wait_s), level("wait"))] : []),
   );
   part("findings").replaceChildren(...report.findings.map((finding) => make("li", `finding ${finding.level}`, finding.text)));
   const last = now.last_s === null ? "nothing recorded yet" : `last record ${seconds(now.last_s)} ago`;

@@ -8,10 +8,6 @@ function showTrouble(error) {
   box.textContent = `This page could not be drawn in full: ${error && error.message ? error.message : error}`;
 }
 
-function tile(name, value, about, level = "") {
-  return make("div", level ? `tile ${level}` : "tile", make("span", "muted", name), make("b", "", value), make("small", "muted", about));
-}
-
 function drawOverview(report) {
   const { metrics, cost, scale } = report;
   const level = (panel) => report.findings.find((finding) => finding.panel === panel)?.level ?? "";

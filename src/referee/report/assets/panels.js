@@ -16,6 +16,7 @@ function panelsOf(report, theme) {
     ...report.judges.map((judge, at) => judgePanel(report, judge, at, theme)),
     report.agreement.length && agreementPanel(report, theme),
     report.criteria.length && criteriaPanel(report, theme),
+    comparing(report).length && groupsPanel(report),
     drawn(extremesPanel(report, theme), named),
     (metrics.reward_mean || metrics.reward_missing || rewardsIn(report)) && drawn(rewardPanel(report, theme), named),
     (lengths.samples > 1 || report.trainer) && drawn(lengthPanel(report, theme), lengths.samples > 1),

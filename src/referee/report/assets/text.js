@@ -7,6 +7,10 @@ function make(tag, name = "", ...children) {
   return element;
 }
 
+function tile(name, value, about, level = "") {
+  return make("div", level ? `tile ${level}` : "tile", make("span", "muted", name), make("b", "", value), make("small", "muted", about));
+}
+
 // A property the data itself has. Names come from ledgers, and "constructor" is a name too.
 function own(object, name, otherwise = null) {
   return Object.hasOwn(object, name) ? object[name] : otherwise;

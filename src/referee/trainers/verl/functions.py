@@ -22,6 +22,7 @@ from msgspec import Struct
 
 from referee.config import MissingConfig
 from referee.errors import ConfigError, InputError, UnscoredError
+from referee.judging import refuse_groups
 from referee.records import Reward, Sample, Unscored
 from referee.trainers.rows import reference_text
 from referee.trainers.shared import Judged
@@ -164,6 +165,7 @@ def _samples(call: Call) -> list[Sample]:
 
 def _judge(monitor: Monitor) -> Judged:
     judged = Judged(monitor.settings())
+    refuse_groups(judged.config.judge, "compute_score", "RefereeRewardManager")
     shared = Judged(job_wide(judged.config, WORKERS))
     shared.referee  # noqa: B018  # a missing key is an error now, not an unscored batch
     return shared

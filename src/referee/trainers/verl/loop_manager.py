@@ -1,27 +1,32 @@
 """RefereeRewardManager: verl's reward loop with a judge. Plugged in by config lines alone, see docs/verl.md.
 
 Judging starts the moment a rollout arrives. Where a reward depends on its siblings (length penalty, group mean), which
-arrive in other processes, only the arithmetic waits for them. verl's own base class is not needed, so neither verl nor
-torch is imported before a rollout comes.
+arrive in other processes, only the arithmetic waits for them. Only where a judge compares answers, judging starts with
+the last sibling, in one of their workers. verl's own base class is not needed, so neither verl nor torch is imported
+before a rollout comes.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import logging
 import statistics
 import uuid
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any
 
 from msgspec.structs import replace
 
 from referee.config import LengthConfig, MissingConfig
-from referee.errors import UnscoredError
-from referee.judging import refuse_groups
+from referee.errors import RefereeError, UnscoredError
+from referee.judging import needs_groups
 from referee.records import Reason, Reward, Sample, Settled, Unscored, Verdict
-from referee.runtime.ray_group_client import GroupClient, open_groups
+from referee.runtime.ray_group_actor import open_groups
+from referee.runtime.ray_group_client import GroupClient
+from referee.runtime.ray_group_coordinator import KEEP, SILENT
+from referee.runtime.ray_judged_groups import End
 from referee.shaping import shape_group
 from referee.trainers.outcome import has_rubric
 from referee.trainers.shared import Judged, Pending
@@ -39,11 +44,24 @@ from referee.trainers.verl.data import (
     rows_of,
 )
 from referee.trainers.verl.legacy_keys import refuse_legacy_keys
+from referee.trainers.verl.loop_groups import (
+    UNJUDGED,
+    packed_error,
+    packed_outcome,
+    packed_sample,
+    recorded,
+    unpacked_outcome,
+    unpacked_samples,
+)
 from referee.trainers.verl.loop_settings import is_validation, loop_settings
 from referee.trainers.verl.sharing import divided, job_wide
 
 log = logging.getLogger("referee.trainers")
 
+Rewarded = tuple[Reward, float, dict[str, float], dict[str, Any]]
+"""A reward, the number for verl, one of each of several judges, and what the rule said beside its score."""
+Told = tuple[float | None, float, dict[str, float | None]]
+"""What siblings are told of a reward: its value, that without the judges, and what each of several judges said."""
 NOTHING = Settled(verdict=Verdict(score=0.0, value=0.0, how="gate"), origin="none")
 
 
@@ -63,7 +81,6 @@ class RefereeRewardManager:
         self.tokenizer = tokenizer
         self.compute_score = compute_score
         self.settings = settings = loop_settings(config)
-        refuse_groups(settings.config.judge, "verl's reward loop")
         # Judging is the engine's; what depends on siblings in other processes is computed here.
         alone = replace(
             settings.config,
@@ -72,10 +89,12 @@ class RefereeRewardManager:
         )
         share = job_wide if settings.shared else divided
         self._judged = Judged(share(alone, settings.workers))
+        self._compares = settings.asks and needs_groups(settings.config.judge)
         self._policy = self._chosen_policy()
         counted = [judge for judge in settings.config.judge if judge.weight != 0]
         # Rows may then have a reward and lack a judge's column, which is filled with its siblings' mean.
-        self._optional = self._policy != "value" and len(counted) > 1 and any(judge.optional for judge in counted)
+        optional = self._policy != "value" and len(counted) > 1 and any(judge.optional for judge in counted)
+        self._meets = optional or self._policy == "group_mean"
         self._groups: GroupClient | None = None
         self._telling: set[asyncio.Task[Any]] = set()
         self._without_rule: set[str] = set()
@@ -94,6 +113,13 @@ class RefereeRewardManager:
     async def _rewarded(self, data: Any) -> dict[str, Any]:
         row = last_of(rows_of(data, self.tokenizer, window=self.settings.response_length))
         member = row.session or uuid.uuid4().hex
+        found = self._with_siblings(row, member) if self._compares else self._by_itself(row, member)
+        reward, value, terms, extra = await found
+        columns = columns_of(reward, value, terms, rubric=has_rubric(self.settings.config))
+        return {"reward_score": value, "reward_extra_info": columns | numeric(extra, self.settings.rule_keys)}
+
+    async def _by_itself(self, row: Row, member: str) -> Rewarded:
+        """One rollout, judged at once; siblings are met for arithmetic only."""
         lengths = self._start(self._lengths(row, member)) if self.settings.config.shaping.length.enable else None
         rule, extra = await self._rule(row)
         sample = row.sample(self._judged if self.settings.asks else None, rule, member)
@@ -118,8 +144,60 @@ class RefereeRewardManager:
         finally:
             if pending is not None:
                 pending.rewarded([final])
-        columns = columns_of(reward, value, terms, rubric=has_rubric(self.settings.config))
-        return {"reward_score": value, "reward_extra_info": columns | numeric(extra, self.settings.rule_keys)}
+        return reward, value, terms, extra
+
+    async def _with_siblings(self, row: Row, member: str) -> Rewarded:
+        """One rollout, judged with its siblings in the worker of one of them."""
+        settings = self.settings
+        name, expected = self._group(row, "sample")
+        try:
+            rule, extra = await self._rule(row)
+            sample = row.sample(self._judged, rule, member)
+            text = packed_sample(sample, settings.config)
+        except BaseException:
+            if expected > 1:
+                self._coordinator().gone(name, member, expected)
+            raise
+        judge = functools.partial(self._judge_group, row, expected)
+        if expected <= 1:
+            end = End((await judge({member: text}))[member])
+        else:
+            # Time for one worker to judge it, to be missed, and for another one to judge it.
+            limit = 2 * (settings.config.limits.deadline + SILENT)
+            end = await self._coordinator().judge(
+                name, member, text, expected, judge, wait=settings.group_wait, limit=limit
+            )
+        if end.why:
+            verdict = (
+                self._late(row) if end.why == "late" else Unscored(reason=Reason.DEADLINE, detail=UNJUDGED[end.why])
+            )
+            reward = self._shaped(sample, (Settled(verdict=verdict),) * len(settings.config.judge), [row.length])
+            return reward, *await self._value(row, member, reward), extra
+        outcome = unpacked_outcome(end.data)
+        if outcome.value is None:
+            raise self._unscored(row, outcome.reward.verdict)
+        return outcome.reward, outcome.value, outcome.terms, extra
+
+    async def _judge_group(self, row: Row, expected: int, texts: Mapping[str, bytes]) -> dict[str, bytes]:
+        """The outcomes of a whole group, on whichever loop. Siblings in other workers wait for them, so it does not
+        raise; `row` is one of the group."""
+        try:
+            samples = unpacked_samples(texts)
+            pending = await self._judged.asubmit(samples, shaped=False)
+            ends = [reward.judged for reward in await pending]
+            members = list(zip(range(len(samples)), samples, ends, strict=True))
+            rewards = shape_group(members, replace(self.settings.config, missing=MissingConfig()))
+            told = [_told(reward) for reward in rewards]
+            outcomes = [(reward, *self._final(reward, told)) for reward in rewards]
+            pending.rewarded([recorded(reward, value, self._policy) for reward, value, _ in outcomes])
+            if len(samples) < expected and self._meets:
+                for sample, one in zip(samples, told, strict=True):  # for those that come too late
+                    self._coordinator().tell(self._group(row, "reward")[0], sample.id, one, expected)
+            return {reward.id: packed_outcome(reward, value, terms) for reward, value, terms in outcomes}
+        except Exception as error:
+            if not isinstance(error, RefereeError):
+                log.exception("judging a group failed")
+            return dict.fromkeys(texts, packed_error(error))
 
     def __repr__(self) -> str:
         return f"RefereeRewardManager({self._judged!r}, {self._policy} where there is no score)"
@@ -152,29 +230,35 @@ class RefereeRewardManager:
     async def _value(self, row: Row, member: str, reward: Reward) -> tuple[float, dict[str, float]]:
         """The number for verl, and one of each of several judges; or UnscoredError, which verl's V1 trainer takes for
         "leave this prompt out". Only a row that lacks one waits for its siblings."""
-        given = terms_given(reward)
-        told = (reward.value, reward.rule - reward.penalty, given)
+        told = _told(reward)
         found = [told]
-        if self._policy == "group_mean" or self._optional:
-            lacks = None in given.values() if reward.value is not None else self._policy == "group_mean"
+        if self._meets:
+            lacks = None in told[2].values() if reward.value is not None else self._policy == "group_mean"
             if lacks:
                 found = await self._meet(row, member, "reward", told) or [told]
             else:
                 name, expected = self._group(row, "reward")
                 if expected > 1:
                     self._coordinator().tell(name, member, told, expected)
-        value = self._filled(row, reward, found) if reward.value is None else reward.value
-        return value, terms_filled(given, [terms for _, _, terms in found], self.settings.config.missing)
+        value, terms = self._final(reward, found)
+        if value is None:
+            raise self._unscored(row, reward.verdict)
+        return value, terms
 
-    def _filled(self, row: Row, reward: Reward, found: Sequence[tuple[float | None, float, Any]]) -> float:
-        """What the policy puts in place of a reward, given what siblings report."""
+    def _final(self, reward: Reward, found: Sequence[Told]) -> tuple[float | None, dict[str, float]]:
+        """The same, given what siblings report; None where there is no number."""
+        value = self._filled(found) if reward.value is None else reward.value
+        return value, terms_filled(_told(reward)[2], [terms for _, _, terms in found], self.settings.config.missing)
+
+    def _filled(self, found: Sequence[Told]) -> float | None:
+        """What the policy puts in place of a reward."""
         if self._policy == "value" and self.settings.config.missing.value is not None:
             return self.settings.config.missing.value
         values = [value for value, _, _ in found if value is not None]
         if self._policy == "group_mean" and values:
             return statistics.fmean(values)
         if self._policy != "group_mean" or self.settings.drops_groups:
-            raise self._unscored(row, reward.verdict)
+            return None
         return statistics.fmean([bare for _, bare, _ in found])  # one number for all: the group teaches nothing
 
     async def _lengths(self, row: Row, member: str) -> list[int]:
@@ -198,16 +282,16 @@ class RefereeRewardManager:
 
     def _coordinator(self) -> GroupClient:
         if self._groups is None:
-            self._groups = open_groups()
+            self._groups = open_groups(keep=max(KEEP, 2 * self.settings.group_wait))
         return self._groups
 
     def _late(self, row: Row) -> Unscored:
-        """Why there is no reward: the median its siblings were compared with did not count it. Shaped alone, its
-        penalty would be 0, and the rollout that comes last is often the longest."""
+        """Why there is no reward: its siblings were compared without it. Shaped alone, its length penalty would be 0,
+        and the rollout that comes last is often the longest."""
         wait = self.settings.group_wait
         log.warning(
-            "a rollout of prompt %s came after its siblings, which waited %g s for it, were given their rewards: its "
-            "length penalty is unknown, so it counts as not scored. Raise +reward.referee.group_wait if rollouts take "
+            "a rollout of prompt %s came after its siblings, which waited %g s for it, were given their rewards: they "
+            "were compared without it, so it counts as not scored. Raise +reward.referee.group_wait if rollouts take "
             "longer",
             row.uid,
             wait,
@@ -244,3 +328,7 @@ class RefereeRewardManager:
             "trainer.v1.sampler.sync_refill_failed_groups=True. To train on a number instead, set [missing] policy to "
             "group_mean or value in referee.toml."
         )
+
+
+def _told(reward: Reward) -> Told:
+    return reward.value, reward.rule - reward.penalty, terms_given(reward)

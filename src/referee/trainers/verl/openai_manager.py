@@ -10,7 +10,7 @@ from referee import clock
 from referee.cache import KeyMaker
 from referee.config import load
 from referee.errors import TicketTimeout
-from referee.judging import first_round, make_judge
+from referee.judging import first_round, make_judge, refuse_groups
 from referee.records import Reward, Sample
 from referee.ticket import Ticket
 from referee.trainers.verl.backend import Backend
@@ -51,6 +51,8 @@ class AsyncOpenAIManager:
         )
         self.reward_coefficient = reward_coefficient
         self._config.settings("thread")  # a key that is missing is missed now
+        judges = load(self._config.settings("thread", keyless=True)).judge
+        refuse_groups(judges, "AsyncOpenAIManager", "LengthPenaltyRewardManager")
         self._backend = Backend(self._config)
 
     async def initialize(self) -> None:
@@ -79,7 +81,7 @@ class AsyncOpenAIManager:
         with in_own_keys():
             while True:
                 try:
-                    await asyncio.wait_for(stream.__anext__(), max(0.0, until - clock.monotonic()))
+                    await clock.within(stream.__anext__(), max(0.0, until - clock.monotonic()))
                 except StopAsyncIteration:
                     return self._scores(ticket.result(0.0))
                 except TimeoutError:
@@ -111,7 +113,7 @@ class AsyncOpenAIManager:
         timeout: float = TIMEOUT,
     ) -> list[float | None]:
         """Wait for what `submit_and_get_batch_results` returns. Progress is reported at the end; see `acollect`."""
-        scores = await asyncio.wait_for(future, timeout)
+        scores = await clock.within(future, timeout)
         if progress_callback is not None:
             progress_callback(len(scores), len(scores))
         return scores

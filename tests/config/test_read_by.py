@@ -1,0 +1,108 @@
+"""A setting that a judge's kind does not read is refused by name: nothing is read past."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from referee.config import MADE_OF_OTHERS, JudgeConfig, load
+from referee.config.judge_schema import READ_BY, SHIPPED_KINDS
+from referee.errors import ConfigError
+from referee.judging.registry import COMPOSED, KINDS
+
+OTHER: dict[str, Any] = {
+    "low": 0,
+    "high": 5,
+    "view": "full",
+    "criterion": [{"text": "It is right."}],
+    "rubric_file": "r.toml",
+    "polarity": "by_sign",
+    "checks": ["package.module:function"],
+    "combine": "all",
+    "criteria_per_call": 1,
+    "clip": True,
+    "threshold": 0.7,
+    "partial": "skip",
+    "permutations": 2,
+    "ranks": True,
+    "schedule": "all",
+    "rounds": 2,
+    "both_orders": False,
+    "strength": "win_rate",
+    "min_comparisons": 2,
+    "anchor": "baseline",
+    "alone": "one",
+}
+"""A value of each such setting that is not its default."""
+
+
+def problem(**settings: Any) -> ConfigError | None:
+    try:
+        load({"judge": [{"name": "j", **settings}, {"name": "one"}]})
+    except ConfigError as error:
+        return error
+    return None
+
+
+def test_every_kind_is_listed() -> None:
+    """A new kind must say what it reads."""
+    assert set(SHIPPED_KINDS) == {*KINDS, *COMPOSED}
+    assert OTHER.keys() == READ_BY.keys() <= {field.name for field in msgspec.structs.fields(JudgeConfig)}
+
+
+@pytest.mark.parametrize("kind", [kind for kind in SHIPPED_KINDS if kind not in MADE_OF_OTHERS])
+@pytest.mark.parametrize("name", READ_BY)
+def test_a_setting_of_another_kind_is_refused_by_name(name: str, kind: str) -> None:
+    """And the message says whose it is; its default is no mistake."""
+    for reader in READ_BY[name]:
+        more = {key: values[0] for key, values in reader.items() if key not in ("kind", name)}
+        if kind in reader["kind"]:
+            value = reader[name][0] if name in reader else OTHER[name]
+            assert problem(kind=kind, **{**more, name: value}) is None
+            break
+    else:
+        error = problem(kind=kind, **{name: OTHER[name]})
+        assert error is not None
+        assert name in str(error.setting)
+        assert any(f"'{reader['kind'][0]}'" in str(error) for reader in READ_BY[name])
+    default = msgspec.to_builtins(getattr(JudgeConfig(), name))
+    assert problem(kind=kind, **{name: default}) is None
+
+
+@pytest.mark.parametrize(
+    ("settings", "name"),
+    [
+        ({"kind": "pairwise", "rounds": 2, "schedule": "all"}, "rounds"),
+        ({"kind": "pairwise", "rounds": 2, "schedule": "anchor"}, "rounds"),
+        ({"kind": "pairwise", "strength": "win_rate", "schedule": "anchor"}, "strength"),
+        ({"kind": "pairwise", "min_comparisons": 2, "schedule": "anchor"}, "min_comparisons"),
+        ({"kind": "pairwise", "alone": "one", "schedule": "anchor"}, "alone"),
+        ({"kind": "pairwise", "anchor": "baseline"}, "anchor"),
+        ({"kind": "rubric", "threshold": 0.7}, "threshold"),
+        ({"kind": "rubric", "high": 5}, "high"),
+        ({"kind": "rubric", "combine": "implicit", "criteria_per_call": 1}, "criteria_per_call"),
+        ({"kind": "rubric", "combine": "implicit", "partial": "skip"}, "partial"),
+        ({"kind": "monitor", "view": "full"}, "view"),
+    ],
+)
+def test_a_setting_that_another_setting_turns_off_is_refused(settings: dict[str, Any], name: str) -> None:
+    """Of the right kind, but not read."""
+    error = problem(**settings)
+    assert error is not None
+    assert name in str(error.setting)
+
+
+def test_what_another_package_reads_is_not_known() -> None:
+    """Its judge may use any of these settings."""
+    assert problem(kind="theirs", **{name: OTHER[name] for name in ("low", "permutations", "ranks", "rounds")}) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("permutations", 0), ("rounds", -1), ("min_comparisons", 0), ("schedule", "best")]
+)
+def test_values_off_their_range_are_refused(name: str, value: object) -> None:
+    """By name."""
+    kind = "listwise" if name == "permutations" else "pairwise"
+    assert name in str(problem(kind=kind, **{name: value}))
