@@ -1,0 +1,52 @@
+"""`referee rejudge`: the samples of a finished run by another judge, and how the two differ."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+
+from referee.cli import score
+from referee.cli.diff import tell
+from referee.errors import ConfigError
+from referee.report.again import rollouts_of
+from referee.report.diff import diff
+from referee.report.files import sides
+
+
+def command(
+    run: Annotated[Path, typer.Argument(help="A ledger (folder or file), or rewards of referee score beside theirs.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="JSONL of the new rewards.")],
+    config: Annotated[
+        Path | None, typer.Option("--config", "-c", help="The other judge. Default: ./referee.toml.")
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on after an interruption.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Start over although the output exists.")] = False,
+    examples: Annotated[int, typer.Option(min=0, help="How many of the widest differences to show.")] = 5,
+    as_json: Annotated[bool, typer.Option("--json", help="Plain data instead of tables.")] = False,
+) -> None:
+    """Judge the samples of a run again, with another judge, and compare.
+
+    The ledger holds what is needed unless [ledger] content = false. The new rewards and their ledger are written as by
+    `referee score`; the comparison is that of `referee diff`.
+    """
+    _spare(run, output)
+    with tempfile.NamedTemporaryFile(prefix="referee-", suffix=".jsonl") as rollouts:
+        for row in rollouts_of(run):
+            rollouts.write(msgspec.json.encode(row) + b"\n")
+        rollouts.flush()
+        score.command(rollouts.name, str(output), config, resume, overwrite, skip_bad=False, quiet=as_json)
+    tell(diff(*sides(run, output), examples), as_json)
+
+
+def _spare(run: Path, output: Path) -> None:
+    """Refuse an output that would change the run it is compared with."""
+    if not run.exists():
+        return  # said where it is read
+    mine = {path.resolve() for path in (run, *run.parents[:1]) if path.is_file() or path.suffix == ".run"}
+    mine |= {path.with_suffix(".run") for path in mine} | {run.resolve()}
+    if {output.resolve(), output.with_suffix(".run").resolve()} & mine:
+        raise ConfigError(f"-o {output}: these are the rewards of the run that is judged again. Give -o another name.")

@@ -1,0 +1,57 @@
+"""Statistics of judges: agreement with people, calibration, corrected means, biases, self-consistency. Pure."""
+
+from referee.stats.agreement import (
+    Confusion,
+    accuracy,
+    alpha,
+    bias,
+    confusion,
+    kappa,
+    preference_accuracy,
+    weighted_kappa,
+)
+from referee.stats.agreement_interval import kappa_interval, roc_auc_interval
+from referee.stats.bootstrap import Chance, bootstrap
+from referee.stats.calibration import Bin, brier, ece, ece_floor, reliability
+from referee.stats.corrected import prediction_powered, rogan_gladen, tuned_weight
+from referee.stats.interval import Estimate, mean_interval, proportion
+from referee.stats.ranks import kendall, pearson, ranks, roc_auc, spearman
+from referee.stats.slopes import length_slope, position_bias
+from referee.stats.spread import changed, flips, icc, within_sd
+
+__all__ = [
+    "Bin",
+    "Chance",
+    "Confusion",
+    "Estimate",
+    "accuracy",
+    "alpha",
+    "bias",
+    "bootstrap",
+    "brier",
+    "changed",
+    "confusion",
+    "ece",
+    "ece_floor",
+    "flips",
+    "icc",
+    "kappa",
+    "kappa_interval",
+    "kendall",
+    "length_slope",
+    "mean_interval",
+    "pearson",
+    "position_bias",
+    "prediction_powered",
+    "preference_accuracy",
+    "proportion",
+    "ranks",
+    "reliability",
+    "roc_auc",
+    "roc_auc_interval",
+    "rogan_gladen",
+    "spearman",
+    "tuned_weight",
+    "weighted_kappa",
+    "within_sd",
+]

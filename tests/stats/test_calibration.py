@@ -1,0 +1,61 @@
+"""Calibration: curve, ECE and Brier score by hand, and what noise alone would show."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from referee.stats import brier, ece, ece_floor, reliability
+
+SAID, TRUE = [0.1, 0.1, 0.9, 0.9], [0, 1, 1, 1]
+
+
+@pytest.mark.parametrize("by", ["mass", "width"])
+def test_a_curve_by_hand(by: str) -> None:
+    """Says 0.1 where half are true, 0.9 where all are: (2 * 0.4 + 2 * 0.1) / 4."""
+    curve = reliability(SAID, TRUE, by=by)  # type: ignore[arg-type]
+    assert [(each.count, each.said, each.true) for each in curve] == [(2, 0.1, 0.5), (2, 0.9, 1.0)]
+    assert curve[1].low < 0.9 < curve[1].high == 1.0
+    assert ece(SAID, TRUE, by=by) == pytest.approx(0.25)  # type: ignore[arg-type]
+
+
+def test_brier_by_hand() -> None:
+    """(0.01 + 0.81 + 0.01 + 0.01) / 4."""
+    assert brier(SAID, TRUE) == pytest.approx(0.21)
+    assert brier([], []) is ece([], []) is ece_floor([], random.Random(1)) is None
+    assert reliability([], []) == []
+
+
+def test_bins_of_equal_mass_hold_as_many_rows() -> None:
+    """A hundred different probabilities, all low: ten bins of ten, where bins of equal width would be one."""
+    said = [place / 2000 for place in range(100)]
+    assert [each.count for each in reliability(said, [0.0] * 100)] == [10] * 10
+    assert len(reliability(said, [0.0] * 100, by="width")) == 1
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(st.sampled_from([0.0, 0.2, 0.25, 0.7, 1.0]), st.booleans()), min_size=1, max_size=50))
+def test_the_order_of_rows_does_not_matter(rows: list[tuple[float, bool]]) -> None:
+    """No row is lost, ECE is the same backwards, and between 0 and 1."""
+    said, true = [p for p, _ in rows], [y for _, y in rows]
+    found = ece(said, true, 4)
+    assert sum(each.count for each in reliability(said, true, 4)) == len(rows)
+    assert found == pytest.approx(ece(said[::-1], true[::-1], 4))
+    assert found is not None
+    assert 0.0 <= found <= 1.0
+
+
+def test_the_floor_is_what_a_calibrated_judge_shows() -> None:
+    """On 200 rows a calibrated judge and its floor agree; one that always says 0.9 of coin flips is far above it."""
+    chance = random.Random(1)
+    said = [chance.random() for _ in range(200)]
+    floor = ece_floor(said, random.Random(2))
+    found = ece(said, [chance.random() < p for p in said])
+    assert floor == pytest.approx(found, abs=0.03)
+    assert floor is not None
+    assert floor > 0.02
+    coin = [chance.random() < 0.5 for _ in range(200)]
+    assert (ece([0.9] * 200, coin) or 0) > 5 * (ece_floor([0.9] * 200, random.Random(2)) or 1)
