@@ -8,7 +8,7 @@ from collections.abc import Callable
 from itertools import combinations
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from referee.judging.schedule import Pair, Schedule, calls, rounds_of
@@ -172,10 +172,18 @@ def test_tournaments_side_by_side(count: int, tournaments: int, seed: int) -> No
     assert len(played[0]) == apart * (count // 2)
 
 
+def test_swiss_of_three_is_every_pair_unless_rounds_are_given() -> None:
+    """Two rounds of one comparison each would leave a pair out."""
+    (pairs,) = play("swiss", 3, 0, the_lower_wins)
+    assert sorted(map(sorted, pairs)) == [[0, 1], [0, 2], [1, 2]]
+    assert len(pairs_of("swiss", 3, 2, the_lower_wins)) == 2
+
+
 @given(counts, wishes, seeds)
 def test_swiss_rounds_are_full(count: int, rounds: int, seed: int) -> None:
     """Each round has all items once, but for one of an odd count, never the same: also with failures, and up to the
     largest number of rounds."""
+    assume(rounds or count != 3)
     played = play("swiss", count, rounds, by_chance(seed))
     wanted = max(rounds, 1 + count % 2) if rounds else (count - 1).bit_length()
     assert len(played) == min(wanted, (count + 1) // 2)
