@@ -39,6 +39,9 @@ class Secret:
 class EndpointConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """One endpoint of a judge model."""
 
+    provider: str = ""
+    """A provider by name (openai, anthropic, gemini, vllm…; `referee prices` lists them): sets url, api, key_env and
+    prices where you do not. Empty: what the other settings say."""
     url: str = "https://api.openai.com/v1/chat/completions"
     """The chat-completions URL, or its base (…/v1). With another `api`: what that takes."""
     api: str = "chat"
@@ -61,8 +64,14 @@ class EndpointConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """US dollars per million tokens of the prompt. Without prices the cost is unknown and `budget_usd` is refused."""
     price_out: float | None = None
     """US dollars per million tokens of the reply."""
+    price_cached: float | None = None
+    """US dollars per million tokens of the prompt that the provider took from its prompt cache. Not given: price_in."""
+    price_cache_write: float | None = None
+    """US dollars per million tokens of the prompt that the provider put into its cache. Not given: price_in."""
     tier: Literal["", "flex"] = ""
-    """flex: the provider's cheaper, slower service, where it has one."""
+    """flex: the provider's cheaper, slower service, where it has one. Prices are always those of the standard tier."""
+    tier_fallback: bool = False
+    """Where the tier has no room, ask at the standard tier and price instead of waiting."""
     key_over_http: bool = False
     """Allow the key to travel over plain http to a host that is not this machine (a judge inside your own network)."""
     backup: bool = False
