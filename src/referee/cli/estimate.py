@@ -129,9 +129,7 @@ class Estimate(Struct, frozen=True, kw_only=True):
             f"{self.cached} in the cache, {self.settled} without a call."
         ]
         if self.measured:
-            lines.append(
-                f"tokens: as the provider counted those of {counted(self.measured, 'cached reply', 'cached replies')}"
-            )
+            lines.append(f"tokens: as the provider counted {self.measured} requests that are in the cache")
         if self.groups:
             equal = f"; {counted(self.equal, 'response')} equal to a sibling, judged once" if self.equal else ""
             lines.append(in_words(self.groups) + equal)
