@@ -23,7 +23,7 @@ RANKS: list[set[str]] = [
     {"runtime"},
     {"referee", "ticket"},
     {"trainers", "server", "sim", "local", "report"},
-    {"testing", "calibration"},
+    {"testing", "calibration", "plan"},
     {"cli"},
 ]
 RANK = {name: rank for rank, names in enumerate(RANKS) for name in names}

@@ -60,7 +60,9 @@ def test_two_files_are_compared(tmp_path: Path, compare: Callable[..., Result], 
     write_config(tmp_path / "referee.toml", server.url, PAIRWISE, price_in=1.0, price_out=1.0)
     done = compare("base.jsonl", "tuned.jsonl", "--by", "topic", "--worst", "1")
     assert done.exit_code == 0, said(done)
-    assert "12 pairs, compared by judge, each in both orders: 16 requests, at most $0." in done.stderr
+    assert (
+        "12 pairs, compared by judge, each in both orders: 16 requests, 0 more in the cache, at most $0." in done.stderr
+    )
     lines = {line.split("  ")[0]: line.split() for line in done.stdout.splitlines()}
     assert (lines["wins"][1], lines["ties"][1], lines["losses"][1]) == ("4", "4", "4")
     assert "tuned against base, compared by judge, simulated, in both orders" in done.stdout

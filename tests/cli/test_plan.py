@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -40,8 +41,8 @@ def test_a_plan_for_a_file_of_rollouts(tmp_path: Path, referee: Run, provider: S
     write_config(tmp_path / "referee.toml", server.url, "[limits]\nconcurrency = 3", price_in=100.0, price_out=100.0)
     done = referee("plan", "in.jsonl")
     assert done.returncode == 0, done.stderr
-    assert "12 rollouts: 6 requests, 4 equal to another, 2 without a call" in done.stdout
-    assert "cost                  up to $0." in done.stdout
+    assert "12 rollouts: 6 requests, 4 equal to another, 0 in the cache, 2 without a call" in done.stdout
+    assert re.search(r"^cost +up to \$0\.", done.stdout, re.M)
     assert "512 out (judge.max_tokens; --tokens-out)" in done.stdout
     assert "per step" not in done.stdout
     assert server.stats().received == 0
@@ -84,7 +85,57 @@ def test_a_plan_counts_every_judge_at_its_own_price(tmp_path: Path, referee: Run
             for name, price in (("cheap", 1.0), ("dear", 100.0))
         )
     )
-    found = json.loads(referee("plan", "in.jsonl", "-c", "referee.toml", "--json").stdout)["workload"]
-    assert (found["samples"], found["asked"]) == (20, 1.0)
-    assert found["price_in"] == pytest.approx(50.5)
-    assert found["price_out"] == pytest.approx(50.5)
+    found = json.loads(referee("plan", "in.jsonl", "-c", "referee.toml", "--json").stdout)
+    assert (found["workload"]["samples"], found["workload"]["asked"]) == (20, 1.0)
+    cheap, dear = (found["rollouts"]["loads"][name] for name in sorted(found["rollouts"]["loads"]))
+    assert cheap == dear
+    assert found["costs"]["standard"] == pytest.approx(101 * (dear["tokens_in"] + dear["tokens_out"]) / 1e6)
+
+
+def test_a_dry_run_sends_and_writes_nothing(tmp_path: Path, referee: Run, provider: Start) -> None:
+    """`score --dry-run` says what a plan says, needs no output, and leaves the folder as it was."""
+    server = provider()
+    write_rollouts(tmp_path / "in.jsonl", 5)
+    write_config(tmp_path / "referee.toml", server.url, price_in=1.0, price_out=1.0)
+    before = sorted(path.name for path in tmp_path.iterdir())
+    done = referee("score", "in.jsonl", "--dry-run")
+    assert done.returncode == 0, done.stderr
+    assert "5 rollouts: 5 requests, 0 equal to another, 0 in the cache, 0 without a call" in done.stdout
+    assert "up to $0." in done.stdout
+    assert server.stats().received == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == before
+    refused(referee("score", "in.jsonl"), "Name a file with -o")
+
+
+def test_a_plan_leaves_out_what_is_cached_and_learns_from_it(tmp_path: Path, referee: Run, provider: Start) -> None:
+    """Verdicts that are there are not paid again, and replies are taken to be as long as the cached ones were."""
+    server = provider()
+    write_rollouts(tmp_path / "in.jsonl", 30)
+    write_config(tmp_path / "referee.toml", server.url, price_in=1.0, price_out=1.0)
+    assert referee("score", "in.jsonl", "-o", "out.jsonl", "-q").returncode == 0
+    write_rollouts(tmp_path / "in.jsonl", 40)
+    found = json.loads(referee("plan", "in.jsonl", "--json").stdout)
+    assert (found["rollouts"]["asked"], found["rollouts"]["cached"], found["rollouts"]["measured"]) == (10, 30, 30)
+    paid = sum(row.get("cost", 0.0) for row in rows(tmp_path / "out.jsonl"))
+    assert found["costs"]["standard"] == pytest.approx(paid / 3, rel=0.1)
+
+
+def test_a_plan_of_a_cascade_says_the_least_and_the_most(tmp_path: Path, referee: Run) -> None:
+    """If the cheap member decides everything, it costs a hundredth of what both cost; flex and batch are half."""
+    write_rollouts(tmp_path / "in.jsonl", 4)
+    (tmp_path / "referee.toml").write_text(
+        "".join(
+            f'[[endpoint]]\nname = "{name}"\nprovider = "openai"\nmodel = "{name}"\n'
+            f"price_in = {price}\nprice_out = {price}\n"
+            f'[[judge]]\nname = "by-{name}"\nkind = "yes_no"\nendpoint = "{name}"\n'
+            for name, price in (("cheap", 1.0), ("dear", 99.0))
+        )
+        + '[[judge]]\nname = "stairs"\nkind = "cascade"\nmembers = ["by-cheap", "by-dear"]\n'
+        "until = {uncertainty = 0.4}\n"
+    )
+    costs = json.loads(referee("plan", "in.jsonl", "-c", "referee.toml", "--json").stdout)["costs"]
+    assert costs["least"] == pytest.approx(costs["standard"] / 100)
+    assert costs["flex"] == costs["batch"] == pytest.approx(costs["standard"] / 2)
+    shown = referee("plan", "in.jsonl", "-c", "referee.toml").stdout
+    assert "referee score --batch" in shown
+    assert "if the first member decides everything" in shown

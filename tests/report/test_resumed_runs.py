@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
+from referee.report.workload import observe
 from tests.report.ledgers import CONFIG, START, pair
 
 from referee.ledger import Ledger, LimitsLine, Line, RunLine, VerdictLine
@@ -20,7 +21,6 @@ from referee.report.resumed_runs import KNOWN, Samples, unscored_share
 from referee.report.rows import Rows
 from referee.report.sides import side
 from referee.report.watch import Watch
-from referee.report.workload import observe
 
 LATER = START + 1000.0
 SCORES = [1, 4, 7, 10, 5, 5, 5, 5, 2, 9, 3, 8]

@@ -9,7 +9,7 @@ import typer
 from msgspec import Struct
 from msgspec.structs import replace
 
-from referee.cli.estimate import Estimate, Planned, Plans
+from referee.cli.estimate import Planned, Plans
 from referee.cli.plan import money
 from referee.cli.progress import Meter
 from referee.cli.stream import Item, stream
@@ -18,7 +18,6 @@ from referee.config import Config, JudgeConfig, ShapingConfig, all_judges, endpo
 from referee.errors import ConfigError
 from referee.records import Reward, Sample
 from referee.referee import Referee
-from referee.report.plan import make_plan
 from referee.report.versus import About
 from referee.report.versus_pair import Comparison, compared
 from referee.rollouts.pairs import AnswerPair
@@ -86,27 +85,16 @@ def _chosen(config: Config, name: str) -> JudgeConfig:
 
 def plan_line(task: Task) -> str:
     """How many requests it takes, and what they cost at most; nothing is sent."""
-    judge, plans = task.judge, Plans()
+    judge, plans = task.judge, Plans(task.config)
     planned = Planned(judge, build_judge(judge, secrets.token_bytes(32)))
     for sample in _samples(task):
         planned.take(sample, plans)
     planned.finish(plans)
-    asked = sum(load.asked for load in plans.loads.values())
-    estimate = Estimate(
-        samples=2 * len(task.pairs),
-        questions=plans.planned + plans.settled,
-        asked=asked,
-        repeated=plans.planned - asked,
-        settled=plans.settled,
-        loads=plans.loads,
-        groups={},
-        equal=0,
-        judges=(),
-    )
-    cost = make_plan(estimate.workload(task.config)).cost_step
+    found = plans.estimate(2 * len(task.pairs), {}, 0, ())
+    cost = found.costs(task.config).standard
     price = "cost unknown (no price_in, price_out)" if cost is None else f"at most {money(cost)}"
-    requests = counted(asked, "request")
-    return f"{counted(len(task.pairs), 'pair')}, {_how(judge)}: {requests}, {price}; less by what the cache holds."
+    requests = f"{counted(found.asked, 'request')}, {found.cached} more in the cache"
+    return f"{counted(len(task.pairs), 'pair')}, {_how(judge)}: {requests}, {price}."
 
 
 def _how(judge: JudgeConfig) -> str:

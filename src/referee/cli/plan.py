@@ -1,13 +1,16 @@
-"""`referee plan`: how long judging takes, what it costs and which limit binds, from rollouts, a ledger or numbers."""
+"""`referee plan`: how long judging takes, what it costs and which limit binds, from rollouts, a ledger or numbers.
+
+Times come from rehearsals with the simulated provider in virtual time.
+"""
 
 from __future__ import annotations
 
 import itertools
 import math
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 import typer
@@ -15,15 +18,14 @@ from msgspec.structs import replace
 from rich.console import Console
 from rich.table import Table
 
-from referee.cli.estimate import Estimate, estimate
+from referee.cli.estimate import Costs, Estimate, estimate
 from referee.cli.settings import DEFAULT_FILE
 from referee.cli.terminal import terminal
 from referee.cli.words import counted
-from referee.config import load
+from referee.config import Config, load
 from referee.errors import InputError
 from referee.ledger import read
-from referee.report.plan import Plan, Workload, make_plan
-from referee.report.workload import limits_in, observe
+from referee.plan import Plan, Workload, limits_in, make_plan, observe
 
 SAMPLES = 1024.0
 """Per step, where neither a ledger nor an option says."""
@@ -55,11 +57,12 @@ def command(
 ) -> None:
     """Say how long judging takes, what it costs, which limit binds and what to change.
 
-    Of a file of rollouts, with -c: every request is planned, none is sent; the reply is taken as long as
-    judge.max_tokens allows, so the cost is an upper estimate. Of judges that compare the responses of a group, it says
-    what a group takes. Of a ledger, or of numbers: for each training step. Options override what is found.
+    Of a file of rollouts, with -c: every request is planned and looked up in the cache, none is sent; the reply is
+    taken as long as judge.max_tokens allows, so the cost is an upper estimate. Of judges that compare the responses of
+    a group, it says what a group takes. Of a ledger, or of numbers: for each training step. Options override what is
+    found. Times come from rehearsals: the same engine, with a simulated provider, in virtual time.
     """
-    base, found, ceiling = _base(run, config)
+    base, found, chosen = _base(run, config)
     given = {
         "samples": samples,
         "steps": steps,
@@ -82,31 +85,46 @@ def command(
                 f"--latency-p95 {latency_p95:g} is below the median {workload.latency:g}: give --latency too."
             )
         workload = replace(workload, sigma=math.log(latency_p95 / workload.latency) / NINETY_FIVE)
+    if concurrency is not None:
+        workload = replace(workload, adaptive=False, capacity=None)
     _check(workload)
-    plan = make_plan(workload)
+    priced = price_in is not None or price_out is not None
+    costs = found.costs(chosen, tokens_out) if found and chosen and not priced else None
+    plan = make_plan(workload, _own(costs, chosen) if costs and chosen else None)
     assumed = {name for name in ASSUMED if given[name] is None and (run is None or (found and name == "latency"))}
-    if found and tokens_out is None:
+    if found and tokens_out is None and not found.measured:
         assumed.add("tokens_out")
-    if ceiling is not None and workload.concurrency == ceiling and concurrency is None:
+    if workload.adaptive and workload.capacity is None:
         assumed.add("concurrency")
     if as_json:
-        data = {"workload": workload, "plan": plan, **({"rollouts": found} if found else {})}
+        data = {"workload": workload, "plan": plan, **({"rollouts": found, "costs": costs} if found else {})}
         typer.echo(msgspec.json.format(msgspec.json.encode(data), indent=2).decode())
     else:
         if found:
             terminal().print(found.words(), end="\n\n", soft_wrap=True)
-        show(workload, plan, terminal(), assumed, whole=found is not None)
+        show(workload, plan, terminal(), assumed, whole=found is not None, costs=costs)
 
 
-def _base(run: Path | None, config: Path | None) -> tuple[Workload, Estimate | None, float | None]:
-    """What is known before any option, what a file of rollouts holds, and the ceiling of an adaptive concurrency.
+def show_file(path: Path, config: Config) -> None:
+    """The plan of a file of rollouts, for `referee score --dry-run`."""
+    found = estimate(path, config)
+    costs, load_ = found.costs(config), found.workload(config)
+    assumed = {"latency", *([] if found.measured else ["tokens_out"]), *(["concurrency"] if load_.adaptive else [])}
+    terminal().print(found.words(), end="\n\n", soft_wrap=True)
+    show(load_, make_plan(load_, _own(costs, config)), terminal(), assumed, whole=True, costs=costs)
 
-    That ceiling stands in for what the provider bears where nothing is known of it, and never for what a ledger saw.
-    """
+
+def _own(costs: Costs, config: Config) -> float | None:
+    """What it costs with the tier that is set."""
+    return costs.flex if any(endpoint.tier for endpoint in config.endpoint) else costs.standard
+
+
+def _base(run: Path | None, config: Path | None) -> tuple[Workload, Estimate | None, Config | None]:
+    """What is known before any option, what a file of rollouts holds, and the configuration that it is judged with."""
     public = load(config, os.environ).public() if config is not None else {}
     limits = limits_in(public)
     if run is None:
-        return Workload(samples=SAMPLES, **limits), None, _ceiling(public)
+        return Workload(samples=SAMPLES, **limits), None, None
     lines = read(run)
     first = next(lines, None)
     if first is None and run.is_file():
@@ -114,25 +132,18 @@ def _base(run: Path | None, config: Path | None) -> tuple[Workload, Estimate | N
             raise InputError(f"{run}: a plan for rollouts needs the judge: name a configuration with -c.")
         chosen = load(config or DEFAULT_FILE, os.environ)
         found = estimate(run, chosen)
-        return found.workload(chosen), found, _ceiling(chosen.public())
+        return found.workload(chosen), found, chosen
     seen = observe(lines if first is None else itertools.chain([first], lines))
     if not seen.samples:
         raise InputError(f"{run}: no verdicts in it to learn from. Give the numbers as options instead.")
-    known = seen.workload()
-    if _ceiling(public) is not None and known.concurrency != _ceiling(seen.config):
-        limits.pop("concurrency", None)
-    return replace(known, **limits), None, _ceiling(public or seen.config)
-
-
-def _ceiling(config: Mapping[str, Any]) -> float | None:
-    """The most that concurrency = "auto" may reach, all endpoints together; None: it is not adaptive."""
-    adaptive = dict(config.get("limits") or {}).get("concurrency") == "auto"
-    return limits_in(config).get("concurrency") if adaptive else None
+    return replace(seen.workload(), **limits), None, None
 
 
 def _check(workload: Workload) -> None:
     for name in workload.__struct_fields__:
         value = getattr(workload, name)
+        if isinstance(value, bool):
+            continue
         least_is_zero = name in ("tokens_in", "tokens_out", "price_in", "price_out", "work_s", "asked", "sigma")
         if value is None or (least_is_zero and value == 0 and math.isfinite(value)):
             continue
@@ -144,9 +155,16 @@ def _check(workload: Workload) -> None:
         raise InputError(f"asked is a share of the samples, at most 1, not {workload.asked!r}.", field="asked")
 
 
-def show(workload: Workload, plan: Plan, console: Console, assumed: Collection[str] = (), whole: bool = False) -> None:
+def show(
+    workload: Workload,
+    plan: Plan,
+    console: Console,
+    assumed: Collection[str] = (),
+    whole: bool = False,
+    costs: Costs | None = None,
+) -> None:
     """The plan as plain tables. `assumed`: numbers that nothing gave. `whole`: of a file, not of a training step."""
-    console.print(_facts(workload, plan, assumed, whole))
+    console.print(_facts(workload, plan, assumed, whole, costs))
     if plan.limits:
         console.print()
         console.print(_limits(plan))
@@ -156,7 +174,7 @@ def show(workload: Workload, plan: Plan, console: Console, assumed: Collection[s
         console.print(f"- {line}")
 
 
-def _facts(workload: Workload, plan: Plan, assumed: Collection[str], whole: bool) -> Table:
+def _facts(workload: Workload, plan: Plan, assumed: Collection[str], whole: bool, costs: Costs | None) -> Table:
     table = Table(show_header=False, show_edge=False, pad_edge=False, box=None)
     table.add_column(justify="left")
     table.add_column(justify="right")
@@ -168,9 +186,8 @@ def _facts(workload: Workload, plan: Plan, assumed: Collection[str], whole: bool
     of_step = "" if whole else " per step"
     table.add_row("calls" + of_step, f"{plan.calls:.0f}", share)
     table.add_row("judging" + of_step, duration(plan.judging_s), spread)
-    table.add_row(
-        "  one time in twenty" if whole else "  one step in twenty", duration(plan.judging_p95_s), "or longer"
-    )
+    if plan.rehearsals > 1:
+        table.add_row("  at the slowest", duration(plan.judging_slowest_s), f"of {plan.rehearsals} rehearsals")
     if not whole:
         work = "own work not known (--work)" if workload.work_s is None else f"own work {duration(workload.work_s)}"
         table.add_row("trainer waits", duration(plan.wait_s), work)
@@ -178,6 +195,8 @@ def _facts(workload: Workload, plan: Plan, assumed: Collection[str], whole: bool
     table.add_row("calls in flight", f"{plan.in_flight:.1f}", f"on average while judging{bears}")
     most = "up to " if "tokens_out" in assumed and plan.cost_step is not None else ""
     table.add_row("cost" + of_step, most + money(plan.cost_step), _tokens(workload, assumed))
+    for name, dollars, note in _ways(costs) if costs else ():
+        table.add_row(f"  {name}", most + money(dollars), note)
     if whole:
         return table
     table.add_row("cost per epoch", money(plan.cost_epoch), f"{counted(workload.steps, 'step')} (--steps)")
@@ -187,11 +206,21 @@ def _facts(workload: Workload, plan: Plan, assumed: Collection[str], whole: bool
 
 def _limits(plan: Plan) -> Table:
     table = Table(show_edge=False, pad_edge=False)
-    for name in ("limit", "value", "calls/s", "step by itself"):
+    for name in ("limit", "value", "judging without it"):
         table.add_column(name, justify="left" if name == "limit" else "right")
-    for limit in sorted(plan.limits, key=lambda item: -item.seconds):
-        table.add_row(limit.name, f"{limit.value:,.10g}", f"{limit.per_second:.3g}", duration(limit.seconds))
+    for limit in sorted(plan.limits, key=lambda item: item.seconds_without):
+        table.add_row(limit.name, f"{limit.value:,.10g}", duration(limit.seconds_without))
     return table
+
+
+def _ways(costs: Costs) -> list[tuple[str, float, str]]:
+    """Other ways to pay, where they are known."""
+    found = (
+        ("flex", costs.flex, 'endpoint.tier = "flex"'),
+        ("batch", costs.batch, "referee score --batch: within a day"),
+        ("cascade", costs.least, "if the first member decides everything; up to the cost above"),
+    )
+    return [(name, dollars, note) for name, dollars, note in found if dollars is not None]
 
 
 def _tokens(workload: Workload, assumed: Collection[str]) -> str:

@@ -14,6 +14,7 @@ import typer
 
 from referee.cli.groups import Sizes, calls_in_words, check_alone, sizes_of
 from referee.cli.output import check_output, claimed, rejects_of
+from referee.cli.plan import show_file
 from referee.cli.problems import Problems, refuse_binary, refuse_text, text_only, warn_unread
 from referee.cli.progress import Meter
 from referee.cli.rows import Digests, Row, RowWriter, consolidate, read_rows, row_of
@@ -38,7 +39,7 @@ _FORMAT = 'Not one line is a rollout. One looks like this: {"prompt": "What is 2
 
 def command(
     rollouts: Annotated[str, typer.Argument(help="JSONL of rollouts (prompt, response, …); - for standard input.")],
-    output: Annotated[str, typer.Option("--output", "-o", help="JSONL of rewards; - for standard output.")],
+    output: Annotated[str, typer.Option("--output", "-o", help="JSONL of rewards; - for standard output.")] = "",
     config: Annotated[
         Path | None, typer.Option("--config", "-c", help="Default: ./referee.toml, else the embedded judge.")
     ] = None,
@@ -47,6 +48,9 @@ def command(
     ] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Start over although the output exists.")] = False,
     skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Set unusable lines aside in a rejects file.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only say what it takes, as `referee plan`; send and write nothing.")
+    ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no summary.")] = False,
 ) -> None:
     """Judge a file of rollouts.
@@ -54,10 +58,13 @@ def command(
     A rollout is a line of JSON with `prompt` and `response`; `id`, `group`, `reference`, `rule_score`, `length`,
     `truncated` and `step` are read too. A row of rewards has `reward` (null: none), `score`, `why` and `unscored`.
     """
-    folder = None if output == "-" else Path(output).with_suffix(".run")
+    if not output and not dry_run:
+        raise InputError("Where do the rewards go? Name a file with -o, or - for standard output.")
+    folder = None if output in ("-", "") else Path(output).with_suffix(".run")
     if folder is not None and Path(output).is_symlink():
         output = os.path.realpath(output)  # the file it leads to is the output, not the link
-    check_output(rollouts, output, resume, overwrite)
+    if not dry_run:
+        check_output(rollouts, output, resume, overwrite)
     with as_file(rollouts) as source:
         refuse_binary(rollouts, source)
         sizes, total, bad, mixed, media, references = _survey(source)
@@ -83,6 +90,9 @@ def command(
                     f'{rollouts}: judge.kind = "{comparing.kind}" compares with a known answer, and no rollout has a '
                     "`reference` (or `ground_truth`). Nothing was spent."
                 )
+            if dry_run:
+                show_file(source, chosen)
+                return
             _say_groups(rollouts, chosen, sizes_of(sizes, total), quiet)
             chosen = with_ledger(chosen, folder)
             with claimed(output):

@@ -1,4 +1,4 @@
-"""What a ledger says about the load of a step: samples, tokens, latency, price, limits. Pure."""
+"""The load of a training step: samples, tokens, latency, price, limits; and what a ledger says of them. Pure."""
 
 from __future__ import annotations
 
@@ -7,10 +7,54 @@ from collections.abc import Iterable, Mapping
 from statistics import median
 from typing import Any
 
+from msgspec import Struct
+
 from referee.ledger import AskLine, BatchLine, JudgeLine, LimitsLine, Line, RunLine, VerdictLine
 from referee.ledger.groups import of_a_file
-from referee.report.plan import Workload
 from referee.report.resumed_runs import CANCELLED, Samples, asked
+
+
+class Workload(Struct, frozen=True, kw_only=True):
+    """One training step seen from the judge, and the limits it meets. None: not known, or no limit."""
+
+    samples: float
+    """Per step."""
+    asked: float = 1.0
+    """Share of the samples that need a call; the rest is cached, shared or settled by a gate."""
+    attempts: float = 1.0
+    """Calls per sample asked, retries included."""
+    tokens_in: float | None = None
+    tokens_out: float | None = None
+    """Per call."""
+    latency: float = 2.0
+    """Seconds, median."""
+    sigma: float = 0.5
+    """Spread of the lognormal answer times."""
+    concurrency: float | None = None
+    rpm: float | None = None
+    tpm: float | None = None
+    """Limits of all endpoints together."""
+    adaptive: bool = False
+    """Whether `concurrency` is only the ceiling of an adaptive limit."""
+    capacity: float | None = None
+    """Calls the provider takes at once; it refuses more. None: not known, or no bound."""
+    budget_usd: float | None = None
+    price_in: float | None = None
+    price_out: float | None = None
+    """US dollars per million tokens."""
+    cost_per_call: float | None = None
+    """US dollars, as measured; prices come first where both are given."""
+    work_s: float | None = None
+    """Seconds of the step in which the trainer has other work between submitting and collecting."""
+    steps: float = 100.0
+    """Steps of an epoch."""
+    deadline: float = 300.0
+    attempt_timeout: float = 60.0
+
+    @property
+    def calls(self) -> float:
+        """Per step, retries included."""
+        return self.samples * self.asked * self.attempts
 
 
 class Observed:
@@ -95,8 +139,8 @@ class Observed:
         """The load of a usual step, with the limits of the last run's configuration."""
         load: dict[str, Any] = dict(limits_in(self.config))
         pressed = [median(limits) for limits in self._pressed.values()]
-        if pressed and dict(self.config.get("limits", {})).get("concurrency", "auto") == "auto":
-            load["concurrency"] = sum(pressed)
+        if pressed and load.get("adaptive", True):
+            load["capacity"] = sum(pressed)
         if self._asked:
             load["attempts"] = self._attempts / self._asked
         if self._answered:
@@ -155,6 +199,8 @@ def limits_in(config: Mapping[str, Any]) -> dict[str, Any]:
     for name, value in (("concurrency", ceiling), ("rpm", limits.get("rpm")), ("tpm", limits.get("tpm"))):
         if isinstance(value, int | float):
             found[name] = float(value) * count
+    if limits:
+        found["adaptive"] = places == "auto"
     for name in ("budget_usd", "deadline", "attempt_timeout"):
         if isinstance(limits.get(name), int | float):
             found[name] = float(limits[name])
