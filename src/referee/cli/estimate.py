@@ -17,6 +17,7 @@ from referee.config import Config, JudgeConfig, all_judges, endpoints_of, pool_o
 from referee.errors import InputError
 from referee.judging import Form, Judge, rounds_unanswered, seen_by
 from referee.judging.members import calls_of
+from referee.limits.price import tier_share
 from referee.records import Ask, Sample
 from referee.report.plan import Workload
 from referee.report.workload import limits_in
@@ -87,8 +88,9 @@ class Estimate(Struct, frozen=True, kw_only=True):
             endpoint = config.endpoint[endpoints_of(judges[pool], config.endpoint)[0]]
             if endpoint.price_in is None or endpoint.price_out is None:
                 return {}
-            paid_in += load.tokens_in * endpoint.price_in
-            paid_out += load.tokens_out * endpoint.price_out
+            share = tier_share(endpoint)
+            paid_in += load.tokens_in * endpoint.price_in * share
+            paid_out += load.tokens_out * endpoint.price_out * share
         return {"price_in": paid_in / max(1.0, tokens_in), "price_out": paid_out / max(1.0, tokens_out)}
 
     def words(self) -> str:

@@ -6,6 +6,7 @@ from referee.config.judges import all_judges, asking_judges, change_judges, comp
 from referee.config.keys import is_variable, looks_like_key
 from referee.config.load import anchored, load
 from referee.config.members import MADE_OF_OTHERS, quorum_of
+from referee.config.providers import provider_of
 from referee.config.schema import (
     CacheConfig,
     Config,
@@ -47,5 +48,6 @@ __all__ = [
     "load",
     "looks_like_key",
     "pool_of",
+    "provider_of",
     "quorum_of",
 ]
