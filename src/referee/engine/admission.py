@@ -45,7 +45,8 @@ class Admission:
         self.budget = budget
         self._rng = rng
         self._has_backups = any(endpoint.config.backup for endpoint in endpoints)
-        self._replicas = Replicas(self.endpoints)
+        replicas = Replicas(self.endpoints)
+        self._replicas = replicas if replicas else None
         self._lines: dict[Line, list[Waiter]] = {OPEN: []}
         """Queues, oldest request first."""
         self._priced: set[Permit] = set()
@@ -89,7 +90,7 @@ class Admission:
         """Queue a request; `granted` may be called before this returns. The endpoint `avoid` is used only if no other
         can serve it, `excluded` ones never. Closed is granted when no endpoint ever will serve it, or, for an
         open-ended request, when none has for too long."""
-        own = self._replicas.of(request, avoid, excluded) if self._replicas else None
+        own = None if self._replicas is None else self._replicas.of(request, avoid, excluded)
         line = self._lines.setdefault((excluded, own), [])
         if not line:
             now = self._now()
@@ -201,6 +202,8 @@ class Admission:
                 self.close_all(Unscored(reason=Reason.BUDGET, detail=self.budget.no_room(reserved)))
                 return None
             heapq.heappop(line)
+            if own is not None and self._replicas is not None:
+                self._replicas.sent(waiter.request, excluded, endpoint)
             waiter.granted(self._permit(endpoint, waiter.request, foreseen, reserved, now))
             if yielding:
                 stuck = [place for place in stuck if place not in yielding]

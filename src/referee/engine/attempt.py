@@ -24,7 +24,7 @@ async def attempt(
     standard: bool = False,
 ) -> tuple[Reply | Failure, RateHints | None]:
     """Ask once, within `timeout` seconds to the last byte. `standard`: not at the endpoint's tier."""
-    adaptation = endpoint.adaptation_at(standard)
+    adaptation = endpoint.at_standard_tier() if standard else endpoint.adaptation
     body = endpoint.encoder.encode(request, adaptation, max_tokens)
     try:
         answer = await transport.post(endpoint.url, endpoint.headers, body, timeout)

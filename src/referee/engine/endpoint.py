@@ -129,10 +129,8 @@ class Endpoint:
                 detail = f"{failure.detail}; it has never answered. Check endpoint.url and the network"
                 breaker.close(Unscored(reason=Reason.CONNECTION, detail=detail))
 
-    def adaptation_at(self, standard: bool) -> wire.Adaptation:
-        """What a request leaves out. `standard`: also the tier."""
-        if not standard:
-            return self.adaptation
+    def at_standard_tier(self) -> wire.Adaptation:
+        """What a request leaves out that is not asked at the endpoint's tier."""
         if self._standard[0] is not self.adaptation:  # the encoder knows equal ones by identity
             self._standard = self.adaptation, self.adaptation | {"tier"}
         return self._standard[1]

@@ -88,8 +88,8 @@ class Engine:
     def room(self, pool: str) -> int:
         """How many more requests the endpoints of a pool could take now; negative: the number that is queued for them.
         Flights that are being stored need no endpoint any more, but more than MAX_STORING hold back new ones."""
-        begun = self._unstored.get(pool, 0) - self._warm.held(pool)
-        return self.pools.limit(pool) - begun - max(0, self._storing - MAX_STORING)
+        held = self._warm.held(pool) if self._warm.holding else 0
+        return self.pools.limit(pool) - self._unstored.get(pool, 0) + held - max(0, self._storing - MAX_STORING)
 
     def takes_schema(self, pool: str) -> bool:
         """False once an endpoint of a pool has refused a JSON schema: plan in text form from then on."""
@@ -187,7 +187,7 @@ class Engine:
     def _enqueue(self, flight: Flight) -> None:
         """Queue the flight for its first permit. Its task is created with that, so that a permit is used at once."""
         flight.turn = flight.turn or self.admission.turn()
-        first = self.pools.warms(flight.request)
+        first = self.pools.warms.get(flight.request.pool) if self.pools.warms else None
         if first is not None and self._warm.holds(flight, first.warm_from or 1, first.latency):
             return
         flight.waiter = self.admission.join(
@@ -249,7 +249,8 @@ class Engine:
     def _remove(self, flight: Flight) -> None:
         if self._flights.get(flight.name) is flight:
             del self._flights[flight.name]
-            self._warm.gone(flight)
+            if flight.held or flight.leads:
+                self._warm.gone(flight)
             if not flight.stored:
                 self._unstored[flight.request.pool] -= 1
             if flight.claim is not None:

@@ -21,15 +21,12 @@ class Pools:
         self._excluded = {name: frozenset(endpoints) - {*pool} for name, pool in self._endpoints.items()}
         self.several = len(endpoints) > 1
         firsts = {name: pool[0] for name, pool in self._endpoints.items() if pool}
-        self._warms = {name: first for name, first in firsts.items() if first.warm_from is not None}
+        self.warms = {name: first for name, first in firsts.items() if first.warm_from is not None}
+        """By pool: its first endpoint, if a request with a new beginning should go ahead of others with the same."""
 
     def excluded(self, request: Ask) -> frozenset[Endpoint]:
         """Endpoints that may not answer it."""
         return self._excluded[request.pool]
-
-    def warms(self, request: Ask) -> Endpoint | None:
-        """Its first endpoint, if a request with a new beginning should go ahead of others with the same."""
-        return self._warms.get(request.pool) if self._warms else None
 
     def key(self, request: Ask) -> str:
         """Its key, in the engine and in the cache: that of its first endpoint."""

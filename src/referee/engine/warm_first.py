@@ -45,7 +45,8 @@ class WarmFirst:
         self._now = clock.running()
         self._go = go
         self._known: dict[tuple[str, str], Beginning] = {}
-        self._held: dict[str, int] = {}
+        self.holding: dict[str, int] = {}
+        """Held requests, by pool. Empty: nothing was ever held."""
         self._timers: dict[Flight, asyncio.TimerHandle] = {}
 
     def holds(self, flight: Flight, least: int, latency: float) -> bool:
@@ -66,7 +67,7 @@ class WarmFirst:
             if known.first is not None:
                 known.held.append(flight)
                 flight.held = True
-                self._held[request.pool] = self._held.get(request.pool, 0) + 1
+                self.holding[request.pool] = self.holding.get(request.pool, 0) + 1
                 return True
             if known.warm_until <= now:
                 cold.append(known)
@@ -108,7 +109,7 @@ class WarmFirst:
 
     def held(self, pool: str) -> int:
         """Requests that are held and do not count as begun."""
-        return min(MAX_HELD, self._held.get(pool, 0)) if self._held else 0
+        return min(MAX_HELD, self.holding.get(pool, 0))
 
     def stop(self) -> None:
         """Let nothing go any more."""
@@ -116,7 +117,7 @@ class WarmFirst:
 
     def _free(self, flight: Flight) -> None:
         flight.held = False
-        self._held[flight.request.pool] -= 1
+        self.holding[flight.request.pool] -= 1
 
     def _forget(self, now: float) -> None:
         """Drop what is no longer cached; if that is little, everything but what is under way."""
