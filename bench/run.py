@@ -33,6 +33,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "service": "The HTTP service",
         "importing": "Import",
         "rubrics": "Rubrics: tokens, and what a judge's errors do",
+        "prefixes": "Prompt caches of providers: what scheduling for them saves",
         "groups": "Groups: the right order for each call, and what a liking for the first place does",
     },
     "Cache and size": {

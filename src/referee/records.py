@@ -71,6 +71,7 @@ class Action(enum.StrEnum):
 
     PARK = "park"  # throttled: back to the queue, pause the endpoint, shrink the limit
     BACK_OFF = "back_off"  # overloaded or timed out: back to the queue after a while, stop growing
+    WAIT = "wait"  # no capacity at this tier, whatever our rate: again after a while; the limit stays
     RETRY = "retry"  # a glitch of one connection or one reply: again soon
     ASK_AGAIN = "ask_again"  # the model's reply is unusable: a small bounded number of new attempts
     GIVE_UP = "give_up"  # this request cannot succeed; others can
@@ -111,6 +112,9 @@ class Ask(Struct, frozen=True, gc=False):
     in_text: Callable[[], Ask | Verdict | Unscored] | None = None
     """The same question in text form, for endpoints that do not take or do not keep to a schema. None: there is none,
     or this is it."""
+    prefixes: tuple[tuple[str, int], ...] = ()
+    """Beginnings that it shares with other questions, the shorter first, each as a name and about how many tokens it
+    has: its prompt's, and its response's where several questions are asked about that."""
 
 
 class TokenChoice(Struct, frozen=True, gc=False):
@@ -134,6 +138,9 @@ class Reply(Struct, frozen=True, kw_only=True, gc=False):
     """Of tokens_in, how many the provider took from its own prompt cache."""
     tokens_cache_write: int = 0
     """Of tokens_in, how many the provider put into its prompt cache at a price of their own."""
+    tier: str = ""
+    """The service tier it is billed at, by the provider's account or, where that is silent, as asked for; empty: the
+    standard one."""
     provider: str = ""
     """Which provider answered, where a router says so."""
     fingerprint: str = ""
@@ -274,7 +281,9 @@ class Settled(Struct, frozen=True, kw_only=True, gc=False):
     tokens_in: int = 0
     tokens_out: int = 0
     tokens_cached: int = 0
-    """Of all replies that were paid for now, as the provider reports them."""
+    tokens_cache_write: int = 0
+    """Of all replies that were paid for now, as the provider reports them: of tokens_in, those from its prompt cache
+    and those that it put there at a price of their own."""
     cost: float = 0.0
     """US dollars, all attempts; 0 when the endpoint has no price."""
     saved: float = 0.0

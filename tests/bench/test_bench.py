@@ -16,6 +16,16 @@ from bench import groups, plots, rubrics, run
 from referee.stats import kendall
 
 STORED: dict[str, Any] = {
+    "prefixes": {
+        "groups": 8,
+        "real_groups": 2,
+        "simulated": [
+            {"work": "scores", "bill": "b", "replicas": 2, "mode": "warm", "usd": 0.04, "cached": 0.8, "seconds": 5.6}
+        ],
+        "real": [
+            {"servers": 2, "slots": 1, "mode": "warm", "tokens": 100.0, "processed": 40.0, "seconds": 9.0},
+        ],
+    },
     "documents": {
         "scale": 10.0,
         "count": 8,

@@ -22,6 +22,7 @@ from referee.cli.output import claimed
 from referee.cli.rows import Row, RowWriter, consolidate, joining, partial, read_rows
 from referee.errors import ConfigError
 from referee.sim import ServerProcess
+from referee.sim.billing import PromptCache
 
 Start = Callable[..., ServerProcess]
 NOWHERE = "http://127.0.0.1:9/v1"
@@ -266,6 +267,19 @@ def test_a_cost_that_is_not_known_is_not_shown_as_nothing(tmp_path: Path, refere
     assert "$" not in plain.stderr
     write_config(tmp_path / "referee.toml", server.url, price_in=1000.0, price_out=1000.0)
     assert "$0." in referee("score", "in.jsonl", "-o", "b.jsonl").stderr
+
+
+def test_the_share_of_cached_tokens_is_shown(tmp_path: Path, referee: Run, provider: Start) -> None:
+    """Of a provider that reports its prompt cache; of another nothing is said."""
+    server = provider(prompt_cache=PromptCache(min_tokens=64, block=16))
+    setup(tmp_path, server.url)
+    referee("score", "in.jsonl", "-o", "a.jsonl")
+    write_config(tmp_path / "referee.toml", server.url, '[cache]\npath = ""')
+    assert re.search(
+        r"tokens in \(\d+% from the provider's prompt cache\)", referee("score", "in.jsonl", "-o", "b.jsonl").stderr
+    )
+    setup(tmp_path, provider().url)
+    assert "prompt cache" not in referee("score", "in.jsonl", "-o", "c.jsonl").stderr
 
 
 def test_a_template_lies_beside_its_configuration(tmp_path: Path, referee: Run, provider: Start) -> None:

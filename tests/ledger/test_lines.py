@@ -38,7 +38,9 @@ SAMPLE = Sample(
     prompt="PROMPT", response="RESPONSE", id="i", group="g", reference="GOLD", rule_score=0.5, length=9, step=3
 )
 REQUEST = Ask((Message("system", "SYSTEM"), Message("user", "FENCED")), Sampling(), (), "n", 5)
-REPLY = Reply(text="RAW", model="m-1", request_id="req", tokens_in=100, tokens_out=20, tokens_cached=60)
+REPLY = Reply(
+    text="RAW", model="m-1", request_id="req", tokens_in=100, tokens_out=20, tokens_cached=60, tokens_cache_write=30
+)
 SETTLED = Settled(
     verdict=Verdict(score=7.0, value=2 / 3, reason="WHY", how="schema", uncertainty=0.2),
     origin="call",
@@ -53,6 +55,7 @@ SETTLED = Settled(
     tokens_in=100,
     tokens_out=20,
     tokens_cached=60,
+    tokens_cache_write=30,
     cost=0.01,
 )
 ENTRY = Entry(verdict=SETTLED.verdict, reply=REPLY, cost=0.01, endpoint="api")  # type: ignore[arg-type]
@@ -89,6 +92,7 @@ def test_a_verdict_line_tells_the_whole_story() -> None:
         tokens_in=100,
         tokens_out=20,
         tokens_cached=60,
+        tokens_cache_write=30,
         cost=0.01,
         rule_score=0.5,
         length=9,
@@ -122,7 +126,7 @@ def test_an_unscored_sample_has_a_reason_and_no_number() -> None:
 def test_tokens_are_counted_where_they_were_used(settled: Settled) -> None:
     """A verdict that was there already keeps its reply but used no tokens now, and says what it saved."""
     free = line(settled, content=True)
-    assert (free.tokens_in, free.tokens_out, free.tokens_cached) == (0, 0, 0)
+    assert (free.tokens_in, free.tokens_out, free.tokens_cached, free.tokens_cache_write) == (0, 0, 0, 0)
     assert (free.model, free.reply, free.saved) == ("m-1", "RAW", 0.01)
 
 

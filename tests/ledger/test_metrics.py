@@ -39,7 +39,18 @@ def call(value: float, **more: Any) -> VerdictLine:
 
 RUN: list[Line] = [
     RunLine(wall=100.0),
-    call(0.0, wall=101.0, batch="b", group="g", tokens_in=10, tokens_out=2, tokens_cached=4, cost=0.5, latency_s=1.0),
+    call(
+        0.0,
+        wall=101.0,
+        batch="b",
+        group="g",
+        tokens_in=10,
+        tokens_out=2,
+        tokens_cached=4,
+        tokens_cache_write=3,
+        cost=0.5,
+        latency_s=1.0,
+    ),
     call(1.0, wall=102.0, batch="b", group="g", tokens_in=20, tokens_out=3, cost=1.5, latency_s=4.0, attempts=3),
     VerdictLine(wall=103.0, batch="b", group="h", origin="cache", value=0.5, saved=0.25),
     VerdictLine(wall=103.0, batch="b", group="h", origin="shared", value=0.5),
@@ -77,6 +88,7 @@ def test_the_numbers_of_a_small_run() -> None:
         "tokens_in": 30,
         "tokens_out": 5,
         "tokens_cached": 4,
+        "tokens_cache_write": 3,
         "cost_usd": 3.0,
         "saved_usd": 0.25 + 1.0,  # the shared one did not say: it saved what a call costs on average
         "score_mean": 0.4,

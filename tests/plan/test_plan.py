@@ -205,6 +205,9 @@ def test_the_limit_found_under_pressure_counts_when_it_adapts() -> None:
 def test_prices_of_endpoints_are_averaged_and_backups_left_out() -> None:
     """Two endpoints share the work, the third is never used; a missing price makes the cost unknown."""
     assert limits_in(CONFIG)["price_in"] == 2.0
+    flex = {"provider": "openai", "tier": "flex", "price_in": 2.0, "price_out": 8.0}
+    found = limits_in({"endpoint": [flex]})
+    assert (found["price_in"], found["price_out"]) == (1.0, 4.0)
     assert "price_in" not in limits_in({"endpoint": [{"price_in": 1.0}, {}]})
     assert limits_in({}) == {}
 

@@ -187,6 +187,7 @@ def group_case(samples: int, asks: int) -> Case:
             tokens_in=101,
             tokens_out=7,
             tokens_cached=3,
+            tokens_cache_write=5,
             cost=0.1,
             saved=0.2,
         )
@@ -210,7 +211,13 @@ def test_a_group_shares_what_its_questions_cost(tmp_path: Path, encoded: bool, s
     assert {(line.index, line.indexes) for line in asked} == {(10, indexes if samples > 1 else ())}
     assert [line.seq for line in verdicts] == list(range(1, samples + 1))
     assert {line.model for line in verdicts} == {"m0, m1" if asks > 1 else "m0"}
-    for field, total in (("tokens_in", 101), ("tokens_out", 7), ("tokens_cached", 3), ("attempts", 1)):
+    for field, total in (
+        ("tokens_in", 101),
+        ("tokens_out", 7),
+        ("tokens_cached", 3),
+        ("tokens_cache_write", 5),
+        ("attempts", 1),
+    ):
         assert sum(getattr(line, field) for line in verdicts) == found[field] == total * asks
     assert sum(line.cost for line in verdicts) == pytest.approx(0.1 * asks)
     assert sum(line.saved for line in verdicts) == pytest.approx(found["saved_usd"]) == pytest.approx(0.2 * asks)

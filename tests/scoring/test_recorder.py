@@ -11,7 +11,7 @@ from referee.scoring.batch import Batch
 from referee.scoring.recorder import _counted
 
 SCORED = Verdict(score=7.0, value=0.7, reason="good", how="schema")
-REPLY = Reply(text="{}", model="m", tokens_in=100, tokens_out=20, tokens_cached=10)
+REPLY = Reply(text="{}", model="m", tokens_in=100, tokens_out=20, tokens_cached=10, tokens_cache_write=6)
 ENDS = [
     Settled(
         verdict=SCORED,
@@ -23,6 +23,7 @@ ENDS = [
         tokens_in=100,
         tokens_out=20,
         tokens_cached=10,
+        tokens_cache_write=6,
         cost=0.01,
     ),
     Settled(verdict=SCORED, origin="cache", reply=REPLY, saved=0.02),

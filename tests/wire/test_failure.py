@@ -168,7 +168,8 @@ CASES: list[tuple[str, int, bytes, tuple[Reason, Action]]] = [
     ("403 firewall page", 403, HTML, REFUSED),
     ("400 Groq output check", 400, openai("x", "json_validate_failed"), (Reason.SCHEMA, Action.ASK_AGAIN)),
     # Not now
-    *((f"{status}", status, b"", BUSY) for status in (408, 409, 424, 425, 498, 499, 500, 502, 503, 504, 520, 524, 529)),
+    *((f"{status}", status, b"", BUSY) for status in (408, 409, 424, 425, 499, 500, 502, 503, 504, 520, 524, 529)),
+    ("498", 498, b"", (Reason.OVERLOADED, Action.WAIT)),
     ("503 page", 503, HTML, BUSY),
     ("503 overloaded", 503, openai("x", "server_is_overloaded"), BUSY),
     ("529 Anthropic", 529, b'{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}', BUSY),

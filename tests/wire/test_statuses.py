@@ -30,7 +30,8 @@ def failure(status: int, body: object = b"", headers: dict[str, str] | None = No
 @pytest.mark.parametrize(
     ("statuses", "end"),
     [
-        ((408, 409, 421, 423, 424, 425, 498, 499, 500, 502, 503, 504, 506, 512, 599), BUSY),
+        ((408, 409, 421, 423, 424, 425, 499, 500, 502, 503, 504, 506, 512, 599), BUSY),
+        ((498,), (Reason.OVERLOADED, Action.WAIT)),
         ((400, 422), UNFIT),
         ((300, 301, 302, 307, 308, 399, 404, 405, 407, 410, 411, 418, 426, 501, 505, 511), WRONG),
         ((0, 100, 101, 199, 600, 999), GLITCH),

@@ -103,8 +103,8 @@ class Summary:
             + (f", {self.kept} kept from an earlier run" if self.kept else ""),
             f"{calls}, {self._origins['cache']} from cache, {self._origins['shared']} shared, "
             f"{self._origins['gate']} settled without a call, {metrics.get('throttled', 0):.0f} throttled, "
-            f"{counted(metrics.get('tokens_in', 0), 'token')} in, {metrics.get('tokens_out', 0):.0f} out, "
-            + self._cost(metrics.get("cost_usd", 0)),
+            f"{counted(metrics.get('tokens_in', 0), 'token')} in{_cached(metrics)}, "
+            f"{metrics.get('tokens_out', 0):.0f} out, " + self._cost(metrics.get("cost_usd", 0)),
         ]
         if self._rewarded:
             mean = self._sum / self._rewarded
@@ -125,6 +125,12 @@ class Summary:
         if not any(self._priced):
             return "cost unknown (no price_in, price_out)"
         return f"${spent:.4f}" + ("" if all(self._priced) else " and what endpoints without a price cost")
+
+
+def _cached(metrics: Mapping[str, float]) -> str:
+    """How much of the prompts providers took from their prompt caches, if any."""
+    cached = metrics.get("tokens_cached", 0)
+    return f" ({cached / metrics['tokens_in']:.0%} from the provider's prompt cache)" if cached else ""
 
 
 def _compared_lines(of: str, counts: Compared) -> list[str]:

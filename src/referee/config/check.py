@@ -10,6 +10,7 @@ import msgspec
 
 from referee.config.judges import MAX_WEIGHT, check_judges
 from referee.config.keys import is_variable
+from referee.config.providers import PROVIDERS, provider_of
 from referee.config.schema import Config, EndpointConfig, RedisConfig
 from referee.errors import ConfigError
 
@@ -129,9 +130,13 @@ def _check_endpoint(endpoint: EndpointConfig, name: str, budget: bool, refuse: A
             f"{name}.price_in",
             f"price_in ({endpoint.price_in}) and price_out ({endpoint.price_out}) go together: give both or neither.",
         )
-    for field, price in (("price_in", endpoint.price_in), ("price_out", endpoint.price_out)):
+    for field in ("price_in", "price_out", "price_cached", "price_cache_write"):
+        price: float | None = getattr(endpoint, field)
         if price is not None and not 0 <= price < math.inf:
             raise refuse(f"{name}.{field}", f"must be a finite number of at least 0, not {price}.")
+        if price is not None and endpoint.price_in is None:
+            raise refuse(f"{name}.{field}", "is only read with price_in and price_out: give those too.")
+    _check_tier(endpoint, name, refuse)
     try:
         msgspec.json.encode(endpoint.extra)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
@@ -144,6 +149,23 @@ def _check_endpoint(endpoint: EndpointConfig, name: str, budget: bool, refuse: A
             raise refuse(f"{name}.extra", f"`{field}` must be {msgspec.json.encode(usual).decode()} or left out.")
     if budget and endpoint.price_in is None:
         raise refuse("limits.budget_usd", f"needs {name}.price_in and price_out (US dollars per million tokens).")
+
+
+def _check_tier(endpoint: EndpointConfig, name: str, refuse: Any) -> None:
+    if endpoint.tier_fallback and not endpoint.tier:
+        raise refuse(f"{name}.tier_fallback", 'is only read with tier = "flex".')
+    written = endpoint.extra.get("service_tier")
+    if written == "flex" or (endpoint.tier and written is not None):
+        raise refuse(f"{name}.extra", f"`service_tier` is not for extra: {name}.tier says it, and prices go by that.")
+    provider = provider_of(endpoint)
+    if endpoint.tier == "flex" and (provider is None or provider.flex is None):
+        having = ", ".join(f'"{known}"' for known, found in PROVIDERS.items() if found.flex is not None)
+        which = f'provider = "{endpoint.provider}"' if endpoint.provider else f"{endpoint.host or 'this URL'}"
+        raise refuse(
+            f"{name}.tier",
+            f"{which} is not known to have a flex tier. Leave tier out; or, if it passes requests on to a provider "
+            f"that has one, name that in {name}.provider ({having}).",
+        )
 
 
 def _check_redis(redis: RedisConfig, refuse: Any) -> None:

@@ -68,6 +68,10 @@ class EndpointConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """US dollars per million tokens of the prompt that the provider took from its prompt cache. Not given: price_in."""
     price_cache_write: float | None = None
     """US dollars per million tokens of the prompt that the provider put into its cache. Not given: price_in."""
+    prefix_cache: Literal["", "off", "route", "warm"] = ""
+    """For the provider's prompt cache. route: of several replicas, questions that begin alike go to the same one. warm:
+    also, the first of them is answered before the others are sent. off: neither. Not given: warm where price_cached is
+    below price_in and the beginning has 1024 tokens or more, otherwise route."""
     tier: Literal["", "flex"] = ""
     """flex: the provider's cheaper, slower service, where it has one. Prices are always those of the standard tier."""
     tier_fallback: bool = False

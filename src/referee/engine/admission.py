@@ -1,5 +1,6 @@
 """Admission: which request is sent next, and to which endpoint. One queue for all endpoints, oldest request first;
-requests that some endpoints may not serve have a queue for each such set, so that they do not hold up the others.
+requests that some endpoints may not serve have a queue for each such set, so that they do not hold up the others, and
+so have those that belong to one replica by their beginning (`replicas`).
 
 A permit is granted when an endpoint has room (adaptive limit), rate (requests and tokens per minute), health (breaker)
 and the budget has money; it is released exactly once with a named outcome. Queued requests hold no socket and no timer.
@@ -15,92 +16,20 @@ from collections.abc import Callable, Sequence
 
 from referee import clock
 from referee.engine.endpoint import Endpoint
-from referee.limits import Budget, Outcome, Stamp
+from referee.engine.permit import Closed, Permit, Waiter
+from referee.engine.replicas import Replicas
+from referee.limits import Budget, Outcome
 from referee.limits.worst import Bound
 from referee.records import Ask, Failure, RateHints, Reason, Reply, Unscored
 
 NO_ENDPOINTS: frozenset[Endpoint] = frozenset()
+Line = tuple[frozenset[Endpoint], Endpoint | None]
+"""A queue: the endpoints that may not serve it, and the replica that its requests belong to."""
+OPEN: Line = (NO_ENDPOINTS, None)
+MAX_OVERTAKEN = 256
+"""Requests that may go before an older one to let it wait for its own replica."""
 IDLE_S = 0.5
 """After this long without any request, the duration of an outage is counted anew: nothing showed whether it went on."""
-
-
-class Permit:
-    """Permission to send one request to one endpoint. Release it once."""
-
-    __slots__ = ("_gate", "endpoint", "foreseen", "held", "request", "reserved", "stamp", "started", "tokens")
-
-    def __init__(
-        self,
-        gate: Admission,
-        endpoint: Endpoint,
-        request: Ask,
-        stamp: Stamp,
-        foreseen: Bound | None,
-        reserved: float,
-        now: float,
-    ) -> None:
-        self._gate = gate
-        self.endpoint = endpoint
-        self.request = request
-        self.stamp = stamp
-        self.foreseen = foreseen
-        self.reserved = reserved
-        self.started = now
-        self.tokens = endpoint.tokens_of(request)
-        self.held = True
-
-    def release(
-        self, outcome: Outcome, reply: Reply | None = None, hints: RateHints | None = None, unknown: bool = False
-    ) -> None:
-        """Return the permit: the outcome for the limiter, what was used, what the server's headers said.
-
-        `unknown`: the request reached the server and no usage came back, so the budget assumes the worst case.
-        """
-        assert self.held, "a permit is released exactly once"
-        self.held = False
-        self._gate._released(self, outcome, reply, hints, unknown)
-
-
-class Closed(Exception):
-    """Nothing can be sent any more, and why."""
-
-    def __init__(self, verdict: Unscored) -> None:
-        super().__init__(verdict.reason)
-        self.verdict = verdict
-
-
-class Waiter:
-    """A place in the queue. `granted` is called once, with a permit or with why there will be none, unless `gone`."""
-
-    __slots__ = ("avoid", "excluded", "future", "gone", "granted", "open_ended", "request", "turn")
-
-    def __init__(
-        self,
-        turn: int,
-        request: Ask,
-        avoid: Endpoint | None,
-        excluded: frozenset[Endpoint],
-        open_ended: bool,
-        granted: Callable[[Permit | Closed], None],
-    ) -> None:
-        self.turn = turn
-        self.request = request
-        self.avoid = avoid
-        self.excluded = excluded
-        self.open_ended = open_ended
-        self.granted = granted
-        self.gone = False
-        """Abandoned; set by the caller of `join`."""
-        self.future: asyncio.Future[Permit | Closed] | None = None
-        """What `acquire` awaits: if cancelled, it is done before `gone` is set."""
-
-    @property
-    def left(self) -> bool:
-        """True if it was abandoned."""
-        return self.gone or (self.future is not None and self.future.done())
-
-    def __lt__(self, other: Waiter) -> bool:
-        return self.turn < other.turn
 
 
 class Admission:
@@ -116,8 +45,10 @@ class Admission:
         self.budget = budget
         self._rng = rng
         self._has_backups = any(endpoint.config.backup for endpoint in endpoints)
-        self._lines: dict[frozenset[Endpoint], list[Waiter]] = {NO_ENDPOINTS: []}
-        """Queues, oldest request first, by the endpoints that may not serve them."""
+        replicas = Replicas(self.endpoints)
+        self._replicas = replicas if replicas else None
+        self._lines: dict[Line, list[Waiter]] = {OPEN: []}
+        """Queues, oldest request first."""
         self._priced: set[Permit] = set()
         """Permits in use that may cost money."""
         self._turns = 0
@@ -159,7 +90,8 @@ class Admission:
         """Queue a request; `granted` may be called before this returns. The endpoint `avoid` is used only if no other
         can serve it, `excluded` ones never. Closed is granted when no endpoint ever will serve it, or, for an
         open-ended request, when none has for too long."""
-        line = self._lines.setdefault(excluded, [])
+        own = None if self._replicas is None else self._replicas.of(request, avoid, excluded)
+        line = self._lines.setdefault((excluded, own), [])
         if not line:
             now = self._now()
             if now - self._idle_since >= IDLE_S and self._idle:
@@ -208,7 +140,7 @@ class Admission:
 
     def close_all(self, verdict: Unscored) -> None:
         """Fail every queued request."""
-        lines, self._lines = self._lines, {NO_ENDPOINTS: []}
+        lines, self._lines = self._lines, {OPEN: []}
         for waiter in heapq.merge(*map(sorted, lines.values())):
             if not waiter.left:
                 waiter.granted(Closed(verdict))
@@ -233,15 +165,20 @@ class Admission:
         """Grant permits, oldest request first, while an endpoint can take one. Returns seconds until the next try."""
         now = self._now()
         shortest: float | None = None
-        stuck: list[frozenset[Endpoint]] = []
-        while (excluded := self._oldest(stuck)) is not None:
-            line = self._lines[excluded]
+        stuck: list[Line] = []
+        yielding: list[Line] = []
+        while (place := self._oldest(stuck)) is not None:
+            line = self._lines[place]
+            excluded, own = place
             waiter = line[0]
             if waiter.left:
                 heapq.heappop(line)
                 continue
-            endpoint, wait = self._choose(waiter, now)
-            if endpoint is None:
+            endpoint, wait = self._choose(waiter, now, own)
+            if endpoint is not None and own is not None and endpoint is not own and self._wanted(endpoint, own, waiter):
+                endpoint = None
+                yielding.append(place)
+            elif endpoint is None:
                 closed = _closed(self.endpoints)
                 if closed is not None:
                     self.close_all(closed)
@@ -252,7 +189,8 @@ class Admission:
                     self._idle_since = now
                     waiter.granted(Closed(self._why_not(waiter)))
                     continue
-                stuck.append(excluded)
+            if endpoint is None:
+                stuck.append(place)
                 if wait is not None:
                     shortest = wait if shortest is None else min(shortest, wait)
                 continue
@@ -264,18 +202,35 @@ class Admission:
                 self.close_all(Unscored(reason=Reason.BUDGET, detail=self.budget.no_room(reserved)))
                 return None
             heapq.heappop(line)
+            if own is not None and self._replicas is not None:
+                self._replicas.sent(waiter.request, excluded, endpoint)
             waiter.granted(self._permit(endpoint, waiter.request, foreseen, reserved, now))
+            if yielding:
+                stuck = [place for place in stuck if place not in yielding]
+                yielding.clear()
         return shortest
 
-    def _oldest(self, stuck: list[frozenset[Endpoint]]) -> frozenset[Endpoint] | None:
+    def _oldest(self, stuck: list[Line]) -> Line | None:
         """The queue with the oldest head, of those that are not stuck."""
         if len(self._lines) == 1:
-            return None if stuck or not self._lines[NO_ENDPOINTS] else NO_ENDPOINTS
+            return None if stuck or not self._lines[OPEN] else OPEN
         found, turn = None, 0
-        for excluded, line in self._lines.items():
-            if line and excluded not in stuck and (found is None or line[0].turn < turn):
-                found, turn = excluded, line[0].turn
+        for place, line in self._lines.items():
+            if line and place not in stuck and (found is None or line[0].turn < turn):
+                found, turn = place, line[0].turn
         return found
+
+    def _wanted(self, endpoint: Endpoint, own: Endpoint, waiter: Waiter) -> bool:
+        """Whether a request that belongs to another replica, `own`, leaves this one to requests that belong here."""
+        if own.breaker.closed is not None or own.breaker.suspended:
+            return False
+        for (_, owner), line in self._lines.items():
+            if owner is endpoint:
+                while line and line[0].left:
+                    heapq.heappop(line)
+                if line and line[0].turn < waiter.turn + MAX_OVERTAKEN:
+                    return True
+        return False
 
     def _permit(self, endpoint: Endpoint, request: Ask, foreseen: Bound | None, reserved: float, now: float) -> Permit:
         endpoint.in_flight += 1
@@ -305,8 +260,9 @@ class Admission:
             reason=Reason.OVERLOADED, detail=f"no endpoint has answered for {self._patience:g} s"
         )
 
-    def _choose(self, waiter: Waiter, now: float) -> tuple[Endpoint | None, float | None]:
-        """The endpoint with the most room, the one to avoid last; else the shortest wait until one has any."""
+    def _choose(self, waiter: Waiter, now: float, own: Endpoint | None = None) -> tuple[Endpoint | None, float | None]:
+        """The endpoint it belongs to, else the one with the most room, the one to avoid last; else the shortest wait
+        until one has any."""
         best: Endpoint | None = None
         best_rank = (2, 2.0)
         shortest: float | None = None
@@ -326,6 +282,8 @@ class Admission:
             if wait > 0:
                 shortest = wait if shortest is None else min(shortest, wait)
                 continue
+            if endpoint is own:
+                return endpoint, None
             rank = (int(endpoint is waiter.avoid), endpoint.in_flight / endpoint.limiter.limit)
             if rank < best_rank:
                 best, best_rank = endpoint, rank

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 from referee import clock, wire
 from referee.engine.endpoint import Endpoint
 from referee.engine.port import Transport, TransportFault
+from referee.limits.price import STANDARD
 from referee.records import Ask, Failure, RateHints, Reply
 
 STALE_CODE = "stale"
@@ -20,9 +21,11 @@ async def attempt(
     request: Ask,
     timeout: float,
     max_tokens: int | None = None,
+    standard: bool = False,
 ) -> tuple[Reply | Failure, RateHints | None]:
-    """Ask once, within `timeout` seconds to the last byte."""
-    body = endpoint.encoder.encode(request, endpoint.adaptation, max_tokens)
+    """Ask once, within `timeout` seconds to the last byte. `standard`: not at the endpoint's tier."""
+    adaptation = endpoint.at_standard_tier() if standard else endpoint.adaptation
+    body = endpoint.encoder.encode(request, adaptation, max_tokens)
     try:
         answer = await transport.post(endpoint.url, endpoint.headers, body, timeout)
     except TransportFault as fault:
@@ -31,4 +34,7 @@ async def attempt(
     wall = clock.wall()
     headers, content = endpoint.redactor.answer(answer.headers, answer.body)
     dialect = endpoint.dialect
-    return dialect.read(answer.status, headers, content, wall), dialect.hints(headers, wall)
+    found = dialect.read(answer.status, headers, content, wall)
+    if endpoint.config.tier and isinstance(found, Reply) and not found.tier:
+        found = replace(found, tier=STANDARD if "tier" in adaptation else endpoint.config.tier)
+    return found, dialect.hints(headers, wall)

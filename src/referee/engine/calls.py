@@ -13,12 +13,13 @@ from typing import Any
 
 from referee import clock
 from referee.config import LimitsConfig
-from referee.engine.admission import Admission, Closed, Permit
+from referee.engine.admission import Admission
 from referee.engine.attempt import STALE_CODE, attempt
 from referee.engine.endpoint import Endpoint
 from referee.engine.flight import Flight
 from referee.engine.hedge import hedged
 from referee.engine.outcomes import LESSONS, may_be_billed
+from referee.engine.permit import Closed, Permit
 from referee.engine.port import Transport
 from referee.limits import Stragglers
 from referee.records import Action, Failure, Reason, Reply
@@ -86,11 +87,13 @@ class Calls:
         flight.adaptation = endpoint.adaptation
         if flight.sent_first is None:
             flight.sent_first = self._now()
-        full = self._limits.attempt_timeout
+        full = self._limits.attempt_timeout if flight.standard else endpoint.attempt_timeout
         timeout = min(full, max(0.05, self.give_up_at(flight) - self._now()))
         max_tokens = request.sampling.max_tokens * 2 if longer else None
         try:
-            outcome, hints = await attempt(self._transports[endpoint], endpoint, request, timeout, max_tokens)
+            outcome, hints = await attempt(
+                self._transports[endpoint], endpoint, request, timeout, max_tokens, flight.standard
+            )
             if isinstance(outcome, Reply):
                 latency = self._now() - permit.started
                 endpoint.answered(permit.started, latency)

@@ -13,15 +13,30 @@ from referee.cache import KeyMaker
 from referee.config import EndpointConfig, LimitsConfig, Secret
 from referee.errors import ConfigError
 from referee.limits import Breaker, Bucket, Limit, Stamp, make_limit
+from referee.limits.price import Price
 from referee.limits.worst import Bound, Excess, bound
 from referee.records import Action, Ask, Failure, Reason, Reply, Sampling, Unscored
 
+MIN_CACHED_TOKENS = 1024
+"""Providers cache no shorter beginnings of prompts (OpenAI, Anthropic)."""
 log = logging.getLogger("referee.engine")
 
 
 DOUBT = 60.0
 """Seconds for which a server that has done its work is not believed when it says that it never will: an ingress without
 its backend answers 404, a gateway whose login service is away 401. Longer than a restart, shorter than a run."""
+
+
+FLEX_TIMEOUT = 900.0
+"""Least seconds for an attempt at the flex tier, where requests wait for capacity: what OpenAI advises."""
+
+
+def least_tokens(config: EndpointConfig) -> int | None:
+    """From how many tokens on it is worth waiting until a beginning is cached; None: never."""
+    if config.prefix_cache:
+        return 1 if config.prefix_cache == "warm" else None
+    cheaper = config.price_cached is not None and config.price_cached < (config.price_in or 0.0)
+    return MIN_CACHED_TOKENS if cheaper else None
 
 
 class Endpoint:
@@ -50,16 +65,20 @@ class Endpoint:
         """By how much requests were billed above what was foreseen."""
         self.adaptation = wire.PLAIN
         """What this server turned out not to support, learned from its refusals."""
+        self.attempt_timeout = max(limits.attempt_timeout, FLEX_TIMEOUT) if config.tier else limits.attempt_timeout
         self.latency = 1.0
         """Seconds an answer usually takes here, a moving mean."""
+        self.warm_from = least_tokens(config)
+        """From how many tokens on the first of several requests with the same beginning goes ahead; None: never."""
         self.in_flight = 0
         self.sent = 0
         self.throttled = 0
         self.served = float("-inf")
         """When the latest of the requests that got an answer was sent."""
         self._doubted = float("-inf")
+        self._standard = wire.PLAIN, wire.PLAIN | {"tier"}
         self._proved: tuple[Sampling, wire.Adaptation] | None = None
-        self._priced = config.price_in is not None and config.price_out is not None
+        self._price = Price(config)
         self._schema: tuple[Sampling, int] | None = None
 
     def answered(self, sent: float, latency: float) -> None:
@@ -99,7 +118,9 @@ class Endpoint:
             self.throttled += 1
             over_limit, stale = self.limiter.caused_refusal(self.in_flight), self.limiter.is_stale(stamp)
             breaker.on_throttled(now, chance, failure.retry_after, self.latency, over_limit, stale)
-        elif failure.action in (Action.BACK_OFF, Action.RETRY):
+        elif failure.action is Action.WAIT and self.config.tier_fallback:
+            pass  # the standard tier serves
+        elif failure.action in (Action.BACK_OFF, Action.WAIT, Action.RETRY):
             connecting = failure.action is Action.BACK_OFF and failure.reason is Reason.CONNECTION
             breaker.on_fault(now, chance, connecting)
             if failure.retry_after is not None:
@@ -108,13 +129,19 @@ class Endpoint:
                 detail = f"{failure.detail}; it has never answered. Check endpoint.url and the network"
                 breaker.close(Unscored(reason=Reason.CONNECTION, detail=detail))
 
+    def at_standard_tier(self) -> wire.Adaptation:
+        """What a request leaves out that is not asked at the endpoint's tier."""
+        if self._standard[0] is not self.adaptation:  # the encoder knows equal ones by identity
+            self._standard = self.adaptation, self.adaptation | {"tier"}
+        return self._standard[1]
+
     def tokens_of(self, request: Ask) -> int:
         """Tokens a request may use: what providers count before they process it."""
         return request.prompt_tokens + request.sampling.max_tokens
 
     def foresee(self, request: Ask) -> Bound | None:
         """The most tokens one attempt should be billed for; None where no price makes a cost of it."""
-        if not self._priced:
+        if not self._price.known:
             return None
         sampling = request.sampling
         if self._schema is None or self._schema[0] is not sampling:
@@ -129,16 +156,11 @@ class Endpoint:
         """The most that may cost in US dollars, by what has been seen here."""
         if foreseen is None:
             return 0.0
-        return self._price(foreseen.prompt * self.excess.prompt, foreseen.reply * self.excess.reply)
+        return self._price.most(foreseen.prompt * self.excess.prompt, foreseen.reply * self.excess.reply)
 
     def cost(self, reply: Reply) -> float:
         """What a reply cost, in US dollars; 0 when the endpoint has no price."""
-        return self._price(reply.tokens_in, reply.tokens_out)
-
-    def _price(self, tokens_in: float, tokens_out: float) -> float:
-        if self.config.price_in is None or self.config.price_out is None:
-            return 0.0
-        return (tokens_in * self.config.price_in + tokens_out * self.config.price_out) / 1e6
+        return self._price.cost(reply)
 
     def __repr__(self) -> str:
         return f"Endpoint({self.label}, {self.in_flight} in flight, {self.limiter!r}, {self.breaker!r})"

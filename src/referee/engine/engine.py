@@ -14,21 +14,21 @@ import math
 import random
 from collections.abc import Callable, Sequence
 
-from msgspec.structs import replace
-
 from referee import clock, wire
 from referee.cache import Cache, Entry, SharedCache
 from referee.config import Config
-from referee.engine.admission import Admission, Closed, Permit
+from referee.engine.admission import Admission
 from referee.engine.calls import Calls
 from referee.engine.endpoint import Endpoint
 from referee.engine.flight import Flight, Listener
-from referee.engine.outcomes import from_cache, shared
+from referee.engine.outcomes import entry_of, from_cache, from_flight, shared
+from referee.engine.permit import Closed, Permit
 from referee.engine.pools import Pools
 from referee.engine.port import Transport
 from referee.engine.retry import RetryState
+from referee.engine.warm_first import WarmFirst
 from referee.limits import Budget, retry_delay
-from referee.records import Ask, Reason, Reply, Settled, Unscored, Verdict
+from referee.records import Action, Ask, Reason, Reply, Settled, Unscored, Verdict
 from referee.soundness import sound
 
 log = logging.getLogger("referee.engine")
@@ -75,6 +75,7 @@ class Engine:
         """Number of flights whose verdict is being stored."""
         self._unstored: dict[str, int] = {}
         """Number of the other flights, by pool."""
+        self._warm = WarmFirst(self._enqueue)
         self.admission = Admission(endpoints, Budget(config.limits.budget_usd), rng, config.limits.deadline)
         self.endpoints = self.admission.endpoints
         self.calls = Calls(config.limits, self._transport, self.admission)
@@ -87,7 +88,8 @@ class Engine:
     def room(self, pool: str) -> int:
         """How many more requests the endpoints of a pool could take now; negative: the number that is queued for them.
         Flights that are being stored need no endpoint any more, but more than MAX_STORING hold back new ones."""
-        return self.pools.limit(pool) - self._unstored.get(pool, 0) - max(0, self._storing - MAX_STORING)
+        held = self._warm.held(pool) if self._warm.holding else 0
+        return self.pools.limit(pool) - self._unstored.get(pool, 0) + held - max(0, self._storing - MAX_STORING)
 
     def takes_schema(self, pool: str) -> bool:
         """False once an endpoint of a pool has refused a JSON schema: plan in text form from then on."""
@@ -149,6 +151,7 @@ class Engine:
 
     async def close(self) -> None:
         """Cancel all flights, close connections, write out the cache."""
+        self._warm.stop()
         for flight in list(self._flights.values()):
             self._stop(flight)
         tasks = list(self._tasks)
@@ -183,7 +186,10 @@ class Engine:
 
     def _enqueue(self, flight: Flight) -> None:
         """Queue the flight for its first permit. Its task is created with that, so that a permit is used at once."""
-        flight.turn = self.admission.turn()
+        flight.turn = flight.turn or self.admission.turn()
+        first = self.pools.warms.get(flight.request.pool) if self.pools.warms else None
+        if first is not None and self._warm.holds(flight, first.warm_from or 1, first.latency):
+            return
         flight.waiter = self.admission.join(
             flight.request,
             flight.turn,
@@ -243,6 +249,8 @@ class Engine:
     def _remove(self, flight: Flight) -> None:
         if self._flights.get(flight.name) is flight:
             del self._flights[flight.name]
+            if flight.held or flight.leads:
+                self._warm.gone(flight)
             if not flight.stored:
                 self._unstored[flight.request.pool] -= 1
             if flight.claim is not None:
@@ -255,7 +263,11 @@ class Engine:
         while True:
             if isinstance(granted, Closed):
                 return self._end(flight, granted.verdict)
+            if flight.leads:
+                self._warm.sent(flight, granted.endpoint.latency)
             outcome, permit = await self.calls.ask(flight, granted, state.longer)
+            if flight.leads:
+                self._warm.ended(flight)
             endpoint = permit.endpoint
             if isinstance(outcome, Reply):
                 self._good[endpoint] = flight.request
@@ -273,6 +285,10 @@ class Engine:
             flight.last = outcome
             if outcome.unsupported and self._adapt(flight, endpoint, outcome.unsupported):
                 granted = await self._again(flight, endpoint)
+                continue
+            if outcome.action is Action.WAIT and endpoint.config.tier_fallback and not flight.standard:
+                flight.standard = True
+                granted = await self._again(flight, None)
                 continue
             now, sent_first = self._now(), flight.sent_first or 0.0
             if not state.after_failure(outcome, endpoint.served, now, sent_first):
@@ -317,8 +333,8 @@ class Engine:
         if flight.adaptation is not endpoint.adaptation:
             return True  # another flight learned meanwhile, perhaps the same; ask again with what is known now
         adapted = wire.adapt(endpoint.dialect, endpoint.adaptation, unsupported)
-        if adapted is None:
-            return False
+        if adapted is None or (unsupported == "tier" and not endpoint.config.tier_fallback):
+            return False  # without the tier it would cost more
         if wire.SCHEMA in adapted:
             if not self._no_schema:
                 log.warning("%s does not take response_format; asking for text verdicts instead", endpoint.label)
@@ -332,16 +348,7 @@ class Engine:
         """Store an accepted verdict. True: listeners are called when it would survive a kill, and not before."""
         reply = settled.reply
         assert reply is not None
-        common, own = endpoint.keys.facets(flight.request)
-        entry = Entry(
-            verdict=verdict,
-            reply=replace(reply, choices=()) if reply.choices else reply,
-            cost=endpoint.cost(reply),
-            created=clock.wall(),
-            endpoint=endpoint.label,
-            common=common,
-            own=own,
-        )
+        entry = entry_of(flight.request, endpoint, verdict, reply, clock.wall())
         key = endpoint.keys.key(flight.request) if self.pools.several else flight.key
         if not self._cache.put(key, entry, _Stored(self, flight, settled)):
             return False
@@ -359,24 +366,7 @@ class Engine:
     def _end(
         self, flight: Flight, verdict: Verdict | Unscored, reply: Reply | None = None, permit: Permit | None = None
     ) -> Settled:
-        now = self._now()
-        sent = flight.sent_first
-        return Settled(
-            verdict=verdict,
-            origin="call" if flight.attempts else "none",
-            key=flight.key,
-            reply=reply,
-            endpoint=permit.endpoint.label if permit else "",
-            model=reply.model if reply else "",
-            attempts=flight.attempts,
-            sent=clock.wall() - (now - sent) if sent is not None else 0.0,
-            queued_s=(sent if sent is not None else now) - flight.asked,
-            latency_s=now - permit.started if permit else 0.0,
-            tokens_in=flight.tokens_in,
-            tokens_out=flight.tokens_out,
-            tokens_cached=flight.tokens_cached,
-            cost=flight.cost,
-        )
+        return from_flight(flight, verdict, reply, permit, self._now(), clock.wall())
 
 
 class _Stored:

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from referee.cache import Claim
-from referee.engine.admission import NO_ENDPOINTS, Waiter
+from referee.engine.admission import NO_ENDPOINTS
 from referee.engine.endpoint import Endpoint
+from referee.engine.permit import Waiter
 from referee.records import Ask, Failure, Reply, Settled, Unscored
 from referee.wire import Adaptation
+
+if TYPE_CHECKING:
+    from referee.engine.warm_first import Beginning
 
 Listener = Callable[[Settled], None]
 
@@ -24,14 +29,18 @@ class Flight:
         "claim",
         "cost",
         "deadline",
+        "held",
         "key",
         "last",
+        "leads",
         "listeners",
         "refused_by",
         "request",
         "sent_first",
+        "standard",
         "stored",
         "task",
+        "tokens_cache_write",
         "tokens_cached",
         "tokens_in",
         "tokens_out",
@@ -50,6 +59,10 @@ class Flight:
         """Created with the first permit: a queued request needs no task."""
         self.claim: Claim | None = None
         """With a shared cache: the search for its verdict, then the lock under which it is judged for all jobs."""
+        self.leads: tuple[Beginning, ...] = ()
+        """Beginnings that others wait for it to have cached."""
+        self.held = False
+        """Waits for such a one, outside the queue and what is counted as begun."""
         self.turn = 0
         self.waiter: Waiter | None = None
         """Its place in the queue, until the first permit."""
@@ -57,11 +70,13 @@ class Flight:
         """The endpoint's adaptation that the last attempt was sent with."""
         self.attempts = 0
         self.cost = 0.0
-        self.tokens_in = self.tokens_out = self.tokens_cached = 0
+        self.tokens_in = self.tokens_out = self.tokens_cached = self.tokens_cache_write = 0
         """Of every reply, also of those without a verdict."""
         self.refused_by: frozenset[Endpoint] = NO_ENDPOINTS
         """Endpoints whose judge declined to answer: only others are asked."""
         self.sent_first: float | None = None
+        self.standard = False
+        """Ask at the standard tier: the endpoint's had no capacity for it."""
         self.stored = False
         """Its verdict is stored, or is being stored."""
         self.last: Failure | Unscored | None = None
@@ -90,6 +105,7 @@ class Flight:
         self.tokens_in += used.tokens_in
         self.tokens_out += used.tokens_out
         self.tokens_cached += used.tokens_cached
+        self.tokens_cache_write += used.tokens_cache_write
 
     def trouble(self) -> str:
         """What went wrong so far, in a few words, for a listener that stops waiting."""

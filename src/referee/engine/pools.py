@@ -20,6 +20,9 @@ class Pools:
             self._endpoints[pool_of(judge)] = tuple(endpoints[number] for number in numbers)
         self._excluded = {name: frozenset(endpoints) - {*pool} for name, pool in self._endpoints.items()}
         self.several = len(endpoints) > 1
+        firsts = {name: pool[0] for name, pool in self._endpoints.items() if pool}
+        self.warms = {name: first for name, first in firsts.items() if first.warm_from is not None}
+        """By pool: its first endpoint, if a request with a new beginning should go ahead of others with the same."""
 
     def excluded(self, request: Ask) -> frozenset[Endpoint]:
         """Endpoints that may not answer it."""

@@ -23,6 +23,8 @@ RULES = shipped("rules.txt")
 BARE = "bare/1"
 GUARD = "guard/2"
 """Version of the fences. What the guard does to texts shows in the texts' own digests."""
+SHARED = frozenset({"prompt", "reference"})
+"""What the rollouts of one prompt have in common; so have they its columns."""
 RESPONSES = "responses"
 """The placeholder for several responses to one prompt."""
 LETTERS = "BCDFGHJKMNPQRSTV"
@@ -45,6 +47,8 @@ class Frame(Struct, frozen=True):
     facets: tuple[tuple[str, str], ...]
     digest: str
     tokens: int
+    head: int
+    """Tokens of what stands before the first text that differs within a group, without the group's own texts."""
 
 
 def prepare(kind: Kind, template: Template, form: Form, fenced: bool = True) -> Frame:
@@ -64,6 +68,11 @@ def prepare(kind: Kind, template: Template, form: Form, fenced: bool = True) -> 
         ("sampling", msgspec.json.encode(sampling, order="deterministic").decode()),
     )
     fixed = system + "".join(literal for literal, _ in user)
+    head = system
+    for literal, slot in user:
+        head += literal
+        if slot not in SHARED and not slot.startswith(COLUMNS):
+            break
     return Frame(
         fenced=fenced,
         system=Message("system", system),
@@ -73,6 +82,7 @@ def prepare(kind: Kind, template: Template, form: Form, fenced: bool = True) -> 
         facets=facets,
         digest=digest("\0".join(f"{name}={text}" for name, text in facets)),
         tokens=measure(fixed)[1] + 2 * MESSAGE_TOKENS,
+        head=measure(head)[1] + MESSAGE_TOKENS,
     )
 
 
@@ -97,6 +107,8 @@ class Group(Struct, frozen=True):
     content: str
     """The digests so far, one after another."""
     tokens: int
+    prefixes: tuple[tuple[str, int], ...]
+    """As in Ask."""
 
 
 def gather(frame: Frame, texts: Mapping[str, str], key: bytes, trusted: frozenset[str] = frozenset()) -> Group:
@@ -126,7 +138,8 @@ def gather(frame: Frame, texts: Mapping[str, str], key: bytes, trusted: frozense
         else:
             user.append((literal, slot))
             literal = ""
-    return Group(frame, texts["prompt"], tuple(user), (*frame.facets, *facets), content, tokens)
+    prefixes = ((common, frame.head + tokens - frame.tokens),)
+    return Group(frame, texts["prompt"], tuple(user), (*frame.facets, *facets), content, tokens, prefixes)
 
 
 def compose(
@@ -152,8 +165,10 @@ def compose(
         "": "",
     }
     sampling, facets, tokens = frame.sampling, (*group.facets, ("response", named)), group.tokens + size
+    prefixes = group.prefixes
     if wording is not None:
         sampling = wording.sampling
+        prefixes = (*prefixes, (nonce, prefixes[0][1] + size))
         filled |= wording.values
         for name, value in wording.values.items():
             said, more = measure(value)
@@ -170,6 +185,7 @@ def compose(
         again=again,
         pool=pool,
         in_text=in_text,
+        prefixes=prefixes,
     )
 
 
@@ -219,6 +235,7 @@ def compose_labelled(
         facets=(*group.facets, (RESPONSES, labelled.named)),
         nonce=labelled.nonce,
         prompt_tokens=group.tokens + labelled.tokens,
+        prefixes=group.prefixes,
         read=read,
         again=again,
         pool=pool,

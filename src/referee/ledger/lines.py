@@ -84,6 +84,7 @@ class _Judged(_Line, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     tokens_in: int = 0
     tokens_out: int = 0
     tokens_cached: int = 0
+    tokens_cache_write: int = 0
     cost: float = 0.0
     """US dollars, all attempts."""
     saved: float = 0.0
@@ -286,6 +287,7 @@ def verdict_line(
         tokens_in=settled.tokens_in,
         tokens_out=settled.tokens_out,
         tokens_cached=settled.tokens_cached,
+        tokens_cache_write=settled.tokens_cache_write,
         cost=settled.cost,
         saved=settled.saved if saved is None else saved,
         rule_score=sample.rule_score,

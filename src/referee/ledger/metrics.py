@@ -89,7 +89,7 @@ class Tally:
         self._unscored = dict.fromkeys((reason.value for reason in Reason), 0)
         self._scored = self._at_low = self._at_high = 0
         self._sum = self._squares = 0.0
-        self._attempts = self._tokens_in = self._tokens_out = self._tokens_cached = 0
+        self._attempts = self._tokens_in = self._tokens_out = self._tokens_cached = self._tokens_cache_write = 0
         self._cost = self._call_cost = self._saved = 0.0
         self._unpriced = 0
         self._latency, self._queue = Histogram(), Histogram()
@@ -153,6 +153,7 @@ class Tally:
             self._tokens_in += line.tokens_in
             self._tokens_out += line.tokens_out
             self._tokens_cached += line.tokens_cached
+            self._tokens_cache_write += line.tokens_cache_write
             if line.attempts:
                 self._queue.add(line.queued_s)
                 self._latency.add(line.latency_s)
@@ -280,6 +281,7 @@ class Tally:
             "tokens_in": self._tokens_in,
             "tokens_out": self._tokens_out,
             "tokens_cached": self._tokens_cached,
+            "tokens_cache_write": self._tokens_cache_write,
             "cost_usd": self._cost,
             "saved_usd": self._saved + self._unpriced * _share(self._call_cost, free["call"]),
             "latency_p50_s": self._latency.quantile(0.5),

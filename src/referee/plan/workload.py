@@ -9,8 +9,10 @@ from typing import Any
 
 from msgspec import Struct
 
+from referee.config import EndpointConfig
 from referee.ledger import AskLine, BatchLine, JudgeLine, LimitsLine, Line, RunLine, VerdictLine
 from referee.ledger.groups import of_a_file
+from referee.limits.price import tier_share
 from referee.report.resumed_runs import CANCELLED, Samples, asked
 
 
@@ -206,7 +208,17 @@ def limits_in(config: Mapping[str, Any]) -> dict[str, Any]:
             found[name] = float(limits[name])
     for name in ("price_in", "price_out"):
         prices = [item.get(name) for item in endpoints]
-        known = [float(price) for price in prices if isinstance(price, int | float)]
+        known = [
+            float(price) * _share(item)
+            for price, item in zip(prices, endpoints, strict=True)
+            if isinstance(price, int | float)
+        ]
         if known and len(known) == len(prices):
             found[name] = sum(known) / len(known)
     return found
+
+
+def _share(endpoint: Mapping[str, Any]) -> float:
+    """What its tier costs, as a share of its prices."""
+    named = {name: endpoint[name] for name in ("provider", "url", "tier") if isinstance(endpoint.get(name), str)}
+    return tier_share(EndpointConfig(**named))

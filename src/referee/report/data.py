@@ -328,6 +328,7 @@ def cost_of(steps: list[StepRow], metrics: dict[str, float], priced: bool) -> Co
         per_day=spent / elapsed * 86_400 if elapsed > 0 else None,
         tokens_in=int(metrics["tokens_in"]),
         tokens_out=int(metrics["tokens_out"]),
+        tokens_cached=int(metrics["tokens_cached"]),
     )
 
 

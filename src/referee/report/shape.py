@@ -249,6 +249,8 @@ class Cost(Struct):
     """If it goes on like this."""
     tokens_in: int = 0
     tokens_out: int = 0
+    tokens_cached: int = 0
+    """Of tokens_in, those that providers took from their prompt caches."""
 
 
 class Finding(Struct):

@@ -104,6 +104,7 @@ class Case:
             tokens_in=_part(whole.tokens_in, which, count),
             tokens_out=_part(whole.tokens_out, which, count),
             tokens_cached=_part(whole.tokens_cached, which, count),
+            tokens_cache_write=_part(whole.tokens_cache_write, which, count),
         )
 
     def _resume(self, answers: Sequence[Any] | None) -> Sequence[Ask]:
@@ -178,6 +179,7 @@ def _sum(ends: Sequence[Settled], samples: int) -> Settled:
         tokens_in=sum(end.tokens_in for end in ends),
         tokens_out=sum(end.tokens_out for end in ends),
         tokens_cached=sum(end.tokens_cached for end in ends),
+        tokens_cache_write=sum(end.tokens_cache_write for end in ends),
         cost=sum(end.cost for end in ends) / samples,
         saved=sum(end.saved for end in ends) / samples,
     )
@@ -198,5 +200,6 @@ def with_costs(settled: Settled, before: Settled) -> Settled:
         tokens_in=settled.tokens_in + before.tokens_in,
         tokens_out=settled.tokens_out + before.tokens_out,
         tokens_cached=settled.tokens_cached + before.tokens_cached,
+        tokens_cache_write=settled.tokens_cache_write + before.tokens_cache_write,
         cost=settled.cost + before.cost,
     )

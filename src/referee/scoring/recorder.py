@@ -225,4 +225,5 @@ def _counted(batch: Batch, index: int, settled: Settled) -> VerdictLine:
         tokens_in=settled.tokens_in,
         tokens_out=settled.tokens_out,
         tokens_cached=settled.tokens_cached,
+        tokens_cache_write=settled.tokens_cache_write,
     )

@@ -111,6 +111,8 @@ def _reply(settled: Settled) -> Attributes:
     }
     if settled.tokens_cached:
         found["gen_ai.usage.cache_read.input_tokens"] = settled.tokens_cached
+    if settled.tokens_cache_write:
+        found["gen_ai.usage.cache_creation.input_tokens"] = settled.tokens_cache_write
     for name, value in (("gen_ai.response.model", reply.model), ("gen_ai.response.id", reply.request_id)):
         if value:
             found[name] = _clean(value)

@@ -28,6 +28,7 @@ COUNTERS = {
     "tokens_in": "tokens_in: prompt tokens, as the provider reports them",
     "tokens_out": "tokens_out: reply tokens, as the provider reports them",
     "tokens_cached": "tokens_cached: prompt tokens the provider took from its own cache",
+    "tokens_cache_write": "tokens_cache_write: prompt tokens the provider put into its own cache, where it says",
     "cost_usd": "cost_usd: US dollars spent",
     "reward_missing": "reward_missing: samples handed back without a reward",
     "reward_filled": "reward_filled: rewards supplied by the missing policy",

@@ -116,6 +116,7 @@ def whole(settled: Sequence[Settled], judges: Sequence[JudgeConfig]) -> Settled:
         tokens_in=sum(end.tokens_in for end in settled),
         tokens_out=sum(end.tokens_out for end in settled),
         tokens_cached=sum(end.tokens_cached for end in settled),
+        tokens_cache_write=sum(end.tokens_cache_write for end in settled),
         cost=sum(end.cost for end in settled),
         saved=sum(end.saved for end in settled),
     )

@@ -13,7 +13,8 @@ import msgspec
 from referee.sim.chat import ChatRequest
 
 ChatData = dict[str, Any]
-"""A chat completion as plain data. Its usage has `prompt_tokens_details.cached_tokens`."""
+"""A chat completion as plain data. Its usage has `cached_tokens` and `cache_write_tokens` in
+`prompt_tokens_details`."""
 
 
 class Api(Protocol):

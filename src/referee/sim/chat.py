@@ -61,6 +61,7 @@ class ChatRequest(Struct, frozen=True):
     response_format: ResponseFormat | None = None
     logprobs: bool | None = None
     top_logprobs: int | None = None
+    service_tier: str | None = None
 
 
 class Question(Struct, frozen=True):

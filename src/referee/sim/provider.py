@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from referee import clock
 from referee.sim.apis import find_api
+from referee.sim.billing import Bill, Blocks, Usage
 from referee.sim.chat import ChatRequest, ask
 from referee.sim.comparisons import mislabelled
 from referee.sim.judge import JUDGES, HonestJudge, Judge
@@ -53,8 +54,7 @@ class Plan(Struct, frozen=True):
     slot: bool = False
     """True if it occupies a slot for that time."""
     fault: str = ""
-    tokens: tuple[int, int] = (0, 0)
-    """Prompt and reply."""
+    usage: Usage = Usage()
 
 
 class Provider:
@@ -69,6 +69,9 @@ class Provider:
         self._rates = Rates(spec)
         self._limited = spec.rpm is not None or spec.tpm is not None
         self._station = Station(spec)
+        self._blocks = None if spec.prompt_cache is None else Blocks(spec.prompt_cache, spec.chars_per_token)
+        self.bill = Bill(spec.prices)
+        """What it charges for answered requests."""
         self._faults = list(zip(accumulate(spec.faults.values()), spec.faults, strict=True))
         self.api = find_api(spec.api)
         self._origin: float | None = None
@@ -91,12 +94,19 @@ class Provider:
             self._tally.left()
             raise
         plan.response.headers["x-request-id"] = f"req-sim-{serial}"
-        self._tally.ended(plan.response, plan.fault, plan.tokens, self._now())
+        usage, now = plan.usage, self._now()
+        if plan.response.status == 200 and not plan.response.wire:
+            self.bill.add(usage)
+            if self._blocks is not None:
+                self._blocks.keep(usage.blocks, now)
+        self._tally.ended(plan.response, plan.fault, (usage.tokens_in, usage.tokens_out), now)
         return plan.response
 
     def stats(self) -> Stats:
         """Counts so far."""
         found, station = self._tally.snapshot(), self._station
+        found.billed_usd, found.tokens_cached = float(self.bill.total), self.bill.cached
+        found.tokens_cache_write = self.bill.written
         found.busy, found.max_busy = station.busy, station.max_busy
         found.queued, found.max_queued = station.queued, station.max_queued
         return found
@@ -145,7 +155,7 @@ class Provider:
         if self._constant is not None:
             content, used = self._constant
             wait = self._duration(used, spread, tail)
-            return Plan(SimResponse(200, {**JSON}, content), wait, True, "", (tokens(len(body)), used))
+            return Plan(SimResponse(200, {**JSON}, content), wait, True, "", Usage(tokens(len(body)), used))
         try:
             request = self.api.request(path, body)
         except ValueError as problem:
@@ -156,6 +166,9 @@ class Provider:
             return self._fail(rejection)
         if spec.outages and any(start <= at < end for start, end in spec.outages):
             return self._fault(spec.outage, at, "outage")
+        flex = request.service_tier == "flex"
+        if flex and any(start <= at < end for start, end in spec.flex_full):
+            return Plan(error("flex_full", api=self.api), spec.refuse_latency, fault="flex")
         fault = next((name for edge, name in self._faults if chance < edge), None)
         if fault is not None and fault in IMMEDIATE:
             return self._fault(fault, at, fault)
@@ -166,6 +179,7 @@ class Provider:
             wrong = replace(question, shown=mislabelled(question.shown, question.listed, fault))
         answer = self._judge.answer(wrong)
         asked, created = prompt_tokens(request, spec.chars_per_token), CREATED + int(at)
+        cached, written, blocks = self._blocks.look_up(request, asked, at) if self._blocks else (0, 0, ())
         content, used = completion(
             request,
             answer,
@@ -176,6 +190,8 @@ class Provider:
             fault=fault,
             per_token=spec.chars_per_token,
             hidden=int(spare * (spec.reasoning_tokens + 1)),
+            cached=cached,
+            written=written,
             api=self.api,
         )
         if self._limited:
@@ -184,7 +200,8 @@ class Provider:
             if due is not None:
                 return self._throttle(due, spec.retry_after, at, "rate")
         wait = self._duration(used, spread, tail)
-        return Plan(self._respond(content, fault, spare, at), wait, True, fault or "", (asked, used))
+        usage = Usage(asked, used, cached, written, flex, blocks)
+        return Plan(self._respond(content, fault, spare, at), wait, True, fault or "", usage)
 
     def _duration(self, used: int, spread: float, tail: float) -> float:
         """Service time of a reply with that many tokens, from two random draws."""

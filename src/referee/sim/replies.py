@@ -42,6 +42,7 @@ class SimResponse(Struct, frozen=True):
 STATUSES: dict[str, tuple[int, str, str | None, str]] = {
     "throttle": (429, "requests", "rate_limit_exceeded", "Rate limit reached for requests. Please try again later."),
     "slow_down": (429, "requests", "slow_down", "Please reduce the rate at which you increase your traffic."),
+    "flex_full": (429, "resource_unavailable", "resource_unavailable", "Resource Unavailable: no flex capacity now."),
     "http_500": (500, "server_error", None, "The server had an error while processing your request."),
     "http_502": (502, "server_error", None, "Bad gateway."),
     "http_503": (503, "server_error", "server_is_overloaded", "The engine is currently overloaded, please try later."),
@@ -102,10 +103,13 @@ def completion(
     fault: Fault | None = None,
     per_token: float = 4.0,
     hidden: int = 0,
+    cached: int = 0,
+    written: int = 0,
     api: Api = CHAT,
 ) -> tuple[bytes, int]:
     """The body of a completion in the form of `api`, corrupted by `fault`, and its completion tokens. `asked`: prompt
-    tokens; `per_token`: characters; `hidden`: tokens of hidden reasoning."""
+    tokens, of which `cached` came from the prompt cache and `written` went there; `per_token`: characters; `hidden`:
+    tokens of hidden reasoning."""
     text, finish, message = _message(answer, question, fault)
     used = tokens(len(text), per_token) + hidden
     choice: dict[str, Any] = {"index": 0, "message": message, "logprobs": None, "finish_reason": finish}
@@ -121,9 +125,11 @@ def completion(
             "prompt_tokens": asked,
             "completion_tokens": used,
             "total_tokens": asked + used,
-            "prompt_tokens_details": {"cached_tokens": 0},
+            "prompt_tokens_details": {"cached_tokens": cached, "cache_write_tokens": written},
         },
     }
+    if request.service_tier is not None:
+        body["service_tier"] = "flex" if request.service_tier == "flex" else "default"
     return _corrupt(msgspec.json.encode(api.completion(body)), fault, api), used
 
 

@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Struct, field
 
 from referee.errors import ConfigError
+from referee.sim.billing import Prices, PromptCache
 from referee.sim.comparisons import Perception
 
 RetryAfter = Literal["seconds", "float", "ms", "date", "none", "junk", "negative", "far"]
@@ -139,6 +140,12 @@ class ProviderSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """Characters billed as one token: about 4 of English, 1 at worst of ASCII."""
     reasoning_tokens: int = 0
     """Most tokens of hidden reasoning billed with a reply, whatever max_tokens says; how many is drawn evenly."""
+    prompt_cache: PromptCache | None = None
+    """Cache of prompts' beginnings. None: it has none."""
+    prices: Prices = Prices()
+    """What its bill goes by."""
+    flex_full: tuple[tuple[float, float], ...] = ()
+    """(start, end) in seconds since the first request, in which there is no capacity for the flex tier."""
     context_tokens: int | None = None
     """Prompts longer than this get 400 context_length_exceeded."""
     judge: Literal["honest", "gullible", "quoting", "constant"] = "honest"
@@ -169,7 +176,9 @@ class ProviderSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             _require(
                 not reads and self.context_tokens is None, "judge", "another one than constant: requests are unread"
             )
-        _require(all(start < end for start, end in self.outages), "outages", "each start before its end")
+        for setting in ("outages", "flex_full"):
+            spans = getattr(self, setting)
+            _require(all(start < end for start, end in spans), setting, "each start before its end")
 
 
 def _require(holds: bool, setting: str, wanted: str) -> None:

@@ -40,6 +40,10 @@ class Stats(Struct, kw_only=True):
     tokens_in: int = 0
     tokens_out: int = 0
     """Tokens of answered requests, as billed."""
+    tokens_cached: int = 0
+    tokens_cache_write: int = 0
+    """Of tokens_in, those from the prompt cache and those put there at a price of their own."""
+    billed_usd: float = 0.0
     work: float = 0.0
     """Total service time in provider seconds. Divided by capacity it is the shortest possible run."""
     seconds: float = 0.0

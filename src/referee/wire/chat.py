@@ -66,6 +66,8 @@ class ChatEncoder:
         if sampling.top_logprobs and "logprobs" not in adaptation:
             body["logprobs"] = True
             body["top_logprobs"] = sampling.top_logprobs
+        if endpoint.tier and "tier" not in adaptation:
+            body["service_tier"] = endpoint.tier
         body.update(endpoint.extra)
         *first, last = request.messages
         before = b"".join(b'{"role":%b,"content":%b},' % (_text(m.role), _text(m.content)) for m in first)
@@ -128,7 +130,7 @@ class Chat(Dialect):
     """OpenAI chat completions."""
 
     name = "openai-chat/1"
-    can_omit = frozenset({"temperature", SCHEMA, "logprobs", "max_tokens"})
+    can_omit = frozenset({"temperature", SCHEMA, "logprobs", "max_tokens", "tier"})
     """max_tokens is not left out but sent as max_completion_tokens."""
 
     def url(self, endpoint: EndpointConfig) -> str:

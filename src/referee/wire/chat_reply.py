@@ -42,6 +42,7 @@ class _Choice(Struct, gc=False):
 
 class _PromptDetails(Struct, gc=False):
     cached_tokens: int | None = None
+    cache_write_tokens: int | None = None
 
 
 class _Usage(Struct, gc=False):
@@ -56,6 +57,7 @@ class _Body(Struct, gc=False):
     model: str | None = None
     id: str | None = None
     usage: _Usage | None = None
+    service_tier: str | None = None
     error: Any = None
 
 
@@ -80,12 +82,13 @@ def usual(body: bytes, request_id: str) -> Reply | None:
     ):
         return None
     usage = data.usage
-    tokens_in = tokens_out = cached = 0
+    tokens_in = tokens_out = cached = written = 0
     if usage is not None:
         tokens_in = _bounded(usage.prompt_tokens)
         tokens_out = _bounded(usage.completion_tokens)
         details = usage.prompt_tokens_details
         cached = _bounded((details and details.cached_tokens) or usage.prompt_cache_hit_tokens)
+        written = _bounded(details.cache_write_tokens) if details is not None else 0
     return Reply(
         text=choice.message.content or "",
         finish=choice.finish_reason or "",
@@ -95,6 +98,8 @@ def usual(body: bytes, request_id: str) -> Reply | None:
         tokens_in=tokens_in,
         tokens_out=tokens_out,
         tokens_cached=cached,
+        tokens_cache_write=written,
+        tier=data.service_tier or "",
         choices=_tokens(tokens) if tokens else (),
     )
 
@@ -117,7 +122,8 @@ def unusual(data: dict[str, Any], request_id: str) -> Reply | None:
     usage = data.get("usage")
     usage = usage if isinstance(usage, dict) else {}
     details = usage.get("prompt_tokens_details")
-    cached = details.get("cached_tokens") if isinstance(details, dict) else None
+    details = details if isinstance(details, dict) else {}
+    cached = details.get("cached_tokens")
     logprobs = first.get("logprobs")
     return Reply(
         text=_content(message.get("content")),
@@ -128,6 +134,8 @@ def unusual(data: dict[str, Any], request_id: str) -> Reply | None:
         tokens_in=_count(usage.get("prompt_tokens")),
         tokens_out=_count(usage.get("completion_tokens")),
         tokens_cached=_count(cached or usage.get("prompt_cache_hit_tokens")),
+        tokens_cache_write=_count(details.get("cache_write_tokens")),
+        tier=_text(data.get("service_tier")),
         choices=_loose_tokens(logprobs.get("content")) if isinstance(logprobs, dict) else (),
     )
 

@@ -17,7 +17,7 @@ from referee.wire.json_body import GivenTwiceError, load_json
 from referee.wire.scrub import label, scrub
 from referee.wire.times import MAX_DELAY, retry_after, spoken_delay
 from referee.wire.unsupported import unsupported
-from referee.wire.vocabulary import AUTH, BAD_OUTPUT, NO_MODEL, POLICY, QUOTA, THROTTLED, TOO_LONG
+from referee.wire.vocabulary import AUTH, BAD_OUTPUT, NO_CAPACITY, NO_MODEL, POLICY, QUOTA, THROTTLED, TOO_LONG
 
 # For an error inside a 200 without a status: the status its label stands for.
 _STATUS_OF = (
@@ -47,13 +47,16 @@ _LONG = re.compile(
 )
 # A 429 about one request that exceeds the limit by itself: waiting will not help it.
 _NEVER_FITS = re.compile(r"request too large", re.I)
+# A tier without capacity at the moment (flex): our rate is not the cause.
+_NO_CAPACITY = re.compile(r"resource.?unavailable|capacity.?exceeded", re.I)
 _POLICY = re.compile(r"content (?:management )?policy|content filter|safety system|usage policy", re.I)
 _HTML = re.compile(rb"\s*<(?:!doctype|html|head|body|\?xml)", re.I)
 
-_BUSY_4XX = (408, 409, 421, 423, 424, 425, 498, 499)
+_BUSY_4XX = (408, 409, 421, 423, 424, 425, 499)
 _ONE_REQUEST_4XX = (400, 422)
 _ABOUT_LENGTH = (400, 422, 500)  # llama.cpp says it with a 500
 _NOT_HERE_5XX = (501, 505, 511)
+_WAITING = (Action.PARK, Action.BACK_OFF, Action.WAIT)
 
 
 def request_id(headers: Mapping[str, str]) -> str:
@@ -125,7 +128,7 @@ def _failure(status: int, headers: Mapping[str, str], said: ErrorBody, wall: flo
         status=status,
         code=said.code,
         request_id=request_id(headers),
-        retry_after=_delay(headers, said, wall) if action in (Action.PARK, Action.BACK_OFF) else None,
+        retry_after=_delay(headers, said, wall) if action in _WAITING else None,
         unsupported=parameter,
     )
 
@@ -146,6 +149,8 @@ def _decide(status: int, said: ErrorBody, parameter: str, page: bool) -> tuple[R
         return Reason.CONNECTION, Action.RETRY, "not an HTTP answer to a POST"
     if status < 400:
         return Reason.CONFIG, Action.CLOSE, "redirects are not followed; put the final address in endpoint.url"
+    if status == 498 or (status == 429 and (labels & NO_CAPACITY or _NO_CAPACITY.match(words))):
+        return Reason.OVERLOADED, Action.WAIT, "no capacity at this tier at the moment (see endpoint.tier)"
     if status == 402 or (client_error and (labels & QUOTA or _BROKE.match(words)) and not _refills(status, said)):
         return Reason.QUOTA, Action.CLOSE, "the account behind endpoint.key_env has no credit left"
     if status == 401 or (client_error and (labels & AUTH or _BAD_KEY.match(words))):

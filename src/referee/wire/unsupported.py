@@ -17,6 +17,7 @@ _NAMES: tuple[tuple[re.Pattern[str], str], ...] = (
     ),
     (re.compile(r"(?<!prompt_)(?:top_)?logprobs|log probabilities", re.I), "logprobs"),
     (re.compile(r"\btemperature\b", re.I), "temperature"),
+    (re.compile(r"service_?tier", re.I), "tier"),
 )
 
 _COMPLAINT = re.compile(

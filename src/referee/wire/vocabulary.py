@@ -88,6 +88,14 @@ THROTTLED = frozenset(
 )
 """Too many requests or tokens. A "quota" in these names is one that refills by itself."""
 
+NO_CAPACITY = frozenset(
+    {
+        "capacity_exceeded",
+        "resource_unavailable",
+    }
+)
+"""A cheaper tier has no capacity at the moment."""
+
 NO_MODEL = frozenset(
     {
         "deploymentnotfound",

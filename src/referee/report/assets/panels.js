@@ -336,11 +336,12 @@ function limitsPanel(report, theme) {
 function costPanel(report, theme) {
   const { x, axis } = stepAxis(report);
   const { cost } = report;
+  const fromCache = cost.tokens_cached ? ` ${percent(cost.tokens_cached / cost.tokens_in)} of the prompts' tokens came from the provider's prompt cache.` : "";
   if (!cost.priced) {
     return {
       id: "cost",
       title: "What did it cost?",
-      note: `No endpoint has a price (price_in, price_out), so only tokens are known: ${number(cost.tokens_in, 0)} in, ${number(cost.tokens_out, 0)} out.`,
+      note: `No endpoint has a price (price_in, price_out), so only tokens are known: ${number(cost.tokens_in, 0)} in, ${number(cost.tokens_out, 0)} out.${fromCache}`,
       chart: {
         data: [bars(x, report.steps.map((row) => row.tokens), "tokens", theme.blue, { hovertemplate: "%{y}" })],
         layout: { xaxis: axis, yaxis: { title: "tokens", rangemode: "tozero" } },
@@ -355,7 +356,7 @@ function costPanel(report, theme) {
   return {
     id: "cost",
     title: "What did it cost?",
-    note: `${money(cost.spent)} spent. Going on like this: ${projected}. Not spent: ${money(cost.saved_cache)} by the cache, ${money(cost.saved_shared)} by asking twins once.`,
+    note: `${money(cost.spent)} spent. Going on like this: ${projected}. Not spent: ${money(cost.saved_cache)} by the cache, ${money(cost.saved_shared)} by asking twins once.${fromCache}`,
     chart: {
       data: [
         ...spent,
