@@ -58,6 +58,7 @@ class ChatRequest(Struct, frozen=True):
     model: str = ""
     max_tokens: int | None = None
     max_completion_tokens: int | None = None
+    temperature: float | None = None
     response_format: ResponseFormat | None = None
     logprobs: bool | None = None
     top_logprobs: int | None = None

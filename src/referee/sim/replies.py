@@ -58,6 +58,12 @@ STATUSES: dict[str, tuple[int, str, str | None, str]] = {
         "context_length_exceeded",
         "This model's maximum context length is exceeded by your messages.",
     ),
+    "policy": (
+        400,
+        "invalid_request_error",
+        "content_policy_violation",
+        "Your request was rejected as a result of our safety system.",
+    ),
     "unsupported": (400, "invalid_request_error", "unsupported_parameter", "Unsupported parameter."),
     "unknown_url": (404, "invalid_request_error", "unknown_url", "Unknown request URL."),
     "bad_request": (400, "invalid_request_error", None, "We could not parse the JSON body of your request."),
@@ -121,7 +127,7 @@ def completion(
             "prompt_tokens": asked,
             "completion_tokens": used,
             "total_tokens": asked + used,
-            "prompt_tokens_details": {"cached_tokens": 0},
+            "prompt_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
         },
     }
     return _corrupt(msgspec.json.encode(api.completion(body)), fault, api), used
