@@ -210,6 +210,7 @@ STATUS: dict[str, int] = {
     "forbidden": 403,
     "unknown_model": 404,
     "too_long": 400,
+    "policy": 400,
     "redirect": 307,
 }
 WIRE = {"hang", "drip", "reset", "cut", "cut_silent", "huge", "bomb"}

@@ -14,7 +14,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from referee.cache import RedisLink, open_cache
-from referee.config import Config, JudgeConfig, all_judges, change_judges
+from referee.config import Config, JudgeConfig, all_judges, asking_judges, change_judges, endpoints_of
 from referee.engine import Endpoint, Engine, Transport, find_key
 from referee.engine.redis_lease import share_limits
 from referee.engine.transport import HttpTransport
@@ -25,6 +25,7 @@ from referee.scoring.check_process import open_checks
 from referee.scoring.lines import LineMaker
 from referee.scoring.local import BuildWorker, Scorer
 from referee.scoring.worker import Emit, JudgeWorker, OpenedEngine
+from referee.wire import find_dialect
 
 
 def build_worker(
@@ -81,7 +82,21 @@ def build_scorer(
 
 def build_judges(config: Config, secret: bytes) -> list[Judge]:
     """The judges of a configuration, in its order. With an empty secret they are only checked."""
+    _check_images(config)
     return [build_judge(judge, secret) for judge in config.judge]
+
+
+def _check_images(config: Config) -> None:
+    """ConfigError where a judge is to be shown images by an API that has none."""
+    for judge in asking_judges(config.judge):
+        for place in endpoints_of(judge, config.endpoint) if judge.parts == "show" else ():
+            endpoint = config.endpoint[place]
+            if not find_dialect(endpoint.api).takes_images:
+                raise ConfigError(
+                    f'judge.parts: "show" needs an API that takes images, and {endpoint.api!r} of endpoint '
+                    f'{endpoint.label} does not. "describe" says in the text that there was one.',
+                    setting="judge.parts",
+                )
 
 
 def build_judge(config: JudgeConfig, secret: bytes) -> Judge:

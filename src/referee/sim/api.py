@@ -13,8 +13,7 @@ import msgspec
 from referee.sim.chat import ChatRequest
 
 ChatData = dict[str, Any]
-"""A chat completion as plain data. Its usage has `cached_tokens` and `cache_write_tokens` in
-`prompt_tokens_details`."""
+"""A chat completion as plain data. Its usage has `prompt_tokens_details` with `cached_tokens`, `cache_write_tokens`."""
 
 
 class Api(Protocol):
@@ -34,6 +33,10 @@ class Api(Protocol):
 
     def request(self, path: str, body: bytes) -> ChatRequest:
         """A request. Raises ValueError, or one of msgspec's errors, which are ValueErrors."""
+        ...
+
+    def field(self, name: str, body: dict[str, Any]) -> str:
+        """This API's own name of a field that chat calls `name`, if the request has it; otherwise empty."""
         ...
 
     def completion(self, chat: ChatData) -> ChatData:
@@ -71,6 +74,10 @@ class ChatApi:
     def request(self, path: str, body: bytes) -> ChatRequest:
         """See Api."""
         return self._decode(body)
+
+    def field(self, name: str, body: dict[str, Any]) -> str:
+        """See Api."""
+        return name if name in body else ""
 
     def completion(self, chat: ChatData) -> ChatData:
         """See Api."""

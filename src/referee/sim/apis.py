@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from referee.sim.api import CHAT, Api
+from referee.sim.responses import RESPONSES
 
-APIS: dict[str, Api] = {"chat": CHAT}
+APIS: dict[str, Api] = {
+    "chat": CHAT,
+    "responses": RESPONSES,
+}
 
 
 def find_api(name: str) -> Api:

@@ -83,7 +83,7 @@ class Provider:
     async def serve(self, body: bytes, headers: Mapping[str, str], path: str = "") -> SimResponse:
         """Serve a request (header names in lower case), taking its simulated time; returns what goes on the wire."""
         at = self._now()
-        serial = self._tally.arrived(body, headers)
+        serial = self._tally.arrived(body, self.api.key(headers))
         try:
             plan = self._plan(at, serial, body, headers, path)
             if plan.slot:
@@ -217,11 +217,12 @@ class Provider:
         if spec.model and request.model != spec.model:
             return error("unknown_model", say=f"The model `{request.model}` does not exist.", api=api)
         if spec.unsupported:
-            fields = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
+            fields = msgspec.json.decode(body)
             for name in spec.unsupported:
-                if name in fields:
-                    say = f"Unsupported parameter: '{name}' is not supported with this model."
-                    return error("unsupported", param=name, say=say, api=api)
+                param = api.field(name, fields)
+                if param:
+                    say = f"Unsupported parameter: '{param}' is not supported with this model."
+                    return error("unsupported", param=param, say=say, api=api)
         if spec.context_tokens is not None and prompt_tokens(request, spec.chars_per_token) > spec.context_tokens:
             return error("too_long", api=api)
         return None

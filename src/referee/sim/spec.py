@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Struct, field
 
 from referee.errors import ConfigError
+from referee.sim.apis import APIS
 from referee.sim.billing import Prices, PromptCache
 from referee.sim.comparisons import Perception
 
@@ -42,6 +43,7 @@ Fault = Literal[
     "forbidden",
     "unknown_model",
     "too_long",
+    "policy",
     "redirect",
     # the wire
     "hang",
@@ -80,8 +82,8 @@ FAULTS: tuple[Fault, ...] = get_args(Fault)
 class ProviderSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A provider's behaviour. The default replies at once, without limits or faults."""
 
-    api: Literal["chat"] = "chat"
-    """The API it speaks, as in endpoint.api."""
+    api: str = "chat"
+    """The API it speaks, as in endpoint.api: one of `referee.sim.apis`."""
     latency_median: float = 0.0
     """Median service time in seconds, below capacity."""
     latency_sigma: float = 0.0
@@ -131,11 +133,11 @@ class ProviderSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     time_scale: float = 1.0
     """All times above are divided by it: 50 plays a minute in 1.2 s."""
     key: str = ""
-    """If set, requests without this bearer token get 401."""
+    """If set, requests without this API key get 401."""
     model: str = ""
     """If set, requests for another model get 404."""
     unsupported: tuple[str, ...] = ()
-    """Request fields answered with 400 unsupported_parameter (response_format, temperature, logprobs…)."""
+    """Request fields, by chat's names, answered with 400 unsupported_parameter (response_format, temperature…)."""
     chars_per_token: float = 4.0
     """Characters billed as one token: about 4 of English, 1 at worst of ASCII."""
     reasoning_tokens: int = 0
@@ -155,6 +157,7 @@ class ProviderSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """How it sees the responses of a group: noise, liking for the first place, ties."""
 
     def __post_init__(self) -> None:
+        _require(self.api in APIS, "api", f"one of {', '.join(APIS)}, not {self.api!r}")
         for name in self.faults:
             if name not in FAULTS:
                 near = difflib.get_close_matches(name, FAULTS, 1)

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
 from referee.records import Reply, TokenChoice
-
-_MOST_TOKENS = 10**9
-"""A usage figure above this is nonsense and counts as not given."""
+from referee.wire import loose
 
 
 class _Top(Struct, gc=False):
@@ -50,12 +47,18 @@ class _Usage(Struct, gc=False):
     completion_tokens: int | None = None
     prompt_tokens_details: _PromptDetails | None = None
     prompt_cache_hit_tokens: int | None = None
+    """DeepSeek."""
+    cache_creation_input_tokens: int | None = None
+    """Gateways to Anthropic."""
 
 
 class _Body(Struct, gc=False):
     choices: list[_Choice]
     model: str | None = None
     id: str | None = None
+    provider: str | None = None
+    """OpenRouter."""
+    system_fingerprint: str | None = None
     usage: _Usage | None = None
     service_tier: str | None = None
     error: Any = None
@@ -88,7 +91,7 @@ def usual(body: bytes, request_id: str) -> Reply | None:
         tokens_out = _bounded(usage.completion_tokens)
         details = usage.prompt_tokens_details
         cached = _bounded((details and details.cached_tokens) or usage.prompt_cache_hit_tokens)
-        written = _bounded(details.cache_write_tokens) if details is not None else 0
+        written = _bounded((details and details.cache_write_tokens) or usage.cache_creation_input_tokens)
     return Reply(
         text=choice.message.content or "",
         finish=choice.finish_reason or "",
@@ -100,12 +103,14 @@ def usual(body: bytes, request_id: str) -> Reply | None:
         tokens_cached=cached,
         tokens_cache_write=written,
         tier=data.service_tier or "",
+        provider=data.provider or "",
+        fingerprint=data.system_fingerprint or "",
         choices=_tokens(tokens) if tokens else (),
     )
 
 
 def _bounded(count: int | None) -> int:
-    return count if count and 0 < count <= _MOST_TOKENS else 0
+    return count if count and 0 < count <= loose.MOST_TOKENS else 0
 
 
 def _tokens(content: list[_Token]) -> tuple[TokenChoice, ...]:
@@ -119,72 +124,33 @@ def unusual(data: dict[str, Any], request_id: str) -> Reply | None:
     message = first.get("message") if isinstance(first, dict) else None
     if not isinstance(first, dict) or not isinstance(message, dict):
         return None
-    usage = data.get("usage")
-    usage = usage if isinstance(usage, dict) else {}
-    details = usage.get("prompt_tokens_details")
-    details = details if isinstance(details, dict) else {}
-    cached = details.get("cached_tokens")
-    logprobs = first.get("logprobs")
+    usage = loose.table(data.get("usage"))
+    details = loose.table(usage.get("prompt_tokens_details"))
     return Reply(
         text=_content(message.get("content")),
-        finish=_finish(first.get("finish_reason")),
-        refusal=_text(message.get("refusal")),
-        model=_text(data.get("model")),
-        request_id=request_id or _text(data.get("id")),
-        tokens_in=_count(usage.get("prompt_tokens")),
-        tokens_out=_count(usage.get("completion_tokens")),
-        tokens_cached=_count(cached or usage.get("prompt_cache_hit_tokens")),
-        tokens_cache_write=_count(details.get("cache_write_tokens")),
-        tier=_text(data.get("service_tier")),
-        choices=_loose_tokens(logprobs.get("content")) if isinstance(logprobs, dict) else (),
+        finish=loose.ending(first.get("finish_reason")),
+        refusal=loose.text(message.get("refusal")),
+        model=loose.text(data.get("model")),
+        request_id=request_id or loose.text(data.get("id")),
+        tokens_in=loose.count(usage.get("prompt_tokens")),
+        tokens_out=loose.count(usage.get("completion_tokens")),
+        tokens_cached=loose.count(details.get("cached_tokens") or usage.get("prompt_cache_hit_tokens")),
+        tokens_cache_write=loose.count(details.get("cache_write_tokens") or usage.get("cache_creation_input_tokens")),
+        tier=loose.text(data.get("service_tier")),
+        provider=loose.text(data.get("provider")),
+        fingerprint=loose.text(data.get("system_fingerprint")),
+        choices=loose.tokens(loose.table(first.get("logprobs")).get("content")),
     )
 
 
 def _content(content: Any) -> str:
     """A string, or a list of parts of which the text ones count; thinking and images do not."""
     if not isinstance(content, list):
-        return _text(content)
+        return loose.text(content)
     found = []
     for part in content:
         if isinstance(part, str):
-            found.append(_text(part))
+            found.append(loose.text(part))
         elif isinstance(part, dict) and part.get("type", "text") in ("text", "output_text"):
-            found.append(_text(part.get("text")))
+            found.append(loose.text(part.get("text")))
     return "".join(found)
-
-
-def _text(value: Any) -> str:
-    """A string fit to be stored: a lone half of a surrogate pair becomes a question mark."""
-    return value.encode("utf-8", "replace").decode() if isinstance(value, str) else ""
-
-
-def _finish(value: Any) -> str:
-    """A number or an object is an unknown ending, not an absent one."""
-    return _text(value if isinstance(value, str) else "" if value is None else str(value)[:100])
-
-
-def _count(value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return 0
-    return int(value) if 0 <= value <= _MOST_TOKENS else 0
-
-
-def _loose_tokens(content: Any) -> tuple[TokenChoice, ...]:
-    found = []
-    for item in content if isinstance(content, list) else ():
-        if not isinstance(item, dict) or not isinstance(item.get("token"), str):
-            return ()  # a gap would shift every later token
-        tops = item.get("top_logprobs")
-        pairs = [
-            (_text(top["token"]), float(top["logprob"]))
-            for top in (tops if isinstance(tops, list) else ())
-            if isinstance(top, dict) and isinstance(top.get("token"), str) and _finite(top.get("logprob"))
-        ]
-        found.append(TokenChoice(_text(item["token"]), tuple(pairs)))
-    return tuple(found)
-
-
-def _finite(value: Any) -> bool:
-    if isinstance(value, int):
-        return not isinstance(value, bool) and abs(value) < 2**53
-    return isinstance(value, float) and math.isfinite(value)

@@ -5,9 +5,13 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Protocol, runtime_checkable
+from urllib.parse import urlsplit
+
+import msgspec
 
 from referee.config import EndpointConfig, Secret
-from referee.records import Ask, Failure, RateHints, Reply
+from referee.records import Ask, Failure, Message, RateHints, Reply
+from referee.rollouts import Image, read_image
 from referee.version import VERSION
 from referee.wire.hints import hints
 
@@ -18,6 +22,13 @@ PLAIN: Adaptation = frozenset()
 
 SCHEMA = "response_format"
 """The name of a refused JSON schema in every dialect. It is not left out: the judge asks in text form instead."""
+
+
+TIER = "tier"
+"""The name of endpoint.tier in an adaptation. It is in no `Failure.unsupported`, because leaving it out costs more:
+whether to do that is endpoint.tier_fallback's to say."""
+
+_encode = msgspec.json.Encoder().encode
 
 
 class Encoder(Protocol):
@@ -40,6 +51,9 @@ class Dialect(Protocol):
     can_omit: frozenset[str] = frozenset()
     """What an encoder can leave out, or write another way, when a server does not take it, by the names of
     `Failure.unsupported`: temperature, response_format, logprobs, max_tokens, or a name of its own."""
+
+    takes_images: bool = False
+    """Whether its encoders send what `Message.media` holds, all of which are then images; `pictures` reads them."""
 
     @abstractmethod
     def url(self, endpoint: EndpointConfig) -> str:
@@ -75,6 +89,29 @@ def common_headers() -> dict[str, str]:
         "accept-encoding": "identity",
         "user-agent": f"referee/{VERSION}",
     }
+
+
+def complete_url(url: str, tail: str, base: str = "/v1") -> str:
+    """A URL that ends in `tail`, from itself, from the base of an API (…/v1), or from a bare host."""
+    parts = urlsplit(url)
+    path = parts.path.rstrip("/")
+    if not path.endswith(tail):
+        path = (path or base) + tail
+    return parts._replace(path=path, fragment="").geturl()
+
+
+def pictures(message: Message) -> list[tuple[str, Image]]:
+    """The images of a message, each with the label that stands before it. The text, which names them, comes after."""
+    found = [read_image(media) for media in message.media]
+    return [(f"[{image.name}]:", image) for image in found if image is not None]
+
+
+def json_text(text: str) -> bytes:
+    """A JSON string. JSON cannot carry half of a surrogate pair, left by a tokenizer that cut a character in two."""
+    try:
+        return _encode(text)
+    except UnicodeEncodeError:
+        return _encode(text.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
 
 
 def adapt(dialect: Dialect, adaptation: Adaptation, unsupported: str) -> Adaptation | None:

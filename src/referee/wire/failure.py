@@ -17,14 +17,26 @@ from referee.wire.json_body import GivenTwiceError, load_json
 from referee.wire.scrub import label, scrub
 from referee.wire.times import MAX_DELAY, retry_after, spoken_delay
 from referee.wire.unsupported import unsupported
-from referee.wire.vocabulary import AUTH, BAD_OUTPUT, NO_CAPACITY, NO_MODEL, POLICY, QUOTA, THROTTLED, TOO_LONG
+from referee.wire.vocabulary import (
+    AUTH,
+    BAD_IMAGE,
+    BAD_OUTPUT,
+    NO_CAPACITY,
+    NO_MODEL,
+    POLICY,
+    QUOTA,
+    THROTTLED,
+    TOO_LONG,
+)
 
 # For an error inside a 200 without a status: the status its label stands for.
 _STATUS_OF = (
+    (QUOTA, 429),
     (AUTH, 401),
     (frozenset(("permission_error", "permission_denied")), 403),
     (NO_MODEL, 404),
     (THROTTLED, 429),
+    (POLICY | BAD_IMAGE, 400),
     (frozenset(("invalid_request_error", "badrequesterror", "invalid_argument", "bad_request")), 400),
 )
 

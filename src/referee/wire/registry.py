@@ -6,9 +6,13 @@ from referee import plugins
 from referee.errors import ConfigError
 from referee.wire.chat import CHAT
 from referee.wire.dialect import Dialect
+from referee.wire.responses import RESPONSES
 
 SETTING = "endpoint.api"
-SHIPPED: dict[str, Dialect] = {"chat": CHAT}
+SHIPPED: dict[str, Dialect] = {
+    "chat": CHAT,
+    "responses": RESPONSES,
+}
 
 
 def find_dialect(name: str) -> Dialect:

@@ -10,9 +10,13 @@ from referee.wire.vocabulary import UNSUPPORTED
 # Longer names first: top_logprobs holds logprobs.
 _NAMES: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"max_completion_tokens"), "max_completion_tokens"),
-    (re.compile(r"max_tokens"), "max_tokens"),
+    (re.compile(r"max_(?:output_)?tokens"), "max_tokens"),
     (
-        re.compile(r"response_format|json[_ ]schema|structured[_ ]outputs?|guided_json|\bgrammar\b", re.I),
+        re.compile(
+            r"response_format|json[_ ]?schema|structured[_ ]outputs?|guided_json|\bgrammar\b|\btext\.format|"
+            r"output_(?:format|config)|response_?schema",
+            re.I,
+        ),
         "response_format",
     ),
     (re.compile(r"(?<!prompt_)(?:top_)?logprobs|log probabilities", re.I), "logprobs"),

@@ -56,12 +56,15 @@ TOO_LONG = frozenset(
 
 POLICY = frozenset(
     {
+        "bio_policy",
         "content_filter",
         "content_moderation",
         "content_policy_violation",
         "data_inspection_failed",
         "datainspectionfailed",
+        "image_content_policy_violation",
         "invalid_prompt",
+        "misalignment_policy_violation",
         "moderation_blocked",
         "prompt_blocked",
         "responsibleaipolicyviolation",
@@ -109,6 +112,23 @@ NO_MODEL = frozenset(
     }
 )
 """The endpoint does not have this model."""
+
+BAD_IMAGE = frozenset(
+    {
+        "empty_image_file",
+        "failed_to_download_image",
+        "image_file_too_large",
+        "image_parse_error",
+        "image_too_large",
+        "image_too_small",
+        "invalid_base64_image",
+        "invalid_image",
+        "invalid_image_format",
+        "invalid_image_url",
+        "unsupported_image_media_type",
+    }
+)
+"""An image of the request cannot be used."""
 
 BAD_OUTPUT = frozenset(
     {
