@@ -49,6 +49,8 @@ class ResponseFormat(Struct, frozen=True):
 
     type: str = "text"
     json_schema: JsonSchema | None = None
+    tool: str = ""
+    """If the reply must be the input of a tool, its name."""
 
 
 class ChatRequest(Struct, frozen=True):
