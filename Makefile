@@ -14,7 +14,7 @@ PINS := pyproject.toml constraints.txt
 # Two installs at once would fight over one .venv.
 .NOTPARALLEL:
 .PHONY: bench bench-quick check clean constraints demo format help lint plots screenshots setup soak test test-local \
-	test-trainers types
+	test-sdk test-trainers types
 
 # CI sets RETRY: what fails is run once more by itself, so that a machine busy with something else does not fail a change.
 define tested
@@ -41,6 +41,9 @@ test-trainers: .venv-trainers/.made .venv-trainers/releases/.made .venv-hooks/.m
 		echo "$$file"; $(TRAINED) $$file $(ARGS) || { test -n "$(RETRY)" && echo "== once more, by itself: what failed" && \
 		$(TRAINED) $$file --last-failed --last-failed-no-failures none $(ARGS); }; done
 	REQUIRED_HOOKS=art,skyrl_gym,verifiers .venv-hooks/bin/python -m pytest tests/hooks $(ARGS)
+
+test-sdk: .venv-sdk/.made ## Run the tests with the SDKs of OpenAI, Anthropic and Google, against our simulated servers
+	REFEREE_TEST_SDKS=1 .venv-sdk/bin/python -m pytest --numprocesses 2 tests/sdk $(ARGS)
 
 SEEDS ?= 2000
 soak: .venv/.dev ## Judge under random faults, as many seeds as asked: make soak SEEDS=25000
@@ -139,4 +142,12 @@ RELEASES := 0.5.0 0.6.1 0.8.0
 	@"$(PYTHON)" -m venv .venv-hooks
 	@.venv-hooks/bin/python -m pip install --quiet --disable-pip-version-check --no-input \
 		--constraint constraints-hooks.txt skyrl-gym verifiers openpipe-art pytest pytest-timeout hypothesis --editable .
+	@touch $@
+
+# The providers' own SDKs, which the core does without.
+.venv-sdk/.made: pyproject.toml constraints-sdk.txt
+	@echo "setting up .venv-sdk (openai, anthropic, google-genai)"
+	@"$(PYTHON)" -m venv .venv-sdk
+	@.venv-sdk/bin/python -m pip install --quiet --disable-pip-version-check --no-input \
+		--constraint constraints-sdk.txt openai anthropic google-genai pytest pytest-timeout pytest-xdist hypothesis --editable .
 	@touch $@

@@ -4,7 +4,19 @@ from __future__ import annotations
 
 import json
 
-from tests.contracts.dialect_suite import HOST, KEY, REPLY_TEXT, Case, Data, Failing, Odd
+from tests.contracts.dialect_suite import (
+    HOST,
+    KEY,
+    PHOTO,
+    PHOTO_NAME,
+    PNG,
+    PNG_NAME,
+    REPLY_TEXT,
+    Case,
+    Data,
+    Failing,
+    Odd,
+)
 
 from referee.records import Reason, Reply
 
@@ -145,5 +157,10 @@ CHAT = Case(
         "x-ratelimit-remaining-tokens": "4000",
         "x-ratelimit-reset-tokens": "6s",
     },
+    image_request=START
+    + b'"messages":[{"role":"system","content":"Be strict."},{"role":"user","content":['
+    + f'{{"type":"text","text":"[{PNG_NAME}]:"}},{{"type":"image_url","image_url":{{"url":"{PNG}"}}}},'.encode()
+    + f'{{"type":"text","text":"[{PHOTO_NAME}]:"}},{{"type":"image_url","image_url":{{"url":"{PHOTO}"}}}},'.encode()
+    + b'{"type":"text","text":"Judge \\"this\\"."}]}]}',
     omits=("temperature", "response_format", "logprobs", "max_tokens"),
 )

@@ -4,7 +4,19 @@ from __future__ import annotations
 
 import json
 
-from tests.contracts.dialect_suite import HOST, KEY, REPLY_TEXT, Case, Data, Failing, Odd
+from tests.contracts.dialect_suite import (
+    HOST,
+    KEY,
+    PHOTO,
+    PHOTO_NAME,
+    PNG,
+    PNG_NAME,
+    REPLY_TEXT,
+    Case,
+    Data,
+    Failing,
+    Odd,
+)
 
 from referee.records import Reason, Reply
 
@@ -178,5 +190,12 @@ RESPONSES = Case(
         "x-ratelimit-remaining-tokens": "4000",
         "x-ratelimit-reset-tokens": "6s",
     },
+    image_request=START
+    + b'"store":false,"instructions":"Be strict.","input":[{"role":"user","content":['
+    + f'{{"type":"input_text","text":"[{PNG_NAME}]:"}},'.encode()
+    + f'{{"type":"input_image","image_url":"{PNG}","detail":"auto"}},'.encode()
+    + f'{{"type":"input_text","text":"[{PHOTO_NAME}]:"}},'.encode()
+    + f'{{"type":"input_image","image_url":"{PHOTO}","detail":"auto"}},'.encode()
+    + b'{"type":"input_text","text":"Judge \\"this\\"."}]}]}',
     omits=("temperature", "response_format", "logprobs"),
 )

@@ -14,7 +14,7 @@ from msgspec import Struct, field
 
 from referee.config import EndpointConfig
 from referee.engine.port import Response, Transport
-from referee.records import Ask, Message, Reason, Reply, Sampling
+from referee.records import Ask, Media, Message, Reason, Reply, Sampling
 from referee.sim import Provider, SimTransport
 from referee.sim.api import Api
 from referee.sim.apis import find_api
@@ -88,6 +88,8 @@ class Case(Struct, frozen=True, kw_only=True):
     rate_headers: Mapping[str, str] = {}
     """Of a reply: 100 requests a minute of which 99 are left, for 30 s; 5000 tokens of which 4000 are left, for 6 s, at
     WALL. Empty: the provider sends none."""
+    image_request: bytes | None = None
+    """IMAGE_ASK in text form. None: the API takes no images."""
     omits: tuple[str, ...] = ("temperature", "response_format")
     """What the dialect can leave out, by chat's names, and the simulated server refuses by its own."""
 
@@ -111,6 +113,24 @@ WALL = 1_800_000_000.0
 def ask(sampling: Sampling | None = None, system: str = SYSTEM) -> Ask:
     """A request with a system prompt."""
     return Ask((Message("system", system), Message("user", USER)), sampling or Sampling(max_tokens=64), (), "n", 10)
+
+
+PNG = (
+    "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJ"
+    "RU5ErkJggg=="
+)
+"""One pixel."""
+PNG_NAME = "image 53f01d18fd6a"
+PHOTO = "https://images.example/photo.jpg"
+PHOTO_NAME = "image 75e0d3871b90"
+IMAGE_ASK = Ask(
+    (Message("system", SYSTEM), Message("user", USER, media=(Media("image", PNG), Media("image", PHOTO)))),
+    Sampling(max_tokens=64),
+    (),
+    "n",
+    10,
+)
+"""A request with two images, one of them by its URL."""
 
 
 def edited(case: Case, change: Callable[[Data], object]) -> bytes:

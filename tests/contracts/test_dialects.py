@@ -11,8 +11,12 @@ import pytest
 from tests.contracts.dialect_cases import CASES
 from tests.contracts.dialect_suite import (
     HOST,
+    IMAGE_ASK,
     KEY,
     MODEL,
+    PHOTO,
+    PNG,
+    PNG_NAME,
     REPLY_TEXT,
     SYSTEM,
     USER,
@@ -28,8 +32,8 @@ from tests.engine.harness import Run, expected, run, samples
 
 from referee.config import Secret
 from referee.engine.port import Response
-from referee.errors import EndpointClosed
-from referee.records import Failure, Reason, Reply, Sample, Sampling, Verdict
+from referee.errors import ConfigError, EndpointClosed
+from referee.records import Failure, Media, Message, Reason, Reply, Sample, Sampling, Verdict
 from referee.sim import ProviderSpec
 from referee.sim.spec import Fault
 from referee.testing import check_dialect, fake_referee
@@ -129,6 +133,19 @@ def test_what_can_be_left_out_is(case: Case) -> None:
     assert set(case.omits) <= case.dialect.can_omit
     for name in case.omits:
         assert encode(asked, frozenset((name,))) != encode(asked)
+
+
+@every
+def test_images_go_out_where_the_api_takes_them(case: Case) -> None:
+    """Data and URL, each after its name and before the text; the server sees both, and the same text."""
+    assert case.dialect.takes_images == (case.image_request is not None)
+    if case.image_request is None:
+        return
+    body = case.dialect.encoder(case.endpoint).encode(IMAGE_ASK)
+    assert body == case.image_request
+    found = case.server.request(urlsplit(case.posts_to).path, body).messages[-1]
+    assert found.images == [PNG, PHOTO]
+    assert found.text.endswith(USER)
 
 
 # What comes back.
@@ -255,6 +272,28 @@ def test_a_whole_referee_speaks_it(case: Case) -> None:
     assert [reward.value for reward in rewards] == [0.0, 1 / 9, 2 / 9]
     (reply,) = {reward.settled.model for reward in rewards}
     assert reply == MODEL
+
+
+@every
+def test_a_judge_is_shown_the_images_of_a_rollout(case: Case) -> None:
+    """Only with parts = "show"; an API without images is refused before anything is sent."""
+    prompt = (Message("user", "What is this?", media=(Media("image_url", PNG, 13),)),)
+    given = [Sample(prompt=prompt, response="[[quality=7]] a pixel")]
+    wire = Wire()
+    if case.image_request is None:
+        with pytest.raises(ConfigError, match=r"judge\.parts"):
+            judged(case, given, wire, judge={"kind": "score", "parts": "show"})
+        assert not wire.sent
+        return
+    done = judged(case, given, wire, judge={"kind": "score", "parts": "show"})
+    asked = case.server.request("", wire.sent[0][2]).messages[-1]
+    assert done.reasons() == {"scored": 1}
+    assert asked.images == [PNG]
+    assert asked.text.startswith(f"[{PNG_NAME}]:")
+    assert asked.text.count(f"[{PNG_NAME}]") == 2
+    described = Wire()
+    judged(case, given, described, judge={"kind": "score", "parts": "describe"})
+    assert case.server.request("", described.sent[0][2]).messages[-1].images == []
 
 
 @every

@@ -27,7 +27,7 @@ _SHOWN = 80
 """Characters of a facet that are kept; a longer one is kept as its beginning and a digest."""
 
 
-OWN = frozenset({"prompt", "reference", "response", "responses", "statements", "repeat"})
+OWN = frozenset({"images", "prompt", "reference", "response", "responses", "statements", "repeat"})
 """Facets that differ from request to request; so do the rows' columns."""
 
 _json = msgspec.json.Encoder().encode

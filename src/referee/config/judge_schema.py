@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from msgspec import Struct, field
+from msgspec import Meta, Struct, field
 
 from referee.records import Criterion
 
@@ -86,9 +86,17 @@ class JudgeConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """Most tokens, by estimate, of a prompt and of a response that the judge sees. Of longer ones the middle is left
     out: whole messages stay at both ends, and the text says what was cut. For kind = "listwise" the responses of one
     request together; a larger group is asked about in several, which share some responses. Unset: no bound."""
-    parts: Literal["refuse", "describe"] = "refuse"
+    parts: Literal["refuse", "describe", "show"] = "refuse"
     """What becomes of images and other parts of messages that are not text. refuse: such a rollout is an error before
-    anything is spent. describe: a line in the text says what stood there."""
+    anything is spent. describe: a line in the text says what stood there. show: images are sent with the request, where
+    endpoint.api takes them; a rollout with anything else that is not text is unscored (config)."""
+    image_urls: bool = False
+    """For parts = "show": send images that a rollout names by URL as that URL, which the provider then fetches. False:
+    only images that are in the rollout as data, and a rollout with a URL is unscored (config)."""
+    max_images: Annotated[int, Meta(ge=1)] = 16
+    """For parts = "show": images in one request. A rollout that shows more is unscored (too_long)."""
+    max_image_mb: Annotated[float, Meta(gt=0)] = 10.0
+    """For parts = "show": megabytes of images in one request, as files."""
     trusted_columns: tuple[str, ...] = ()
     """Columns whose {{columns.name}} in the template is your own text, not the policy's: shown without a fence, as an
     instruction to the judge."""

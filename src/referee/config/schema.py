@@ -45,8 +45,8 @@ class EndpointConfig(Struct, frozen=True, forbid_unknown_fields=True):
     url: str = "https://api.openai.com/v1/chat/completions"
     """The chat-completions URL, or its base (…/v1). With another `api`: what that takes."""
     api: str = "chat"
-    """The API it speaks. chat: OpenAI's chat completions, which most servers understand. Others come from installed
-    packages, see docs/extending.md."""
+    """The API it speaks, see docs/apis.md. chat: OpenAI's chat completions, which most servers understand. responses:
+    OpenAI's Responses API. Others come from installed packages, see docs/extending.md."""
     model: str = "gpt-4o-mini"
     """The judge model, by the name the endpoint knows it by."""
     name: str = ""

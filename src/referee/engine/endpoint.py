@@ -24,6 +24,10 @@ DOUBT = 60.0
 its backend answers 404, a gateway whose login service is away 401. Longer than a restart, shorter than a run."""
 
 
+MOST_IMAGE_TOKENS = 6_000
+"""For the worst case of one image. Where a provider bills more, `Excess` learns that."""
+
+
 class Endpoint:
     """Mutable state of one endpoint. Used from one loop only."""
 
@@ -123,6 +127,7 @@ class Endpoint:
         for message in request.messages:
             text = message.content
             size += len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+            size += MOST_IMAGE_TOKENS * len(message.media)
         return bound(size, sampling.max_tokens)
 
     def worst_cost(self, foreseen: Bound | None) -> float:

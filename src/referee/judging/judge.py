@@ -12,6 +12,7 @@ from referee.errors import ConfigError
 from referee.judging.digest import key_of
 from referee.judging.gates import settle
 from referee.judging.guard import FIELDS, scrub, show, with_reasoning_tags
+from referee.judging.images import attach, shown_in, too_many, unusable
 from referee.judging.kind import Deliberation, Form, Kind, Reader
 from referee.judging.prompt_builder import (
     RESPONSES,
@@ -26,8 +27,8 @@ from referee.judging.prompt_builder import (
 from referee.judging.read import visible
 from referee.judging.template import COLUMNS, columns_in, parse, uses
 from referee.judging.transcript import prompt_text, reasoning_text, response_text
-from referee.records import Ask, Reason, Reply, Sample, Sampling, Text, Tool, Unscored, Verdict
-from referee.rollouts import last_user
+from referee.records import Ask, Message, Reason, Reply, Sample, Sampling, Text, Tool, Unscored, Verdict
+from referee.rollouts import last_user, media_of
 
 GROUPS = 128
 """Prompts whose part of the request is remembered: the rollouts of one come together, or a few at a time in turn."""
@@ -41,9 +42,11 @@ LabelReader = Callable[[Sequence[str], str, Ask, Reply], Verdict | Unscored]
 
 def seen_by(configs: Sequence[JudgeConfig]) -> Callable[[Text], str]:
     """What judges can tell responses of one prompt apart by: equal wherever their requests are."""
-    if all(_sees_reasoning(config) for config in asking_judges(configs)):
+    asking = list(asking_judges(configs))
+    if all(map(_sees_reasoning, asking)):
         return functools.partial(reasoning_text, most=None)
-    return lambda response: response_text(response, full=False, most=None).answer
+    images = any(config.parts == "show" for config in asking)
+    return lambda response: response_text(response, False, None, images).answer
 
 
 def _sees_reasoning(config: JudgeConfig) -> bool:
@@ -81,6 +84,9 @@ class SampleJudge:
         self._trace = kind.trace or config.view == "reasoning"
         self.full = config.view == "full"
         """Whether it sees everything that the policy wrote and did."""
+        self._config = config
+        self._images = config.parts == "show"
+        self._several = several
         self._most = config.max_view_tokens
         self._ask_above = config.ask_above
         self._frames = {form: prepare(kind, parsed, form, config.fences and not kind.bare) for form in FORMS}
@@ -113,7 +119,10 @@ class SampleJudge:
             return settled
         group = self.group(sample, form)
         shown = self.seen(sample, group, self._most)
-        return self._ask(group, shown, sample, form, wording) if isinstance(shown, str) else shown
+        if not isinstance(shown, str):
+            return shown
+        ask = self._ask(group, shown, sample, form, wording)
+        return self._with_images(ask, (sample.prompt, sample.response)) if self._images else ask
 
     def unasked(self, sample: Sample) -> Verdict | Unscored | None:
         """What is known of a sample before its texts are looked at; None: it may be asked about."""
@@ -126,6 +135,10 @@ class SampleJudge:
             if name not in sample.columns:
                 detail = f"the sample has no column `{name}`, and the judge's template shows it"
                 return Unscored(reason=Reason.CONFIG, detail=detail)
+        if self._images:
+            refused = unusable((sample.prompt, sample.response), self._config)
+            if refused is not None:
+                return refused
         if self._ask_above is not None and not sample.rule_score > self._ask_above:
             words = f"not asked: the rule score ({sample.rule_score:g}) is not above {self._ask_above:g}"
             return Verdict(score=0.0, value=0.0, how="gate", reason=words)
@@ -133,12 +146,19 @@ class SampleJudge:
 
     def seen(self, sample: Sample, group: Group, most: int | None) -> str | Verdict | Unscored:
         """What the judge sees of a response, of at most `most` tokens; or what a gate made of it."""
+        if self._images and self._several:
+            if any(media_of(sample.response)):
+                detail = "the response holds an image, and a judge of groups is shown only those of the prompt"
+                return Unscored(reason=Reason.CONFIG, detail=detail)
+            refused = too_many(shown_in(group.prompt, (sample.prompt,)), self._config)
+            if refused is not None:
+                return refused
         if self._trace:
             trace = reasoning_text(sample.response, most)
             if not trace or trace.isspace():
                 return Unscored(reason=Reason.EMPTY, detail="the response holds no reasoning for the judge to read")
             return trace
-        shown, answer = response_text(sample.response, self.full, most)
+        shown, answer = response_text(sample.response, self.full, most, self._images)
         whole = type(sample.prompt) is str and not sample.tools and self._most is None
         prompt = group.prompt if whole else show(last_user(sample.prompt))
         settled = settle(sample, answer, prompt, self._gates, self._kind.lowest)
@@ -154,7 +174,7 @@ class SampleJudge:
         """What the rollouts of the sample's prompt have in common; remembered."""
         prompt, reference = sample.prompt, sample.reference if self._compares else None
         columns = tuple([sample.columns[name] for name in self.columns]) if self.columns else ()
-        size = len(prompt) if isinstance(prompt, str) else sum([len(message.content) for message in prompt])
+        size = len(prompt) if isinstance(prompt, str) else sum([_size(message) for message in prompt])
         size += len(reference or "") + sum(map(len, columns))
         find = self._remembered if size <= LONGEST_REMEMBERED else self._latest
         return find(prompt, sample.tools, columns, reference, form)
@@ -162,7 +182,7 @@ class SampleJudge:
     def _gather(
         self, prompt: Text, tools: tuple[Tool, ...], columns: tuple[str, ...], reference: str | None, form: Form
     ) -> Group:
-        texts = {"prompt": prompt_text(prompt, tools, self.full, self._most)}
+        texts = {"prompt": prompt_text(prompt, tools, self.full, self._most, self._images)}
         if reference is not None:
             texts["reference"] = show(reference)
         for name, value in zip(self.columns, columns, strict=True):
@@ -191,11 +211,21 @@ class SampleJudge:
         falls_back = form == "schema" and self._falls_back
         in_text = functools.partial(self.ask_about, sample, texts, "text", sampling, read) if falls_back else None
         reader = functools.partial(_read, functools.partial(read, labelled.labels))
-        return compose_labelled(group, labelled, sampling(form), reader, self._again, self._pool, in_text)
+        ask = compose_labelled(group, labelled, sampling(form), reader, self._again, self._pool, in_text)
+        images = shown_in(group.prompt, (sample.prompt,)) if self._images else {}
+        return attach(ask, images) if images else ask
+
+    def _with_images(self, ask: Ask, texts: tuple[Text, ...]) -> Ask | Unscored:
+        images = shown_in(ask.messages[-1].content, texts)
+        return (too_many(images, self._config) or attach(ask, images)) if images else ask
 
     def read(self, request: Ask, reply: Reply) -> Verdict | Unscored:
         """The reply's verdict, read strictly. Never raises."""
         return _read(self._kind.read, request, reply)
+
+
+def _size(message: Message) -> int:
+    return len(message.content) + sum([len(media.source) for media in message.media])
 
 
 def _read(reader: Reader, request: Ask, reply: Reply) -> Verdict | Unscored:

@@ -29,12 +29,13 @@ class Seen(NamedTuple):
     """What the gates look at: the policy's last words and calls."""
 
 
-def prompt_text(prompt: Text, tools: Sequence[Tool], full: bool, most: int | None) -> str:
-    """The prompt. Reasoning in earlier turns, and the tools' descriptions, are part of the full view only."""
+def prompt_text(prompt: Text, tools: Sequence[Tool], full: bool, most: int | None, images: bool = False) -> str:
+    """The prompt. Reasoning in earlier turns, and the tools' descriptions, are part of the full view only. Images are
+    named with `images`, else described."""
     if isinstance(prompt, str) and not tools:
         return _bounded(show(prompt), most)
     messages = (Message("user", prompt),) if isinstance(prompt, str) else prompt
-    turns = list(turns_of(messages, full))
+    turns = list(turns_of(messages, full, images))
     if tools:
         listed = Turn("tools that the model can call", tool_text(tools), -1)
         count = "1 tool" if len(tools) == 1 else f"{len(tools)} tools"
@@ -42,14 +43,14 @@ def prompt_text(prompt: Text, tools: Sequence[Tool], full: bool, most: int | Non
     return _written(turns, most)
 
 
-def response_text(response: Text, full: bool, most: int | None) -> Seen:
+def response_text(response: Text, full: bool, most: int | None, images: bool = False) -> Seen:
     """The response: everything in the full view, else the last assistant message without its reasoning."""
     if isinstance(response, str):
         answer = show(response, reasoning=False)
         shown = show(response) if full and answer is not response else answer
         return Seen(shown if most is None else _bounded(shown, most), answer)
     last = _last(response)
-    spoken = turns_of(response[last : last + 1], False)
+    spoken = turns_of(response[last : last + 1], False, images)
     final = [
         turn._replace(body=show(turn.body, reasoning=False))
         for turn in spoken
@@ -57,7 +58,7 @@ def response_text(response: Text, full: bool, most: int | None) -> Seen:
     ]
     answer = "\n".join([f"{show(turn.called)} {turn.body}" if turn.called else turn.body for turn in final])
     if full:
-        return Seen(_written(list(turns_of(response)), most), answer)
+        return Seen(_written(list(turns_of(response, True, images)), most), answer)
     left_out = [_omitted(last, "before"), *final, _omitted(len(response) - last - 1, "after")]
     turns = [turn for turn in left_out if turn is not None]
     if len(turns) == 1 and turns[0].heading == "assistant":

@@ -20,8 +20,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from referee.records import COMPARED, Ask, Reward, Sample, Settled, Unscored, Verdict
-from referee.rollouts import more_of, plain
+from referee.records import COMPARED, Ask, Message, Reward, Sample, Settled, Unscored, Verdict
+from referee.rollouts import more_of, plain, read_image
 
 MAX_LINE = 64 * 1024 * 1024
 """Bytes. The writer drops longer lines and counts them, the reader skips them."""
@@ -298,9 +298,17 @@ def verdict_line(
         reference=sample.reference if content else None,
         more=more_of(sample) if content and _has_more(sample) else {},
         system=_system(request) if content and request else "",
-        asked=request.messages[-1].content if content and request else "",
+        asked=_asked(request.messages[-1]) if content and request else "",
         reply=reply.text if content and request and reply else "",
     )
+
+
+def _asked(message: Message) -> str:
+    """What was asked; of images, what they were."""
+    if not message.media:
+        return message.content
+    images = [image for media in message.media if (image := read_image(media)) is not None]
+    return "\n".join([*(f"[{image.name}]: {image.described}" for image in images), "", message.content])
 
 
 def _has_more(sample: Sample) -> bool:

@@ -12,6 +12,7 @@ from referee.rollouts.file import (
     read_rollouts,
     unreadable,
 )
+from referee.rollouts.images import Image, media_of, read_image
 from referee.rollouts.messages import MessageError, read_text, read_tools
 from referee.rollouts.phrasing import PolarityReport, polarity_report
 from referee.rollouts.reading import ReadError
@@ -26,6 +27,7 @@ __all__ = [
     "NEEDED",
     "BadLine",
     "Doubt",
+    "Image",
     "MessageError",
     "Polarity",
     "PolarityReport",
@@ -38,6 +40,7 @@ __all__ = [
     "first_rows",
     "last_user",
     "media_in",
+    "media_of",
     "more_of",
     "named_apart",
     "not_text",
@@ -46,6 +49,7 @@ __all__ = [
     "plain",
     "polarity_of_rows",
     "polarity_report",
+    "read_image",
     "read_line",
     "read_rollouts",
     "read_rubric",

@@ -134,5 +134,5 @@ def not_text(type: str) -> str:
     """What is said of a part that a judge of text cannot be shown."""
     return (
         f'holds a part of type {type!r}, which the judge would not see. judge.parts = "describe" puts a line in its '
-        "place that says what stood there."
+        'place that says what stood there, "show" sends images to judges that take them.'
     )

@@ -278,8 +278,10 @@ def _content(pieces: Sequence[str | Media]) -> tuple[str, tuple[Media, ...]]:
 
 def _source(part: Any, kind: str) -> str:
     """Where a piece that is not text is, if its part says so in one of the usual ways."""
-    held = _field(part, kind)
-    held = _field(part, "source") if held is None else held
+    held = next((found for name in (kind, "source", "image_url") if (found := _field(part, name)) is not None), None)
+    media_type, data = _field(held, "media_type"), _field(held, "data")
+    if isinstance(media_type, str) and isinstance(data, str):  # Anthropic
+        return f"data:{media_type};base64,{data}"
     for name in ("url", "data", "file_id"):
         found = _field(held, name)
         if isinstance(found, str):

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from referee.records import Message, Sample, Text, Tool
+from referee.rollouts.images import read_image
 
 # Names of tools, and of roles where a chat template is parsed, are the policy's text. In a heading, which is believed,
 # stand only those that cannot say anything; others are in the body.
@@ -29,15 +30,16 @@ class Turn(NamedTuple):
     """The tool that is called, if the heading names it."""
 
 
-def turns_of(messages: Sequence[Message], reasoning: bool = True) -> Iterator[Turn]:
-    """Everything the messages hold, in order. `reasoning=False` leaves out what was thought."""
+def turns_of(messages: Sequence[Message], reasoning: bool = True, images: bool = False) -> Iterator[Turn]:
+    """Everything the messages hold, in order. `reasoning=False` leaves out what was thought; with `images` those that
+    can be shown stand there by their names."""
     for number, message in enumerate(messages):
         role, lead = (message.role, "") if _ROLE.fullmatch(message.role) else ("another role", f"{message.role}\n")
         if message.reasoning and reasoning:
             yield Turn(f"{role}, reasoning", lead + message.reasoning, number)
         if message.content or message.media or not (message.reasoning or message.tool_calls):
             heading, name = _heading(message, role)
-            yield Turn(heading, lead + name + described(message), number)
+            yield Turn(heading, lead + name + described(message, images), number)
         for call in message.tool_calls:
             if not call.name or _NAME.fullmatch(call.name):
                 yield Turn(f"{role} calls {call.name or 'a tool'}", lead + call.arguments, number, call.name)
@@ -46,14 +48,16 @@ def turns_of(messages: Sequence[Message], reasoning: bool = True) -> Iterator[Tu
                 yield Turn(f"{role} calls a tool, named below", body, number)
 
 
-def described(message: Message) -> str:
-    """A message's text; what is not text is a line that says what stood there."""
+def described(message: Message, images: bool = False) -> str:
+    """A message's text; what is not text is a line that says what stood there, or an image's name."""
     if not message.media:
         return message.content
     text, start = "", 0
     for piece in message.media:
         lead = text + message.content[start : piece.at]
-        text = f"{lead}{'' if not lead or lead.endswith(chr(10)) else chr(10)}[{piece.type}, not shown]\n"
+        image = read_image(piece) if images else None
+        what = f"[{piece.type}, not shown]" if image is None else f"[{image.name}]"
+        text = f"{lead}{'' if not lead or lead.endswith(chr(10)) else chr(10)}{what}\n"
         start = piece.at
     return f"{text}{message.content[start:].lstrip(chr(10))}".rstrip("\n")
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
 from typing import Any
 
 import msgspec
 
-from referee.records import Message, Sample, Text
+from referee.records import Media, Message, Sample, Text
+from referee.rollouts.images import read_image
+
+LONGEST_SOURCE = 500
+"""Characters of a URL or file name that are kept; data is longer."""
 
 
 def more_of(sample: Sample) -> dict[str, Any]:
@@ -60,7 +65,20 @@ def _content(message: Message) -> str | list[dict[str, str]]:
         if media.at > start:
             parts.append({"type": "text", "text": message.content[start : media.at]})
             start = media.at + message.content.startswith("\n", media.at)
-        parts.append({"type": media.type, media.type: media.source})
+        parts.append({"type": media.type, media.type: _kept(media)})
     if start < len(message.content):
         parts.append({"type": "text", "text": message.content[start:]})
     return parts
+
+
+def _kept(media: Media) -> str:
+    """Of data, what it was: records would grow by megabytes a line."""
+    image = read_image(media)
+    if image is not None:
+        return image.described
+    source = media.source
+    return source if len(source) <= LONGEST_SOURCE else f"{len(source)} characters, sha256 {_digest(source)}"
+
+
+def _digest(text: str) -> str:
+    return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]

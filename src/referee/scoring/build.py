@@ -14,7 +14,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from referee.cache import RedisLink, open_cache
-from referee.config import Config, JudgeConfig, all_judges, change_judges
+from referee.config import Config, JudgeConfig, all_judges, asking_judges, change_judges, endpoints_of
 from referee.engine import Endpoint, Engine, Transport, find_key
 from referee.engine.redis_lease import share_limits
 from referee.engine.transport import HttpTransport
@@ -25,6 +25,7 @@ from referee.scoring.check_process import open_checks
 from referee.scoring.lines import LineMaker
 from referee.scoring.local import BuildWorker, Scorer
 from referee.scoring.worker import Emit, JudgeWorker, OpenedEngine
+from referee.wire import find_dialect
 
 
 def build_worker(
@@ -54,6 +55,7 @@ def build_worker(
         paced, leave = share_limits(engine, config, link)
         return OpenedEngine(engine, paced, [close for close in (leave, link.close) if close is not None])
 
+    check_images(config)
     judges = build_judges(config, secret or secrets.token_bytes(32))
     return JudgeWorker(config, judges, open_engine, lines, emit)
 
@@ -82,6 +84,19 @@ def build_scorer(
 def build_judges(config: Config, secret: bytes) -> list[Judge]:
     """The judges of a configuration, in its order. With an empty secret they are only checked."""
     return [build_judge(judge, secret) for judge in config.judge]
+
+
+def check_images(config: Config) -> None:
+    """ConfigError where a judge is to be shown images by an API that has none."""
+    for judge in asking_judges(config.judge):
+        for place in endpoints_of(judge, config.endpoint) if judge.parts == "show" else ():
+            endpoint = config.endpoint[place]
+            if not find_dialect(endpoint.api).takes_images:
+                raise ConfigError(
+                    f'judge.parts: "show" needs an API that takes images, and {endpoint.api!r} of endpoint '
+                    f'{endpoint.label} does not. "describe" says in the text that there was one.',
+                    setting="judge.parts",
+                )
 
 
 def build_judge(config: JudgeConfig, secret: bytes) -> Judge:

@@ -18,10 +18,17 @@ Form = Literal["schema", "tag", "word"]
 """A JSON object; text and then a tag; one word or number."""
 
 
+class ImageUrl(Struct, frozen=True):
+    """Where an image is, or its data as a URL."""
+
+    url: str
+
+
 class Part(Struct, frozen=True):
     """A content part of a message."""
 
     text: str = ""
+    image_url: ImageUrl | None = None
 
 
 class ChatMessage(Struct, frozen=True):
@@ -36,6 +43,12 @@ class ChatMessage(Struct, frozen=True):
         if isinstance(self.content, list):
             return "".join(part.text for part in self.content)
         return self.content or ""
+
+    @property
+    def images(self) -> list[str]:
+        """Its images, as URLs."""
+        parts = self.content if isinstance(self.content, list) else []
+        return [part.image_url.url for part in parts if part.image_url is not None]
 
 
 class JsonSchema(Struct, frozen=True):

@@ -74,6 +74,8 @@ BODIES: dict[str, tuple[str, bytes]] = {
 }
 IMMEDIATE = frozenset({*THROTTLES, *STATUSES, "hang", "redirect"})
 """Faults instead of service; the others corrupt a reply that was served and is billed."""
+IMAGE_TOKENS = 765
+"""What an image of 1024 by 1024 pixels is billed as."""
 REFUSAL = "I'm sorry, but I can't help with that."
 TOKEN = re.compile(r"\s*\w+|\s*[^\w\s]+|\s+")
 
@@ -93,8 +95,10 @@ def tokens(characters: int, per_token: float = 4.0) -> int:
 
 
 def prompt_tokens(request: ChatRequest, per_token: float = 4.0) -> int:
-    """Tokens of all messages, and a few for their roles."""
-    return sum([tokens(len(message.text), per_token) + 4 for message in request.messages])
+    """Tokens of all messages, a few for their roles, and many for each image."""
+    return sum(
+        [tokens(len(m.text), per_token) + 4 + IMAGE_TOKENS * len(m.images) for m in request.messages],
+    )
 
 
 def completion(

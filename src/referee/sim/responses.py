@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct, field
 
 from referee.sim.api import ChatApi, ChatData
-from referee.sim.chat import ChatMessage, ChatRequest, JsonSchema, Part, ResponseFormat
+from referee.sim.chat import ChatMessage, ChatRequest, ImageUrl, JsonSchema, Part, ResponseFormat
 
 LEAST_TOKENS = 16
 LOGPROBS = "message.output_text.logprobs"
@@ -142,7 +142,9 @@ class ResponsesApi(ChatApi):
 
 
 def _content(content: str | list[_Content]) -> str | list[Part]:
-    return content if isinstance(content, str) else [Part(part.text) for part in content]
+    if isinstance(content, str):
+        return content
+    return [Part(part.text, ImageUrl(part.image_url) if part.image_url else None) for part in content]
 
 
 def _output(choice: ChatData, number: str) -> list[ChatData]:

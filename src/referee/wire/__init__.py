@@ -5,7 +5,19 @@ common: errors, rate-limit headers, JSON.
 """
 
 from referee.wire.chat import CHAT, Chat
-from referee.wire.dialect import PLAIN, SCHEMA, Adaptation, Dialect, Encoder, adapt, common_headers
+from referee.wire.dialect import (
+    PLAIN,
+    SCHEMA,
+    TIER,
+    Adaptation,
+    Dialect,
+    Encoder,
+    adapt,
+    common_headers,
+    complete_url,
+    json_text,
+    pictures,
+)
 from referee.wire.error_body import holds_error
 from referee.wire.failure import failure, inner_failure, request_id, unreadable
 from referee.wire.fault import from_fault
@@ -19,6 +31,7 @@ __all__ = [
     "CHAT",
     "PLAIN",
     "SCHEMA",
+    "TIER",
     "Adaptation",
     "Chat",
     "Dialect",
@@ -26,13 +39,16 @@ __all__ = [
     "Redactor",
     "adapt",
     "common_headers",
+    "complete_url",
     "failure",
     "find_dialect",
     "from_fault",
     "hints",
     "holds_error",
     "inner_failure",
+    "json_text",
     "load_json",
+    "pictures",
     "request_id",
     "scrub",
     "unreadable",

@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 
 from referee.config import EndpointConfig
-from referee.records import Action, Ask, Failure, Reason, Reply
+from referee.records import Action, Ask, Failure, Message, Reason, Reply
 from referee.wire import chat_reply
-from referee.wire.dialect import PLAIN, SCHEMA, TIER, Adaptation, Dialect, complete_url, json_text
+from referee.wire.dialect import PLAIN, SCHEMA, TIER, Adaptation, Dialect, complete_url, json_text, pictures
 from referee.wire.error_body import holds_error
 from referee.wire.failure import failure, inner_failure, request_id, unreadable
 from referee.wire.json_body import load_json
@@ -43,7 +43,7 @@ class ChatEncoder:
         if len(parts) != len(made_of) or not all(map(operator.is_, parts, made_of)):
             self._frame(request, adaptation, max_tokens)
             self._made_of = parts
-        return b"%b%b}]}" % (self._head, json_text(last.content))
+        return b"%b%b}]}" % (self._head, _content(last) if last.media else json_text(last.content))
 
     def _frame(self, request: Ask, adaptation: Adaptation, max_tokens: int | None) -> None:
         """Encode everything before the last message's text."""
@@ -65,8 +65,20 @@ class ChatEncoder:
             body["service_tier"] = endpoint.tier
         body.update(endpoint.extra)
         *first, last = request.messages
-        before = b"".join(b'{"role":%b,"content":%b},' % (json_text(m.role), json_text(m.content)) for m in first)
+        before = b"".join(b'{"role":%b,"content":%b},' % (json_text(m.role), _content(m)) for m in first)
         self._head = b'%b,"messages":[%b{"role":%b,"content":' % (_encode(body)[:-1], before, json_text(last.role))
+
+
+def _content(message: Message) -> bytes:
+    """The text, or images and then the text."""
+    if not message.media:
+        return json_text(message.content)
+    parts = b"".join(
+        b'{"type":"text","text":%b},{"type":"image_url","image_url":{"url":%b}},'
+        % (json_text(label), json_text(image.source))
+        for label, image in pictures(message)
+    )
+    return b'[%b{"type":"text","text":%b}]' % (parts, json_text(message.content))
 
 
 def _odd_success(status: int, headers: Mapping[str, str], body: bytes, wall: float) -> Reply | Failure:
@@ -115,6 +127,7 @@ class Chat(Dialect):
     name = "openai-chat/1"
     can_omit = frozenset({"temperature", SCHEMA, "logprobs", "max_tokens", TIER})
     """max_tokens is not left out but sent as max_completion_tokens."""
+    takes_images = True
 
     def url(self, endpoint: EndpointConfig) -> str:
         """endpoint.url may be the whole URL, its base (…/v1) or a bare host."""

@@ -11,7 +11,8 @@ from urllib.parse import urlsplit
 import msgspec
 
 from referee.config import EndpointConfig, Secret
-from referee.records import Ask, Failure, RateHints, Reply
+from referee.records import Ask, Failure, Message, RateHints, Reply
+from referee.rollouts import Image, read_image
 from referee.version import VERSION
 from referee.wire.hints import hints
 
@@ -53,6 +54,9 @@ class Dialect(Protocol):
     `Failure.unsupported`: temperature, response_format, logprobs, max_tokens, or a name of its own."""
     first_without: Mapping[str, str] = MappingProxyType({})
     """By a name in can_omit, another one: what is tried first when that is refused, as another way to say the same."""
+
+    takes_images: bool = False
+    """Whether its encoders send what `Message.media` holds, all of which are then images; `pictures` reads them."""
 
     @abstractmethod
     def url(self, endpoint: EndpointConfig) -> str:
@@ -97,6 +101,12 @@ def complete_url(url: str, tail: str, base: str = "/v1") -> str:
     if not path.endswith(tail):
         path = (path or base) + tail
     return parts._replace(path=path, fragment="").geturl()
+
+
+def pictures(message: Message) -> list[tuple[str, Image]]:
+    """The images of a message, each with the label that stands before it. The text, which names them, comes after."""
+    found = [read_image(media) for media in message.media]
+    return [(f"[{image.name}]:", image) for image in found if image is not None]
 
 
 def json_text(text: str) -> bytes:

@@ -12,7 +12,7 @@ import msgspec
 from referee.config import EndpointConfig
 from referee.records import Action, Ask, Failure, Message, Reason, Reply, TokenChoice
 from referee.wire import loose
-from referee.wire.dialect import PLAIN, SCHEMA, TIER, Adaptation, Dialect, complete_url, json_text
+from referee.wire.dialect import PLAIN, SCHEMA, TIER, Adaptation, Dialect, complete_url, json_text, pictures
 from referee.wire.error_body import holds_error
 from referee.wire.failure import failure, inner_failure, request_id, unreadable
 from referee.wire.json_body import load_json
@@ -44,7 +44,7 @@ class ResponsesEncoder:
         if len(parts) != len(made_of) or not all(map(operator.is_, parts, made_of)):
             self._frame(request, adaptation, max_tokens)
             self._made_of = parts
-        return b"%b%b}]}" % (self._head, json_text(last.content))
+        return b"%b%b}]}" % (self._head, _content(last))
 
     def _frame(self, request: Ask, adaptation: Adaptation, max_tokens: int | None) -> None:
         """Encode everything before the last message's text."""
@@ -76,8 +76,20 @@ class ResponsesEncoder:
         )
 
 
+def _content(message: Message) -> bytes:
+    """The text, or images and then the text."""
+    if not message.media:
+        return json_text(message.content)
+    parts = b"".join(
+        b'{"type":"input_text","text":%b},{"type":"input_image","image_url":%b,"detail":"auto"},'
+        % (json_text(label), json_text(image.source))
+        for label, image in pictures(message)
+    )
+    return b'[%b{"type":"input_text","text":%b}]' % (parts, json_text(message.content))
+
+
 def _item(message: Message) -> bytes:
-    return b'{"role":%b,"content":%b},' % (json_text(message.role), json_text(message.content))
+    return b'{"role":%b,"content":%b},' % (json_text(message.role), _content(message))
 
 
 class Responses(Dialect):
@@ -85,6 +97,7 @@ class Responses(Dialect):
 
     name = "openai-responses/1"
     can_omit = frozenset({"temperature", SCHEMA, "logprobs", TIER})
+    takes_images = True
 
     def url(self, endpoint: EndpointConfig) -> str:
         """endpoint.url may be the whole URL, its base (…/v1), a bare host, or that of the same server's chat
