@@ -4,7 +4,19 @@ from __future__ import annotations
 
 import json
 
-from tests.contracts.dialect_suite import HOST, KEY, REPLY_TEXT, Case, Data, Failing, Odd
+from tests.contracts.dialect_suite import (
+    HOST,
+    KEY,
+    PHOTO,
+    PHOTO_NAME,
+    PNG,
+    PNG_NAME,
+    REPLY_TEXT,
+    Case,
+    Data,
+    Failing,
+    Odd,
+)
 
 from referee.records import Reason, Reply
 
@@ -164,6 +176,14 @@ ANTHROPIC = Case(
             400, error("invalid_request_error", "Output blocked by content filtering policy"), Reason.REFUSED
         ),
     },
+    image_request=START
+    + b'"system":"Be strict.","messages":[{"role":"user","content":['
+    + f'{{"type":"text","text":"[{PNG_NAME}]:"}},'.encode()
+    + b'{"type":"image","source":{"type":"base64","media_type":"image/png",'
+    + f'"data":"{PNG.partition(",")[2]}"}}}},'.encode()
+    + f'{{"type":"text","text":"[{PHOTO_NAME}]:"}},'.encode()
+    + f'{{"type":"image","source":{{"type":"url","url":"{PHOTO}"}}}},'.encode()
+    + b'{"type":"text","text":"Judge \\"this\\"."}]}]}',
     rate_headers={
         "anthropic-ratelimit-requests-limit": "100",
         "anthropic-ratelimit-requests-remaining": "99",

@@ -4,7 +4,19 @@ from __future__ import annotations
 
 import json
 
-from tests.contracts.dialect_suite import HOST, KEY, REPLY_TEXT, Case, Data, Failing, Odd
+from tests.contracts.dialect_suite import (
+    HOST,
+    KEY,
+    PHOTO,
+    PHOTO_NAME,
+    PNG,
+    PNG_NAME,
+    REPLY_TEXT,
+    Case,
+    Data,
+    Failing,
+    Odd,
+)
 
 from referee.records import Reason, Reply
 
@@ -156,5 +168,11 @@ GEMINI = Case(
             400, error(400, "FAILED_PRECONDITION", "User location is not supported for the API use."), Reason.CONFIG
         ),
     },
+    image_request=START
+    + b',"temperature":0.0},"systemInstruction":{"parts":[{"text":"Be strict."}]},'
+    + f'"contents":[{{"role":"user","parts":[{{"text":"[{PNG_NAME}]:"}},'.encode()
+    + f'{{"inlineData":{{"mimeType":"image/png","data":"{PNG.partition(",")[2]}"}}}},'.encode()
+    + f'{{"text":"[{PHOTO_NAME}]:"}},{{"fileData":{{"fileUri":"{PHOTO}"}}}},'.encode()
+    + b'{"text":"Judge \\"this\\"."}]}]}',
     omits=("temperature", "response_format", "logprobs"),
 )

@@ -14,7 +14,7 @@ from tests.contracts.dialect_anthropic import error, message, text
 from referee.config import EndpointConfig
 from referee.errors import ConfigError
 from referee.judging.read import json_object, visible
-from referee.records import Ask, Failure, Media, Message, Reason, Reply, Sampling, Unscored
+from referee.records import Ask, Failure, Message, Reason, Reply, Sampling, Unscored
 from referee.sim.anthropic import ANTHROPIC as SERVER
 from referee.wire import PLAIN, SCHEMA, adapt
 from referee.wire.anthropic import ANTHROPIC, CACHED_FROM, OUTPUT_CONFIG
@@ -176,30 +176,6 @@ def test_a_beginning_too_short_to_be_cached_is_not_marked() -> None:
     assert marked(body(Message("system", "Be strict."), Message("user", TASK + ANSWER), nonce="f00d", **PRICED)) == [
         TASK
     ]
-
-
-PNG = "iVBORw0KGgo="
-
-
-@pytest.mark.parametrize(
-    ("source", "sent"),
-    [
-        ("https://a.test/cat.png", {"type": "url", "url": "https://a.test/cat.png"}),
-        (f"data:image/gif;base64,{PNG}", {"type": "base64", "media_type": "image/gif", "data": PNG}),
-        (PNG, {"type": "base64", "media_type": "image/png", "data": PNG}),
-        ("/9j/4AAQ", {"type": "base64", "media_type": "image/jpeg", "data": "/9j/4AAQ"}),
-    ],
-)
-def test_images_stand_where_they_stood(source: str, sent: dict[str, str]) -> None:
-    """Between the texts around them, by URL or in the request."""
-    asked = Message("user", "Before.\nAfter.", media=(Media("image_url", source, 7),))
-    assert body(asked)["messages"][0]["content"] == [
-        {"type": "text", "text": "Before."},
-        {"type": "image", "source": sent},
-        {"type": "text", "text": "\nAfter."},
-    ]
-    alone = Message("user", "", media=(Media("image_url", source),))
-    assert body(alone)["messages"][0]["content"] == [{"type": "image", "source": sent}]
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from tests.contracts.dialect_gemini import error, reply
 from referee.config import EndpointConfig
 from referee.errors import ConfigError
 from referee.judging.read import visible
-from referee.records import Ask, Failure, Media, Message, Reason, Reply, Sampling, Unscored
+from referee.records import Ask, Failure, Message, Reason, Reply, Sampling, Unscored
 from referee.sim.gemini import GEMINI as SERVER
 from referee.wire import PLAIN, SCHEMA, adapt
 from referee.wire.gemini import GEMINI, JSON_SCHEMA
@@ -132,20 +132,6 @@ def test_extra_is_added_and_never_overrides_a_setting() -> None:
     for wrong in ({"contents": []}, {"generationConfig": {"maxOutputTokens": 1}}, {"generationConfig": 1}):
         with pytest.raises(ConfigError, match=r"endpoint\.extra"):
             body(USER, extra=wrong)
-
-
-@pytest.mark.parametrize(
-    ("source", "sent"),
-    [
-        ("https://a.test/cat.png", {"fileData": {"fileUri": "https://a.test/cat.png"}}),
-        ("data:image/gif;base64,R0lGOD", {"inlineData": {"mimeType": "image/gif", "data": "R0lGOD"}}),
-        ("UklGRg", {"inlineData": {"mimeType": "image/webp", "data": "UklGRg"}}),
-    ],
-)
-def test_images_stand_where_they_stood(source: str, sent: dict[str, Any]) -> None:
-    """Between the texts around them, by URL or in the request."""
-    asked = Message("user", "Before.\nAfter.", media=(Media("image_url", source, 7),))
-    assert body(asked)["contents"][0]["parts"] == [{"text": "Before."}, sent, {"text": "\nAfter."}]
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from msgspec import Raw, Struct, field
 
 from referee import clock
 from referee.sim.api import ChatData
-from referee.sim.chat import ChatMessage, ChatRequest, JsonSchema, Part, ResponseFormat
+from referee.sim.chat import ChatMessage, ChatRequest, ImageUrl, JsonSchema, Part, ResponseFormat
 from referee.wire.times import duration
 
 TYPES = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 413: "request_too_large"}
@@ -100,8 +100,8 @@ class AnthropicApi:
         return path.endswith("/messages")
 
     def key(self, headers: Mapping[str, str]) -> str:
-        """See Api."""
-        return headers.get("x-api-key", "")
+        """See Api. In either of the headers that Anthropic takes it in."""
+        return headers.get("x-api-key") or headers.get("authorization", "").removeprefix("Bearer ")
 
     def request(self, path: str, body: bytes) -> ChatRequest:
         """See Api."""
@@ -194,7 +194,14 @@ class AnthropicApi:
 
 
 def _content(content: str | list[_Block]) -> str | list[Part]:
-    return content if isinstance(content, str) else [Part(block.text) for block in content]
+    return content if isinstance(content, str) else [_part(block) for block in content]
+
+
+def _part(block: _Block) -> Part:
+    source = block.source
+    if source is None:
+        return Part(block.text)
+    return Part(image_url=ImageUrl(source.url or f"data:{source.media_type};base64,{source.data}"))
 
 
 def _schema(given: _Request) -> tuple[dict[str, Any] | None, str]:

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct, field
 
 from referee.sim.api import ChatData
-from referee.sim.chat import ChatMessage, ChatRequest, JsonSchema, ResponseFormat
+from referee.sim.chat import ChatMessage, ChatRequest, ImageUrl, JsonSchema, ResponseFormat
 from referee.sim.chat import Part as ChatPart
 
 METHOD = ":generateContent"
@@ -193,7 +193,13 @@ class GeminiApi:
 
 
 def _text(content: _Content) -> list[ChatPart]:
-    return [ChatPart(part.text) for part in content.parts]
+    return [_part(part) for part in content.parts]
+
+
+def _part(part: _Part) -> ChatPart:
+    if part.inline_data is not None:
+        return ChatPart(image_url=ImageUrl(f"data:{part.inline_data.mime_type};base64,{part.inline_data.data}"))
+    return ChatPart(part.text) if part.file_data is None else ChatPart(image_url=ImageUrl(part.file_data.file_uri))
 
 
 def _candidate(choice: ChatData) -> ChatData:

@@ -28,7 +28,7 @@ PHRASES = {status.value: status.phrase for status in HTTPStatus}
 
 
 class SimServer:
-    """A listening server. `url` is its chat-completions URL; of another API, its host, which every dialect completes."""
+    """A listening server. `url` is its chat-completions URL; of another API its host, which dialects complete."""
 
     def __init__(self, provider: Provider) -> None:
         self.provider = provider

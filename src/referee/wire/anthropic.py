@@ -12,15 +12,18 @@ from types import MappingProxyType
 from typing import Any
 
 from referee.config import EndpointConfig, Secret
-from referee.records import Action, Ask, Failure, Media, Reason, Reply, Sampling
+from referee.records import Action, Ask, Failure, Reason, Reply, Sampling
+from referee.rollouts import Image
 from referee.wire import loose
 from referee.wire.dialect import SCHEMA, Adaptation, Dialect, common_headers, complete_url
 from referee.wire.error_body import holds_error
 from referee.wire.failure import failure, inner_failure, request_id, unreadable
 from referee.wire.json_body import load_json
-from referee.wire.turns import Turn, TurnEncoder, checked_extra, divided, inline
+from referee.wire.turns import Turn, TurnEncoder, checked_extra, divided
 
 VERSION = "2023-06-01"
+"""The next one, 2026-10-21, takes no temperature; under this one the models that have it still do, and of the others it
+is learned from their refusal."""
 OUTPUT_CONFIG = "output_config"
 """Structured outputs in an adaptation: refused, the schema is sent as a tool's."""
 CACHED_FROM = 4096
@@ -99,13 +102,12 @@ def _turn(turn: Turn) -> dict[str, Any]:
     return {"role": role, "content": content}
 
 
-def _block(piece: str | Media) -> dict[str, Any]:
+def _block(piece: str | Image) -> dict[str, Any]:
     if isinstance(piece, str):
         return {"type": "text", "text": piece}
-    given = inline(piece.source)
-    if given is None:
-        return {"type": "image", "source": {"type": "url", "url": piece.source}}
-    return {"type": "image", "source": {"type": "base64", "media_type": given[0], "data": given[1]}}
+    if piece.url:
+        return {"type": "image", "source": {"type": "url", "url": piece.url}}
+    return {"type": "image", "source": {"type": "base64", "media_type": piece.media_type, "data": piece.data}}
 
 
 def _narrowed(schema: Any) -> Any:
@@ -131,6 +133,7 @@ class Anthropic(Dialect):
     name = "anthropic-messages/1"
     can_omit = frozenset({"temperature", OUTPUT_CONFIG, SCHEMA})
     first_without = MappingProxyType({SCHEMA: OUTPUT_CONFIG})
+    takes_images = True
 
     def url(self, endpoint: EndpointConfig) -> str:
         """endpoint.url may be the whole URL, its base (…/v1) or a bare host."""

@@ -12,13 +12,14 @@ from typing import Any
 from urllib.parse import quote, urlsplit
 
 from referee.config import EndpointConfig, Secret
-from referee.records import Action, Ask, Failure, Media, Reason, Reply, Sampling, TokenChoice
+from referee.records import Action, Ask, Failure, Reason, Reply, Sampling, TokenChoice
+from referee.rollouts import Image
 from referee.wire import loose
 from referee.wire.dialect import SCHEMA, TIER, Adaptation, Dialect, common_headers, complete_url
 from referee.wire.error_body import holds_error
 from referee.wire.failure import failure, inner_failure, request_id, unreadable
 from referee.wire.json_body import load_json
-from referee.wire.turns import Turn, TurnEncoder, checked_extra, divided, inline
+from referee.wire.turns import Turn, TurnEncoder, checked_extra, divided
 
 METHOD = ":generateContent"
 JSON_SCHEMA = "response_json_schema"
@@ -79,13 +80,12 @@ def _parts(turn: Turn) -> list[dict[str, Any]]:
     return [_part(piece) for piece in turn.pieces if piece is not None]
 
 
-def _part(piece: str | Media) -> dict[str, Any]:
+def _part(piece: str | Image) -> dict[str, Any]:
     if isinstance(piece, str):
         return {"text": piece}
-    given = inline(piece.source)
-    if given is None:
-        return {"fileData": {"fileUri": piece.source}}
-    return {"inlineData": {"mimeType": given[0], "data": given[1]}}
+    if piece.url:
+        return {"fileData": {"fileUri": piece.url}}
+    return {"inlineData": {"mimeType": piece.media_type, "data": piece.data}}
 
 
 def _older(schema: dict[str, Any]) -> dict[str, Any]:
@@ -113,6 +113,7 @@ class Gemini(Dialect):
     name = "gemini/1"
     can_omit = frozenset({"temperature", JSON_SCHEMA, SCHEMA, "logprobs", TIER})
     first_without = MappingProxyType({SCHEMA: JSON_SCHEMA})
+    takes_images = True
 
     def url(self, endpoint: EndpointConfig) -> str:
         """endpoint.url may be the whole URL, its base (…/v1beta) or a bare host."""

@@ -14,16 +14,16 @@ from msgspec.structs import replace
 
 from referee.config import EndpointConfig
 from referee.errors import ConfigError
-from referee.records import Ask, Media, Message, Sampling
-from referee.wire.dialect import PLAIN, Adaptation, json_text
+from referee.records import Ask, Message, Sampling
+from referee.rollouts import Image
+from referee.wire.dialect import PLAIN, Adaptation, json_text, pictures
 
 SYSTEM = ("system", "developer")
 MODEL = "assistant"
 
-Piece = str | Media | None
-"""A text; an image that stood between two; None: here the part ends that other requests share."""
+Piece = str | Image | None
+"""A text; an image; None: here the part ends that other requests share."""
 
-_STARTS = (("iVBOR", "image/png"), ("/9j/", "image/jpeg"), ("R0lG", "image/gif"), ("UklG", "image/webp"))
 _encode = msgspec.json.Encoder().encode
 _text = msgspec.json.Decoder(str).decode
 
@@ -83,31 +83,13 @@ def divided(messages: Sequence[Message], cut: int = 0) -> tuple[str, list[Turn]]
 
 
 def _pieces(message: Message, cut: int) -> Iterator[Piece]:
-    text, start = message.content, 0
-    places: list[tuple[int, Media | None]] = [(media.at, media) for media in message.media]
+    for label, image in pictures(message):
+        yield label
+        yield image
     if cut:
-        places.append((cut, None))
-    if not places:
-        yield text
-        return
-    for at, media in sorted(places, key=lambda place: place[0]):
-        if text[start:at].strip():  # a piece of white space alone is refused
-            yield text[start:at]
-        start = max(start, at)
-        yield media
-    if text[start:].strip():
-        yield text[start:]
-
-
-def inline(source: str) -> tuple[str, str] | None:
-    """MIME type and base64 data of an image that stands in the message; None: `source` is a URL."""
-    if source.startswith("data:"):
-        kind, _, data = source[5:].partition(",")
-        return kind.partition(";")[0], data
-    if "://" in source[:16]:
-        return None
-    found = next((kind for start, kind in _STARTS if source.startswith(start)), "image/png")
-    return found, source
+        yield message.content[:cut]
+        yield None
+    yield message.content[cut:]
 
 
 def checked_extra(endpoint: EndpointConfig, reserved: dict[str, str]) -> dict[str, Any]:
