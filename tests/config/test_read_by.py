@@ -16,6 +16,9 @@ OTHER: dict[str, Any] = {
     "low": 0,
     "high": 5,
     "view": "full",
+    "image_urls": True,
+    "max_images": 2,
+    "max_image_mb": 1.0,
     "criterion": [{"text": "It is right."}],
     "rubric_file": "r.toml",
     "polarity": "by_sign",
@@ -58,7 +61,7 @@ def test_a_setting_of_another_kind_is_refused_by_name(name: str, kind: str) -> N
     """And the message says whose it is; its default is no mistake."""
     for reader in READ_BY[name]:
         more = {key: values[0] for key, values in reader.items() if key not in ("kind", name)}
-        if kind in reader["kind"]:
+        if kind in reader.get("kind", SHIPPED_KINDS):
             value = reader[name][0] if name in reader else OTHER[name]
             assert problem(kind=kind, **{**more, name: value}) is None
             break
@@ -85,6 +88,9 @@ def test_a_setting_of_another_kind_is_refused_by_name(name: str, kind: str) -> N
         ({"kind": "rubric", "combine": "implicit", "criteria_per_call": 1}, "criteria_per_call"),
         ({"kind": "rubric", "combine": "implicit", "partial": "skip"}, "partial"),
         ({"kind": "monitor", "view": "full"}, "view"),
+        ({"kind": "score", "image_urls": True}, "image_urls"),
+        ({"kind": "score", "max_images": 2, "parts": "describe"}, "max_images"),
+        ({"kind": "rubric", "max_image_mb": 2.0, "parts": "refuse"}, "max_image_mb"),
     ],
 )
 def test_a_setting_that_another_setting_turns_off_is_refused(settings: dict[str, Any], name: str) -> None:

@@ -215,6 +215,7 @@ _RUBRIC: Readers = ({"kind": ("rubric",)},)
 _FOLDED_RUBRIC: Readers = ({"kind": ("rubric",), "combine": _FOLDED},)
 _LISTWISE: Readers = ({"kind": ("listwise",)},)
 _PAIRWISE: Readers = ({"kind": ("pairwise",)},)
+_SHOWN: Readers = ({"parts": ("show",)},)
 _TOURNAMENT: Readers = ({"kind": ("pairwise",), "schedule": _TOURNAMENTS},)
 
 READ_BY: dict[str, Readers] = {
@@ -224,6 +225,9 @@ READ_BY: dict[str, Readers] = {
         {"kind": tuple(kind for kind in SHIPPED_KINDS if kind != "monitor")},
         {"kind": ("monitor",), "view": ("reasoning",)},
     ),
+    "image_urls": _SHOWN,
+    "max_images": _SHOWN,
+    "max_image_mb": _SHOWN,
     "criterion": _RUBRIC,
     "rubric_file": _RUBRIC,
     "polarity": _RUBRIC,

@@ -25,11 +25,13 @@ from referee.wire.hints import hints
 from referee.wire.json_body import load_json
 from referee.wire.redact import Redactor
 from referee.wire.registry import find_dialect
+from referee.wire.responses import RESPONSES, Responses
 from referee.wire.scrub import scrub
 
 __all__ = [
     "CHAT",
     "PLAIN",
+    "RESPONSES",
     "SCHEMA",
     "TIER",
     "Adaptation",
@@ -37,6 +39,7 @@ __all__ = [
     "Dialect",
     "Encoder",
     "Redactor",
+    "Responses",
     "adapt",
     "common_headers",
     "complete_url",
