@@ -161,6 +161,8 @@ def test_the_shared_beginning_is_marked_for_the_cache() -> None:
     asked = (LONG, Message("user", TASK + ANSWER))
     found = body(*asked, nonce="f00d", **PRICED)
     assert marked(found) == [LONG.content, TASK]
+    seen = SERVER.request("/v1/messages", json.dumps(found).encode())
+    assert seen.cached_until == len(LONG.content) + len(TASK)
     assert "".join(block["text"] for block in found["messages"][0]["content"]) == TASK + ANSWER
     for prices in ({}, {**PRICED, "price_cached": 3.0}, {**PRICED, "price_cached": None}):
         assert marked(body(*asked, nonce="f00d", **prices)) == []

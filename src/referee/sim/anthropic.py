@@ -19,6 +19,7 @@ TYPES = {401: "authentication_error", 403: "permission_error", 404: "not_found_e
 TYPES |= {429: "rate_limit_error", 500: "api_error", 504: "timeout_error", 529: "overloaded_error"}
 REFUSED_KEYWORDS = ("minimum", "maximum", "multipleOf", "minLength", "maxLength", "pattern", "maxItems", "uniqueItems")
 """Of JSON schema, some of what structured outputs do not take."""
+MOST_MARKS = 4
 
 
 class _Cache(Struct, frozen=True, forbid_unknown_fields=True):
@@ -124,6 +125,7 @@ class AnthropicApi:
             model=given.model,
             max_tokens=given.max_tokens,
             temperature=given.temperature,
+            cached_until=_marked(given),
             response_format=None if schema is None else ResponseFormat("json_schema", JsonSchema(schema), tool),
         )
 
@@ -202,6 +204,18 @@ def _part(block: _Block) -> Part:
     if source is None:
         return Part(block.text)
     return Part(image_url=ImageUrl(source.url or f"data:{source.media_type};base64,{source.data}"))
+
+
+def _marked(given: _Request) -> int:
+    passed = marked = marks = 0
+    for content in (given.system, *[message.content for message in given.messages]):
+        for block in [_Block("text", content)] if isinstance(content, str) else content:
+            passed += len(block.text)
+            if block.cache_control is not None:
+                marked, marks = passed, marks + 1
+    if marks > MOST_MARKS:
+        raise ValueError(f"A maximum of {MOST_MARKS} blocks with cache_control may be provided. Found {marks}.")
+    return marked
 
 
 def _schema(given: _Request) -> tuple[dict[str, Any] | None, str]:

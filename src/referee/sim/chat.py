@@ -77,6 +77,9 @@ class ChatRequest(Struct, frozen=True):
     response_format: ResponseFormat | None = None
     logprobs: bool | None = None
     top_logprobs: int | None = None
+    cached_until: int | None = None
+    """How many characters of the messages' texts stand before the last place that it marks for the prompt cache. None:
+    the API has no such marks."""
 
 
 class Question(Struct, frozen=True):
