@@ -10,10 +10,12 @@ import typer
 from referee.config import is_variable
 from referee.errors import ConfigError
 from referee.sim import ProviderSpec, run_server
+from referee.sim.apis import APIS
 
 
 def command(
     port: Annotated[int, typer.Option(help="0: any free port.")] = 8700,
+    api: Annotated[str, typer.Option(help=f"The API it speaks, as endpoint.api: {', '.join(APIS)}.")] = "chat",
     latency: Annotated[float, typer.Option(help="Median seconds per answer.")] = 2.0,
     sigma: Annotated[float, typer.Option(help="Spread of the lognormal latency.")] = 0.6,
     capacity: Annotated[int, typer.Option(help="Answers it works on at once; 0: no limit.")] = 60,
@@ -30,6 +32,7 @@ def command(
         raise typer.BadParameter(f"mode must be refuse, queue or degrade, not {mode!r}")
     chosen: Literal["refuse", "queue", "degrade"] = mode  # type: ignore[assignment]
     spec = ProviderSpec(
+        api=api,
         latency_median=latency,
         latency_sigma=sigma,
         capacity=capacity or None,

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from referee.sim.anthropic import ANTHROPIC
 from referee.sim.api import CHAT, Api
+from referee.sim.gemini import GEMINI
 from referee.sim.responses import RESPONSES
 
 APIS: dict[str, Api] = {
+    "anthropic": ANTHROPIC,
     "chat": CHAT,
+    "gemini": GEMINI,
     "responses": RESPONSES,
 }
 

@@ -62,6 +62,8 @@ class ResponseFormat(Struct, frozen=True):
 
     type: str = "text"
     json_schema: JsonSchema | None = None
+    tool: str = ""
+    """If the reply must be the input of a tool, its name."""
 
 
 class ChatRequest(Struct, frozen=True):
@@ -76,6 +78,9 @@ class ChatRequest(Struct, frozen=True):
     logprobs: bool | None = None
     top_logprobs: int | None = None
     service_tier: str | None = None
+    cached_until: int | None = None
+    """How many characters of the messages' texts stand before the last place that it marks for the prompt cache. None:
+    the API has no such marks."""
 
 
 class Question(Struct, frozen=True):

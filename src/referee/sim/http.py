@@ -28,7 +28,7 @@ PHRASES = {status.value: status.phrase for status in HTTPStatus}
 
 
 class SimServer:
-    """A listening server. `url` is its chat-completions URL."""
+    """A listening server. `url` is its chat-completions URL; of another API its host, which dialects complete."""
 
     def __init__(self, provider: Provider) -> None:
         self.provider = provider
@@ -42,7 +42,8 @@ class SimServer:
         self._server = await loop.create_server(lambda: _Connection(self.provider, self._connections), host, port)
         bound = self._server.sockets[0].getsockname()[1]
         shown = f"[{host}]" if ":" in host else host
-        self.url = f"http://{shown}:{bound}/v1/chat/completions"
+        path = "/v1/chat/completions" if self.provider.spec.api == "chat" else ""
+        self.url = f"http://{shown}:{bound}{path}"
 
     async def close(self) -> None:
         """Stop listening and drop every connection."""

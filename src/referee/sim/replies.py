@@ -123,6 +123,13 @@ def completion(
     text, finish, message = _message(answer, question, fault)
     used = tokens(len(text), per_token) + hidden
     choice: dict[str, Any] = {"index": 0, "message": message, "logprobs": None, "finish_reason": finish}
+    tool = request.response_format.tool if request.response_format is not None else ""
+    if tool and finish == "stop" and text.startswith("{"):
+        call = {"id": "call_1", "type": "function", "function": {"name": tool, "arguments": text}}
+        choice |= {
+            "message": {"role": "assistant", "content": None, "tool_calls": [call]},
+            "finish_reason": "tool_calls",
+        }
     if request.logprobs and text:
         choice["logprobs"] = {"content": _logprobs(text, answer, question, request.top_logprobs or 0)}
     body: ChatData = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Protocol, runtime_checkable
 from urllib.parse import urlsplit
 
@@ -51,6 +52,8 @@ class Dialect(Protocol):
     can_omit: frozenset[str] = frozenset()
     """What an encoder can leave out, or write another way, when a server does not take it, by the names of
     `Failure.unsupported`: temperature, response_format, logprobs, max_tokens, or a name of its own."""
+    first_without: Mapping[str, str] = MappingProxyType({})
+    """By a name in can_omit, another one: what is tried first when that is refused, as another way to say the same."""
 
     takes_images: bool = False
     """Whether its encoders send what `Message.media` holds, all of which are then images; `pictures` reads them."""
@@ -116,6 +119,8 @@ def json_text(text: str) -> bytes:
 
 def adapt(dialect: Dialect, adaptation: Adaptation, unsupported: str) -> Adaptation | None:
     """What to try after `Failure.unsupported`, or None: nothing that could be left out would help."""
-    if unsupported in adaptation or unsupported not in dialect.can_omit:
+    first = dialect.first_without.get(unsupported, unsupported)
+    step = unsupported if first in adaptation else first
+    if step in adaptation or step not in dialect.can_omit:
         return None
-    return adaptation | {unsupported}
+    return adaptation | {step}

@@ -105,14 +105,18 @@ def _validation(items: list[Any]) -> tuple[str, str]:
 
 
 def _labels(inner: dict[str, Any]) -> Iterator[str]:
-    """Code first, then the rest. Bare numbers are left out: they repeat the HTTP status."""
-    deeper = inner.get("innererror")
+    """Code first, then the rest: also Azure's inner code, Anthropic's and Google's details. Bare numbers are left out:
+    they repeat the HTTP status."""
+    deeper, details = inner.get("innererror"), inner.get("details")
+    listed = details if isinstance(details, list) else ()
     for value in (
         inner.get("code"),
         inner.get("type"),
         inner.get("status"),
         inner.get("reason"),
         deeper.get("code") if isinstance(deeper, dict) else None,
+        details.get("error_code") if isinstance(details, dict) else None,
+        *[item.get("reason") for item in listed[:5] if isinstance(item, dict)],
     ):
         name = _word(value)
         if name and not name.isdecimal() and name != "error":

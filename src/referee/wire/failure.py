@@ -42,6 +42,7 @@ _STATUS_OF = (
 
 _BROKE = re.compile(
     r"your credit balance is too low|insufficient (?:account )?(?:balance|credits?|funds)|"
+    r"your prepayment credits are depleted|"
     r"you have reached your specified (?:api )?usage limits|your account .{0,60}insufficient balance|"
     r"access denied, please make sure your account is in good standing",
     re.I,

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from referee import plugins
 from referee.errors import ConfigError
+from referee.wire.anthropic import ANTHROPIC
 from referee.wire.chat import CHAT
 from referee.wire.dialect import Dialect
+from referee.wire.gemini import GEMINI
 from referee.wire.responses import RESPONSES
 
 SETTING = "endpoint.api"
 SHIPPED: dict[str, Dialect] = {
+    "anthropic": ANTHROPIC,
     "chat": CHAT,
+    "gemini": GEMINI,
     "responses": RESPONSES,
 }
 

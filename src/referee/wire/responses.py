@@ -157,6 +157,7 @@ def _reply(data: dict[str, Any], given_id: str) -> Reply:
         tokens_out=loose.count(usage.get("output_tokens")),
         tokens_cached=loose.count(details.get("cached_tokens")),
         tokens_cache_write=loose.count(details.get("cache_write_tokens")),
+        tier=loose.text(data.get("service_tier")),
         provider=loose.text(data.get("provider")),
         fingerprint=loose.text(data.get("system_fingerprint")),
         # Where one text has no log-probabilities, the places of the others' are not known.

@@ -14,7 +14,7 @@ _NAMES: tuple[tuple[re.Pattern[str], str], ...] = (
     (
         re.compile(
             r"response_format|json[_ ]?schema|structured[_ ]outputs?|guided_json|\bgrammar\b|\btext\.format|"
-            r"output_(?:format|config)|response_?schema",
+            r"output[_ ](?:format|config)|response_?schema|json[_ ]mode|\btool_choice\b|\binput_schema\b|^tools\b",
             re.I,
         ),
         "response_format",
@@ -27,9 +27,11 @@ _NAMES: tuple[tuple[re.Pattern[str], str], ...] = (
 _COMPLAINT = re.compile(
     r"unsupported|not (?:yet |currently )?support|n't support|unavailable|not available|not permitted|not allowed|"
     r"not enabled|not implemented|unrecognized|unknown|unexpected|extra inputs|extra_forbidden|deprecated|"
-    r"invalid (?:parameter|input|schema|top_logprobs|json)|only the default|max allowed|failed to parse|cannot be used",
+    r"invalid (?:parameter|input|schema|top_logprobs|json)|only the default|max allowed|failed to parse|cannot be used|"
+    r"invalid value at|may (?:not be|only be set)",
     re.I,
 )
+_ABOUT_SCHEMA = re.compile(r"(?:output_config\.format|tools\.\d+)\b")
 _INSTEAD = re.compile(r"max_tokens.{0,80}max_completion_tokens", re.S)
 
 
@@ -41,8 +43,8 @@ def unsupported(said: ErrorBody) -> str:
     named = _ours(said.param)
     if said.labels & UNSUPPORTED and said.param:
         return named or said.param.split(".")[0]
-    if named == "response_format":
-        return named  # whatever is wrong with our schema, not sending it helps
+    if named == "response_format" or _ABOUT_SCHEMA.match(words):
+        return "response_format"  # whatever is wrong with our schema, not sending it helps
     if not _COMPLAINT.search(words):
         return ""
     return named or _ours(words)

@@ -10,6 +10,7 @@ QUOTA = frozenset(
         "billing_hard_limit_reached",
         "billing_not_active",
         "budget_exceeded",
+        "contract_spend_limit_reached",
         "credit_balance_exhausted",
         "enforced_spend_limit_reached",
         "exceeded_current_quota_error",
@@ -17,6 +18,8 @@ QUOTA = frozenset(
         "insufficient_credits",
         "insufficient_quota",
         "insufficient_user_quota",
+        "linked_organization_billing_unavailable",
+        "linked_organization_spend_limit_reached",
         "organization_spend_limit_exceeded",
         "organization_usage_limit_exceeded",
         "payment_required",
@@ -29,6 +32,7 @@ QUOTA = frozenset(
 AUTH = frozenset(
     {
         "account_deactivated",
+        "api_key_invalid",
         "authentication_error",
         "incorrect_api_key",
         "invalid_api_key",
@@ -75,6 +79,7 @@ POLICY = frozenset(
 
 THROTTLED = frozenset(
     {
+        "ramp_limit_exceeded",
         "rate_limit_error",
         "rate_limit_exceeded",
         "rate_limit_reached_error",
