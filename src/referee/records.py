@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from referee.samples import Criterion, Media, Message, Sample, Text, Tool, ToolCall
+from referee.samples import Criterion, Media, Message, Query, Sample, Text, Tool, ToolCall
 
 __all__ = [
     "Action",
@@ -23,6 +23,7 @@ __all__ = [
     "Message",
     "Origin",
     "Part",
+    "Query",
     "RateHints",
     "Reason",
     "Reply",
@@ -111,6 +112,10 @@ class Ask(Struct, frozen=True, gc=False):
     in_text: Callable[[], Ask | Verdict | Unscored] | None = None
     """The same question in text form, for endpoints that do not take or do not keep to a schema. None: there is none,
     or this is it."""
+    queries: tuple[Query, ...] = ()
+    """For a decision model: what it is asked about the messages; a system message says the same in words."""
+    raw: bool = False
+    """For a reward model: its numbers are wanted before any activation."""
 
 
 class TokenChoice(Struct, frozen=True, gc=False):
@@ -173,6 +178,7 @@ How = Literal[
     "tag",
     "logprob",
     "integer",
+    "reward_model",
     "gate",
     "check",
     "terms",

@@ -45,8 +45,9 @@ class EndpointConfig(Struct, frozen=True, forbid_unknown_fields=True):
     url: str = "https://api.openai.com/v1/chat/completions"
     """The chat-completions URL, or its base (…/v1). With another `api`: what that takes."""
     api: str = "chat"
-    """The API it speaks. chat: OpenAI's chat completions, which most servers understand. Others come from installed
-    packages, see docs/extending.md."""
+    """The API it speaks. chat: OpenAI's chat completions, which most servers understand. classify, score, pooling:
+    reward models and cross-encoders on vLLM or SGLang; decision: a decision model, see docs/reward_models.md. Others
+    come from installed packages, see docs/extending.md."""
     model: str = "gpt-4o-mini"
     """The judge model, by the name the endpoint knows it by."""
     name: str = ""

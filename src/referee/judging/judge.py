@@ -7,11 +7,12 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Literal
 
-from referee.config import JudgeConfig, asking_judges, pool_of
+from referee.config import DECISION, JudgeConfig, asking_judges, pool_of
 from referee.errors import ConfigError
+from referee.judging.decision import decision
 from referee.judging.digest import key_of
 from referee.judging.gates import settle
-from referee.judging.guard import FIELDS, scrub, show, with_reasoning_tags
+from referee.judging.guard import FIELDS, bare, scrub, show, with_reasoning_tags
 from referee.judging.kind import Deliberation, Form, Kind, Reader
 from referee.judging.prompt_builder import (
     RESPONSES,
@@ -78,6 +79,8 @@ class SampleJudge:
         self._key = key_of(secret)
         self._kind = kind
         self._gates = config.gates
+        self.decides = config.api == DECISION
+        """Whether its endpoints answer with probabilities instead of text."""
         self._trace = kind.trace or config.view == "reasoning"
         self.full = config.view == "full"
         """Whether it sees everything that the policy wrote and did."""
@@ -113,7 +116,13 @@ class SampleJudge:
             return settled
         group = self.group(sample, form)
         shown = self.seen(sample, group, self._most)
-        return self._ask(group, shown, sample, form, wording) if isinstance(shown, str) else shown
+        if not isinstance(shown, str):
+            return shown
+        if self.decides:
+            source = self._kind if wording is None else wording
+            texts = {"prompt": bare(group.prompt), "response": bare(shown)}
+            return decision(self._kind.name, texts, source.queries, source.decided, self._again, self._pool)
+        return self._ask(group, shown, sample, form, wording)
 
     def unasked(self, sample: Sample) -> Verdict | Unscored | None:
         """What is known of a sample before its texts are looked at; None: it may be asked about."""

@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 from referee.sim.api import CHAT, Api
+from referee.sim.numbers import ClassifyApi, DecisionApi, PoolingApi, ScoreApi
 
-APIS: dict[str, Api] = {"chat": CHAT}
+APIS: dict[str, Api] = {
+    "chat": CHAT,
+    "classify": ClassifyApi(),
+    "score": ScoreApi(),
+    "pooling": PoolingApi(),
+    "decision": DecisionApi(),
+}
 
 
 def find_api(name: str) -> Api:

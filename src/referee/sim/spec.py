@@ -79,7 +79,7 @@ FAULTS: tuple[Fault, ...] = get_args(Fault)
 class ProviderSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A provider's behaviour. The default replies at once, without limits or faults."""
 
-    api: Literal["chat"] = "chat"
+    api: Literal["chat", "classify", "score", "pooling", "decision"] = "chat"
     """The API it speaks, as in endpoint.api."""
     latency_median: float = 0.0
     """Median service time in seconds, below capacity."""

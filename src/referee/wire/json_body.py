@@ -14,9 +14,9 @@ class GivenTwiceError(ValueError):
     """An answer that says two things."""
 
 
-def load_json(body: bytes, once: tuple[str, ...] = ONCE) -> Any:
+def load_json(body: bytes, once: tuple[str, ...] | None = ONCE) -> Any:
     """Any JSON at all, NaN and lone surrogates included. ValueError if it is not JSON to its last byte,
-    GivenTwiceError if one object gives one of `once` twice."""
+    GivenTwiceError if one object gives one of `once` twice, or any name where it is None."""
     try:
         # Decoded here, as UTF-8: json would also take UTF-16, which is not searched for keys that a server echoes.
         text = body.decode("utf-8-sig", "surrogatepass")
@@ -25,11 +25,11 @@ def load_json(body: bytes, once: tuple[str, ...] = ONCE) -> Any:
         raise ValueError("nested too deep") from None
 
 
-def _object(once: tuple[str, ...], pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _object(once: tuple[str, ...] | None, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
         names = [name for name, _ in pairs]
-        for name in once:
+        for name in names if once is None else once:
             if names.count(name) > 1:
                 raise GivenTwiceError(f"{name!r} is given twice")
     return found

@@ -5,10 +5,18 @@ from __future__ import annotations
 from referee import plugins
 from referee.errors import ConfigError
 from referee.wire.chat import CHAT
+from referee.wire.decision import DECISION
 from referee.wire.dialect import Dialect
+from referee.wire.numbers import CLASSIFY, POOLING, SCORE
 
 SETTING = "endpoint.api"
-SHIPPED: dict[str, Dialect] = {"chat": CHAT}
+SHIPPED: dict[str, Dialect] = {
+    "chat": CHAT,
+    "classify": CLASSIFY,
+    "score": SCORE,
+    "pooling": POOLING,
+    "decision": DECISION,
+}
 
 
 def find_dialect(name: str) -> Dialect:
