@@ -15,7 +15,7 @@ import os
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, get_args
 
@@ -102,13 +102,19 @@ def _complete(config: Config, where: str) -> Config:
         return ConfigError(f"{where}: {setting}: {problem}", setting=setting)
 
     whole = with_uses(_with_unique_labels(_with_judge_name(config)), refuse)
-    apis = {judge.name: api_of(judge, whole.endpoint, refuse) for judge in all_judges(whole.judge)}
-    whole = msgspec.structs.replace(
-        whole,
-        judge=change_judges(whole.judge, lambda judge: msgspec.structs.replace(judge, api=apis[judge.name])),
-        endpoint=tuple(with_free_replies(endpoint) for endpoint in whole.endpoint),
+    return checked(_with_apis(whole, refuse), where)
+
+
+def _with_apis(config: Config, refuse: Callable[[str, str], ConfigError]) -> Config:
+    """The same with what follows from endpoints that generate no text."""
+    apis = {judge.name: api_of(judge, config.endpoint, refuse) for judge in all_judges(config.judge)}
+    if not any(apis.values()):
+        return config
+    return msgspec.structs.replace(
+        config,
+        judge=change_judges(config.judge, lambda judge: msgspec.structs.replace(judge, api=apis[judge.name])),
+        endpoint=tuple(with_free_replies(endpoint) for endpoint in config.endpoint),
     )
-    return checked(whole, where)
 
 
 def _with_judge_name(config: Config) -> Config:
