@@ -78,11 +78,11 @@ def test_raw_numbers_stay_raw_on_the_native_scale(api: str) -> None:
 def test_steps_of_a_process_reward_model_come_to_one_number() -> None:
     """Without the setting they are unscored, and say which one is missing."""
     extra = {"extra": {"task": "token_classify"}}
-    last = judged("pooling", endpoint=extra, judge={"steps": "last"})
+    last = judged("pooling", endpoint=extra, judge={"steps": "last", "output": 1})
     assert [v.value for v in last.verdicts() if isinstance(v, Verdict)] == pytest.approx(
         [value("pooling", quality) for quality in QUALITIES]
     )
-    unset = judged("pooling", endpoint=extra, judge={"ask_again": 0})
+    unset = judged("pooling", endpoint=extra, judge={"ask_again": 0, "output": 1})
     assert all(isinstance(v, Unscored) and "judge.steps" in v.detail for v in unset.verdicts())
 
 

@@ -105,7 +105,8 @@ class ClassifyApi(_Scores):
 
 
 class PoolingApi(_Scores):
-    """POST /pooling. With task = "token_classify", a number for each of three steps: the score is the last one."""
+    """POST /pooling. With task = "token_classify", numbers for and against each of three steps; those for them come
+    second, and the last one is the score."""
 
     path = "/pooling"
 
@@ -113,7 +114,11 @@ class PoolingApi(_Scores):
         """See _Scores."""
         if body.get("task") != "token_classify":
             return {"object": "pooling", "data": numbers}
-        return {"object": "pooling", "data": [[number / 2 for number in numbers]] * 2 + [numbers]}
+        last = [number for number in numbers if number is not None]
+        active = bool(body.get("use_activation"))
+        before = [(number + 1) / 2 if active else number + 1 for number in last]
+        rows = [[active - number for number in step] + step for step in (before, before, last)]
+        return {"object": "pooling", "data": rows}
 
 
 class ScoreApi(_Scores):
