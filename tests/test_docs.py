@@ -106,6 +106,41 @@ def test_the_configurations_of_the_page_about_groups_judge_its_file(
         assert rows[0]["parts"][0].keys() == shown["parts"][0].keys()
 
 
+REWARD_MODELS = DOCS / "reward_models.md"
+TEXTLESS_FILE = """\
+{"prompt": "What is 2 + 2?", "response": "[[quality=2]] It is 4.", "reference": "4", "id": "a"}
+{"prompt": "What is 2 + 2?", "response": "[[quality=-1]] It is 5.", "reference": "4", "id": "b"}
+"""
+
+
+@pytest.mark.parametrize("settings", blocks("toml", REWARD_MODELS), ids=range(len(blocks("toml", REWARD_MODELS))))
+def test_the_configurations_of_the_page_about_reward_models_judge(
+    settings: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each with a simulated server of its API: the better answer has the higher reward. doctor, plan, report work."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "rollouts.jsonl").write_text(TEXTLESS_FILE)
+    (tmp_path / "referee.toml").write_text(settings)
+    monkeypatch.setenv("TYPESAFE_API_KEY", "sk-example")
+    [api] = re.findall(r'^api = "(.*)"$', settings, re.M)
+    with start_server_process(ProviderSpec(api=api)) as server:
+        monkeypatch.setenv("REFEREE_ENDPOINT_URL", server.url.partition("/v1")[0])
+        for line in (
+            "doctor -c referee.toml",
+            "plan rollouts.jsonl -c referee.toml",
+            "score rollouts.jsonl -c referee.toml -o rewards.jsonl -q",
+            "report rewards.jsonl -o report.html",
+        ):
+            done = CliRunner().invoke(app, shlex.split(line))
+            assert done.exit_code == 0, f"{line}: {done.output}"
+    good, bad = [json.loads(line) for line in (tmp_path / "rewards.jsonl").read_text().splitlines()]
+    assert good["how"] == ("rubric" if api == "decision" else "reward_model")
+    assert good["reward"] > bad["reward"]
+    if 'activation = "raw"' in settings:
+        assert (good["reward"], bad["reward"]) == (2.0, -1.0)
+        assert good["cost"] > 0
+
+
 def test_the_table_of_the_page_about_groups_is_what_was_measured() -> None:
     """Its rows hold the figures of bench/results.json, at 15 % of noise."""
     measured = json.loads((DOCS.parent / "bench" / "results.json").read_text())["groups"]["rows"]

@@ -19,6 +19,7 @@ from referee.records import (
     Message,
     Origin,
     Part,
+    Query,
     RateHints,
     Reason,
     Reply,
@@ -49,6 +50,7 @@ EXAMPLES: list[Any] = [
     Sample(
         prompt="p", response="r", id="1", group="g", reference="x", rule_score=1.0, length=3, truncated=True, step=2
     ),
+    Query("c1", "Is it kind?", ("no", "yes"), True),
     Sampling(schema={"type": "object"}),
     Ask((Message("user", "hi"),), Sampling(), (("model", "m"),), "nonce", 5),
     Part(name="clear", verdict=UNSCORED),
@@ -108,7 +110,7 @@ def test_the_reasons_are_a_closed_set() -> None:
 def test_words_of_records_are_fixed() -> None:
     """Origins and ways of reading, as the ledger writes them."""
     assert set(get_args(Origin)) == {"call", "cache", "shared", "gate", "none"}
-    words = "schema tag logprob integer gate check terms rubric listwise pairwise jury cascade repeat"
+    words = "schema tag logprob integer reward_model gate check terms rubric listwise pairwise jury cascade repeat"
     assert set(get_args(How)) == {*words.split()}
 
 

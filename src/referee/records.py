@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from referee.samples import Criterion, Media, Message, Sample, Text, Tool, ToolCall
+from referee.samples import Criterion, Media, Message, Query, Sample, Text, Tool, ToolCall
 
 __all__ = [
     "Action",
@@ -23,6 +23,7 @@ __all__ = [
     "Message",
     "Origin",
     "Part",
+    "Query",
     "RateHints",
     "Reason",
     "Reply",
@@ -115,6 +116,10 @@ class Ask(Struct, frozen=True, gc=False):
     prefixes: tuple[tuple[str, int], ...] = ()
     """Beginnings that it shares with other questions, the shorter first, each as a name and about how many tokens it
     has: its prompt's, and its response's where several questions are asked about that."""
+    queries: tuple[Query, ...] = ()
+    """For a decision model: what it is asked about the messages; a system message says the same in words."""
+    raw: bool = False
+    """For a reward model: its numbers are wanted before any activation."""
 
 
 class TokenChoice(Struct, frozen=True, gc=False):
@@ -180,6 +185,7 @@ How = Literal[
     "tag",
     "logprob",
     "integer",
+    "reward_model",
     "gate",
     "check",
     "terms",

@@ -1,4 +1,5 @@
-"""What is judged: messages, tools, criteria, samples. Data only, as in `records`, which exports them too."""
+"""What is judged: messages, tools, criteria, samples; and questions about them. Data only, as in `records`, which
+exports them too."""
 
 from __future__ import annotations
 
@@ -72,6 +73,17 @@ class Criterion(Struct, frozen=True, gc=False):
     """A rule instead of a question: a shipped one, or `package.module:function`."""
     parameters: str = ""
     """What the rule is given, as JSON."""
+
+
+class Query(Struct, frozen=True, gc=False):
+    """One question to a model that answers with probabilities instead of text."""
+
+    id: str
+    text: str
+    levels: tuple[str, ...] = ()
+    """What the answers mean, from worst to best; they are called 0, 1, 2… Empty: they are yes and no."""
+    may_not_apply: bool = False
+    """One more answer: na."""
 
 
 class Sample(Struct, frozen=True, kw_only=True, gc=False):

@@ -37,13 +37,24 @@ OTHER: dict[str, Any] = {
     "min_comparisons": 2,
     "anchor": "baseline",
     "alone": "one",
+    "activation": "server",
+    "output": 1,
+    "steps": "last",
+    "compare_with": "reference",
+    "lowest": -20.0,
 }
 """A value of each such setting that is not its default."""
 
 
 def problem(**settings: Any) -> ConfigError | None:
+    # A reward model has an endpoint of its own, whose API is the one that reads the setting.
+    api = "score" if "compare_with" in settings else "pooling"
+    endpoints = [{"name": "text", "key_env": ""}, {"name": "numbers", "key_env": "", "api": api}]
+    asks = "numbers" if settings["kind"] == "reward_model" else "text"
+    asks = "" if settings["kind"] in MADE_OF_OTHERS else asks
+    judges = [{"name": "j", "endpoint": asks, **settings}, {"name": "one", "endpoint": "text"}]
     try:
-        load({"judge": [{"name": "j", **settings}, {"name": "one"}]})
+        load({"judge": judges, "endpoint": endpoints})
     except ConfigError as error:
         return error
     return None

@@ -104,7 +104,7 @@ class Estimate(Struct, frozen=True, kw_only=True):
                 "samples": float(self.questions),
                 "asked": self.asked / self.questions,
                 "tokens_in": tokens_in / max(1, self.asked),
-                "tokens_out": tokens_out / max(1, self.asked) or float(config.judge[0].max_tokens),
+                "tokens_out": tokens_out / self.asked if self.asked else float(config.judge[0].max_tokens),
                 "steps": 1.0,
                 "deadline": NO_DEADLINE,
                 "price_in": None,

@@ -29,7 +29,13 @@ from referee.scoring.build import columns_shown
 SECONDS = 30.0
 """For one probe."""
 AT_ONCE = 8
-FORMS = {"schema": "JSON schema", "tag": "text", "logprob": "log-probabilities", "integer": "text"}
+FORMS = {
+    "schema": "JSON schema",
+    "tag": "text",
+    "logprob": "log-probabilities",
+    "integer": "text",
+    "reward_model": "a number",
+}
 ADVICE = {
     Reason.REFUSED: "another model, or other criteria: this one declines to judge",
     Reason.TRUNCATED: "a larger judge.max_tokens, or a model that thinks less",

@@ -1,5 +1,6 @@
 """Settings from TOML, environment or mappings: schema, loading, checks."""
 
+from referee.config.apis import DECISION
 from referee.config.check import key_may_travel
 from referee.config.judge_schema import Gates, JudgeConfig, Until
 from referee.config.judges import all_judges, asking_judges, change_judges, compares, endpoints_of, pool_of
@@ -22,6 +23,7 @@ from referee.config.schema import (
 )
 
 __all__ = [
+    "DECISION",
     "MADE_OF_OTHERS",
     "CacheConfig",
     "Config",

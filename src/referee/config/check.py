@@ -125,7 +125,7 @@ def _check_endpoint(endpoint: EndpointConfig, name: str, budget: bool, refuse: A
         )
     if not endpoint.model:
         raise refuse(f"{name}.model", "must name the judge model.")
-    if (endpoint.price_in is None) != (endpoint.price_out is None):
+    if (endpoint.price_in is None) != (endpoint.price_out is None):  # of numbers, `load` has filled in price_out
         raise refuse(
             f"{name}.price_in",
             f"price_in ({endpoint.price_in}) and price_out ({endpoint.price_out}) go together: give both or neither.",

@@ -57,7 +57,8 @@ class JudgeConfig(Struct, frozen=True, forbid_unknown_fields=True):
     is one integer. monitor: a hidden yes or no, predicted from the reasoning alone. rubric: criteria, the judge's or
     each sample's, that are true of the response or not. listwise: all responses of a group in one request, a score for
     each. pairwise: responses of a group two at a time, see `schedule`. jury: several judges, whose verdicts are
-    combined. cascade: judges from cheap to strong, the next only while one is unsure. Other names are judges of
+    combined. cascade: judges from cheap to strong, the next only while one is unsure. reward_model: a model that
+    answers with numbers instead of text, see docs/reward_models.md. Other names are judges of
     installed packages, see docs/extending.md."""
     options: dict[str, Any] = field(default_factory=dict)
     """Settings of a judge from another package, as its documentation says. The shipped kinds have none. No keys."""
@@ -174,10 +175,25 @@ class JudgeConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """For kind = "score" and "rubric": the mean of the levels by the judge's own probabilities instead of the level it
     names, where the endpoint gives log-probabilities. Levels must be of one digit (`low` at least 0, `high` at most 9);
     a rubric needs combine = "implicit" or criteria_per_call = 1."""
+    activation: Literal["sigmoid", "raw", "server"] = "sigmoid"
+    """For kind = "reward_model": what becomes of the model's number x. sigmoid: score and value are 1 / (1 + exp(-x)).
+    raw: the score is x itself, for [shaping] scale = "native", and the value its sigmoid. server: the endpoint applies
+    the model's own activation; what it gives must be from 0 to 1."""
+    output: int | None = None
+    """For kind = "reward_model": which number of the model's vector counts, from 0. Unset: there must be only one."""
+    steps: Literal["one", "last", "mean", "min", "product"] = "one"
+    """For kind = "reward_model" with api = "pooling": what numbers for each token or step come to. one: there must be a
+    single one."""
+    compare_with: Literal["prompt", "reference"] = "prompt"
+    """For kind = "reward_model" with api = "score": what the response is scored against."""
+    lowest: float | None = None
+    """For kind = "reward_model" with activation = "raw": the score that gates give, since raw numbers have no lower
+    end. Needed unless all gates are "unscored" or "off"."""
     abstain_above: float | None = None
     """Verdicts more uncertain than this become unscored (uncertain), which abort_above does not count. In the unit of
     the judge's uncertainty, as in `until`. Unset: all verdicts count."""
     uses: tuple[JudgeConfig, ...] = field(default_factory=tuple)  # the judges it names; filled in by `load`
+    api: str = field(default_factory=str)  # that of its endpoints, if they generate no text; filled in by `load`
     max_tokens: int = 512
     """Cap on the judge's reply. Token limits reserve this much and the budget twice that, so keep it small."""
     temperature: float | Literal["default"] = 0.0
@@ -199,6 +215,7 @@ SHIPPED_KINDS = (
     "integer",
     "monitor",
     "rubric",
+    "reward_model",
     "listwise",
     "pairwise",
     "jury",
@@ -216,6 +233,7 @@ _FOLDED_RUBRIC: Readers = ({"kind": ("rubric",), "combine": _FOLDED},)
 _LISTWISE: Readers = ({"kind": ("listwise",)},)
 _PAIRWISE: Readers = ({"kind": ("pairwise",)},)
 _SHOWN: Readers = ({"parts": ("show",)},)
+_REWARD_MODEL: Readers = ({"kind": ("reward_model",)},)
 _TOURNAMENT: Readers = ({"kind": ("pairwise",), "schedule": _TOURNAMENTS},)
 
 READ_BY: dict[str, Readers] = {
@@ -246,5 +264,10 @@ READ_BY: dict[str, Readers] = {
     "min_comparisons": _TOURNAMENT,
     "anchor": ({"kind": ("pairwise",), "schedule": ("anchor",)},),
     "alone": (*_LISTWISE, *_TOURNAMENT),
+    "activation": _REWARD_MODEL,
+    "output": _REWARD_MODEL,
+    "steps": _REWARD_MODEL,
+    "compare_with": _REWARD_MODEL,
+    "lowest": ({"kind": ("reward_model",), "activation": ("raw",)},),
 }
 """Settings that only some of the shipped kinds read. What a judge of another package reads is not known here."""

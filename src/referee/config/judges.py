@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from referee.config.apis import TEXTLESS, check_api
 from referee.config.judge_schema import READ_BY, SHIPPED_KINDS, JudgeConfig
 from referee.config.keys import holds_key
 from referee.config.members import MADE_OF_OTHERS, Refuse, check_kind, check_members
@@ -121,6 +122,8 @@ def check_judges(config: Config, refuse: Refuse) -> None:
             check_members(judge, where, refuse)
         else:
             _check_endpoints(judge, where, config.endpoint, refuse)
+            asked = [config.endpoint[number] for number in endpoints_of(judge, config.endpoint)]
+            check_api(judge, where, asked, refuse)
     if all(judge.weight == 0 for judge in config.judge) and len(config.judge) > 1:
         raise refuse("judge.weight", "is 0 for every judge, so nothing would be rewarded.")
 
@@ -136,6 +139,18 @@ def endpoints_of(judge: JudgeConfig, endpoints: Sequence[EndpointConfig]) -> lis
     wanted = (judge.endpoint,) if isinstance(judge.endpoint, str) else judge.endpoint
     names = [name for name in wanted if name]
     return [number for number, endpoint in enumerate(endpoints) if not names or endpoint.label in names]
+
+
+def api_of(judge: JudgeConfig, endpoints: Sequence[EndpointConfig], refuse: Refuse) -> str:
+    """What `judge.api` must be."""
+    try:
+        used = [] if judge.kind in MADE_OF_OTHERS else endpoints_of(judge, endpoints)
+    except ValueError:  # an invalid URL: reported by `checked`
+        return judge.api
+    found = endpoints[used[0]].api if used and endpoints[used[0]].api in TEXTLESS else ""
+    if judge.api not in ("", found):
+        raise refuse("judge.api", "is not for you to set: the API of an endpoint is endpoint.api.")
+    return found
 
 
 def _check_judge(judge: JudgeConfig, where: str, refuse: Refuse) -> None:

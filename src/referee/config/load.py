@@ -15,16 +15,17 @@ import os
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, get_args
 
 import msgspec
 from msgspec import Struct
 
+from referee.config.apis import with_free_replies
 from referee.config.check import checked
 from referee.config.judge_schema import JudgeConfig
-from referee.config.judges import change_judges, with_uses
+from referee.config.judges import all_judges, api_of, change_judges, with_uses
 from referee.config.keys import find_key_field, looks_like_key
 from referee.config.schema import LONE, Config, EndpointConfig, Secret
 from referee.errors import ConfigError
@@ -100,7 +101,20 @@ def _complete(config: Config, where: str) -> Config:
     def refuse(setting: str, problem: str) -> ConfigError:
         return ConfigError(f"{where}: {setting}: {problem}", setting=setting)
 
-    return checked(with_uses(_with_unique_labels(_with_judge_name(config)), refuse), where)
+    whole = with_uses(_with_unique_labels(_with_judge_name(config)), refuse)
+    return checked(_with_apis(whole, refuse), where)
+
+
+def _with_apis(config: Config, refuse: Callable[[str, str], ConfigError]) -> Config:
+    """The same with what follows from endpoints that generate no text."""
+    apis = {judge.name: api_of(judge, config.endpoint, refuse) for judge in all_judges(config.judge)}
+    if not any(apis.values()):
+        return config
+    return msgspec.structs.replace(
+        config,
+        judge=change_judges(config.judge, lambda judge: msgspec.structs.replace(judge, api=apis[judge.name])),
+        endpoint=tuple(with_free_replies(endpoint) for endpoint in config.endpoint),
+    )
 
 
 def _with_judge_name(config: Config) -> Config:

@@ -9,6 +9,7 @@ from typing import get_args
 
 from msgspec.structs import fields, replace
 
+from referee.config.apis import DECISION
 from referee.config.judge_schema import JudgeConfig, OfCriteria, OfJurors
 from referee.errors import ConfigError
 
@@ -45,7 +46,7 @@ def quorum_of(jury: JudgeConfig) -> int:
 
 def may_be_unsure(judge: JudgeConfig) -> bool:
     """False if it is known beforehand that no verdict of this judge says how certain it is."""
-    if judge.repeat > 1:
+    if judge.repeat > 1 or judge.api == DECISION:
         return True
     match judge.kind:
         case "score":
@@ -59,7 +60,7 @@ def may_be_unsure(judge: JudgeConfig) -> bool:
         case "jury" | "cascade":
             return any(may_be_unsure(member) for member in judge.uses)
         case kind:
-            return kind not in ("reference", "integer", "monitor", "pairwise")
+            return kind not in ("reference", "integer", "monitor", "pairwise", "reward_model")
 
 
 def check_kind(judge: JudgeConfig, where: str, refuse: Refuse) -> None:

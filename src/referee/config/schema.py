@@ -46,7 +46,9 @@ class EndpointConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """The chat-completions URL, or its base (…/v1). With another `api`: what that takes."""
     api: str = "chat"
     """The API it speaks, see docs/apis.md. chat: OpenAI's chat completions, which most servers understand. responses:
-    OpenAI's Responses API. Others come from installed packages, see docs/extending.md."""
+    OpenAI's Responses API. anthropic: Messages. gemini: generateContent. classify, score, pooling: reward models and
+    cross-encoders on vLLM or SGLang; decision: a decision model, see docs/reward_models.md. Others come from installed
+    packages, see docs/extending.md."""
     model: str = "gpt-4o-mini"
     """The judge model, by the name the endpoint knows it by."""
     name: str = ""

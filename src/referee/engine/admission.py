@@ -332,8 +332,8 @@ class Admission:
         if reply is None:
             self.budget.settle(permit.reserved, permit.reserved if unknown else 0.0)
             return
-        # Usage without prompt tokens, or without reply tokens for a text, is no usage: the worst case is the least.
-        counted = reply.tokens_in > 0 and (reply.tokens_out > 0 or not reply.text)
+        # Usage without prompt tokens, or without reply tokens for generated text, is no usage: the worst is the least.
+        counted = reply.tokens_in > 0 and (reply.tokens_out > 0 or not reply.text or not foreseen.reply)
         cost = endpoint.cost(reply)
         self.budget.settle(permit.reserved, cost if counted else max(cost, permit.reserved))
         if endpoint.excess.learn(foreseen, reply.tokens_in, reply.tokens_out):

@@ -7,11 +7,12 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Literal
 
-from referee.config import JudgeConfig, asking_judges, pool_of
+from referee.config import DECISION, JudgeConfig, asking_judges, pool_of
 from referee.errors import ConfigError
+from referee.judging.decision import decision
 from referee.judging.digest import key_of
 from referee.judging.gates import settle
-from referee.judging.guard import FIELDS, scrub, show, with_reasoning_tags
+from referee.judging.guard import FIELDS, bare, scrub, show, with_reasoning_tags
 from referee.judging.images import attach, shown_in, too_many, unusable
 from referee.judging.kind import Deliberation, Form, Kind, Reader
 from referee.judging.prompt_builder import (
@@ -81,6 +82,8 @@ class SampleJudge:
         self._key = key_of(secret)
         self._kind = kind
         self._gates = config.gates
+        self.decides = config.api == DECISION
+        """Whether its endpoints answer with probabilities instead of text."""
         self._trace = kind.trace or config.view == "reasoning"
         self.full = config.view == "full"
         """Whether it sees everything that the policy wrote and did."""
@@ -121,6 +124,10 @@ class SampleJudge:
         shown = self.seen(sample, group, self._most)
         if not isinstance(shown, str):
             return shown
+        if self.decides:
+            source = self._kind if wording is None else wording
+            texts = {"prompt": bare(group.prompt), "response": bare(shown)}
+            return decision(self._kind.name, texts, source.queries, source.decided, self._again, self._pool)
         ask = self._ask(group, shown, sample, form, wording)
         return self._with_images(ask, (sample.prompt, sample.response)) if self._images else ask
 

@@ -9,7 +9,7 @@ from typing import Literal, Protocol
 from msgspec import Struct
 
 from referee.config import JudgeConfig
-from referee.records import Ask, Reply, Sample, Sampling, Unscored, Verdict
+from referee.records import Ask, Query, Reply, Sample, Sampling, TokenChoice, Unscored, Verdict
 
 Form = Literal["schema", "text"]
 Unit = Literal["sample", "group"]
@@ -17,6 +17,9 @@ Unit = Literal["sample", "group"]
 Reader = Callable[[str, Ask, Reply], Verdict | Unscored]
 """Reads what the judge said (its own reasoning already stripped, refusals and cut replies already settled)."""
 
+
+Decided = Callable[[Sequence[TokenChoice]], Verdict | Unscored]
+"""Reads the probabilities that a decision model gave to the answers of each question, in their order."""
 
 Deliberation = Generator[Sequence[Ask], Sequence[Verdict | Unscored], Sequence[Verdict | Unscored]]
 """Yields a round of questions, is sent their answers in the same order, and may ask more before it returns one verdict
@@ -60,6 +63,9 @@ class Kind(Struct, frozen=True):
     """The response is shown without fences and without rules about them."""
     trace: bool = False
     """Only the reasoning is shown, and gates, which look at the answer, do not apply."""
+    queries: tuple[Query, ...] = ()
+    """The same question for a decision model."""
+    decided: Decided | None = None
 
 
 Question = Callable[[Kind], Judge]

@@ -15,9 +15,9 @@ from msgspec import Struct
 
 from referee.judging.digest import code, digest, measure
 from referee.judging.guard import COLUMN, FIELDS, bare, fence
-from referee.judging.kind import Form, Kind, Reader
+from referee.judging.kind import Decided, Form, Kind, Reader
 from referee.judging.template import COLUMNS, Pieces, Template, columns_in, fill, shipped, uses
-from referee.records import Ask, Message, Reply, Sampling, Unscored, Verdict
+from referee.records import Ask, Message, Query, Reply, Sampling, Unscored, Verdict
 
 RULES = shipped("rules.txt")
 BARE = "bare/1"
@@ -93,6 +93,9 @@ class Wording(Struct, frozen=True):
     """Texts for placeholders that the template leaves open. They are ours or the trainer's, not the policy's."""
     sampling: Sampling
     read: Reader
+    queries: tuple[Query, ...] = ()
+    decided: Decided | None = None
+    """As in Kind."""
 
 
 class Group(Struct, frozen=True):

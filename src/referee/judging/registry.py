@@ -27,6 +27,7 @@ from referee.judging.monitor import monitor
 from referee.judging.pairwise import PairwiseJudge, unit_of_pairs
 from referee.judging.reference import reference
 from referee.judging.repeat import repeated
+from referee.judging.reward_model import RewardModelJudge
 from referee.judging.rubric import RubricJudge
 from referee.judging.score import score
 from referee.judging.yes_no import yes_no
@@ -68,6 +69,7 @@ def _unit_of_members(config: JudgeConfig) -> Unit:
 
 
 COMPOSED: dict[str, Composed] = {
+    "reward_model": Composed(lambda of: RewardModelJudge(of.config, of.template)),
     "rubric": Composed(lambda of: RubricJudge(of.config, of.secret, of.template, of.functions)),
     "listwise": Composed(lambda of: ListwiseJudge(of.config, of.secret, of.template, of.used), lambda _: "group"),
     "pairwise": Composed(lambda of: PairwiseJudge(of.config, of.secret, of.template, of.used), unit_of_pairs),

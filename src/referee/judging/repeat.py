@@ -39,7 +39,7 @@ def is_graded(config: JudgeConfig) -> bool:
         case "jury":
             return config.combined_by != "majority"
         case kind:
-            return kind == "pairwise"
+            return kind in ("pairwise", "reward_model")
 
 
 def _levels(config: JudgeConfig) -> int:

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from referee.config import JudgeConfig
 from referee.judging import statements
 from referee.judging.checks import CheckFunction, run_check, unknown_checks
+from referee.judging.decision import likeliest, without
 from referee.judging.folding import PASSED, Credit, fold
 from referee.judging.guard import scrub
 from referee.judging.judge import SampleJudge
@@ -123,6 +124,16 @@ class RubricJudge:
         return [places[start : start + size] for start in range(0, len(places), size)] if places else []
 
     def _plan(self, sample: Sample, criteria: Sequence[Criterion], form: Form) -> Ask | Verdict | Unscored:
+        if self._asker.decides:
+            queries = statements.queries(criteria, self._config.criteria)
+            wording = Wording({}, Sampling(), _unread, queries, functools.partial(_decided, criteria))
+            planned = self._asker.plan(sample, form, wording)
+            worths = ";".join([_worths(criterion) for criterion in criteria])
+            return (
+                replace(planned, facets=(*planned.facets, ("expected", worths)))
+                if isinstance(planned, Ask)
+                else planned
+            )
         shape = statements.shape(criteria)
         # Probabilities only for a question of one criterion, in JSON: elsewhere its token is not the last word of the
         # reply.
@@ -226,6 +237,24 @@ def _kind(config: JudgeConfig) -> Kind:
 
 def _unread(said: str, request: Ask, reply: Reply) -> Verdict | Unscored:
     return Unscored(reason=Reason.CONFIG, detail="a rubric is read by its wording")
+
+
+def _decided(criteria: Sequence[Criterion], places: Sequence[TokenChoice]) -> Verdict | Unscored:
+    """What a decision model says of all of them, as parts of one verdict."""
+    parts = []
+    for criterion, place in zip(criteria, places, strict=True):
+        label = likeliest(place)
+        part = _part(criterion, Verdict(score=0.0, value=0.0, how="logprob"))
+        if label == statements.NOT_APPLICABLE:
+            parts.append(replace(part, label=statements.NOT_APPLICABLE_LABEL, weight=0.0))
+            continue
+        rest = without(place, statements.NOT_APPLICABLE)
+        met = _mean(criterion, rest) if criterion.choices else weighed(rest, label)
+        if isinstance(met, Unscored):
+            return met
+        label = criterion.choices[int(label)] if criterion.choices else label
+        parts.append(replace(part, verdict=replace(met, reason=""), label=label))
+    return Verdict(score=0.0, value=0.0, how="logprob", parts=tuple(parts))
 
 
 def _answered(criterion: Criterion, answer: Verdict | Unscored, number: int) -> Part:

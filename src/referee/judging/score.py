@@ -4,15 +4,17 @@ their log-probabilities; on one scale for the whole run, as in `yes_no`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 from referee.config import JudgeConfig
 from referee.errors import ConfigError
+from referee.judging.decision import ABOUT
 from referee.judging.kind import Kind, Reader, object_schema, sampling_for
 from referee.judging.probability import TOP_LOGPROBS, Scale, level_token, mean_of
 from referee.judging.read import fields, integer, scaled, tagged, whole
 from referee.judging.template import shipped
-from referee.records import Ask, Reason, Reply, Unscored, Verdict
+from referee.records import Ask, Query, Reason, Reply, TokenChoice, Unscored, Verdict
 
 TEMPLATE = shipped("score.txt")
 CRITERIA = shipped("score_criteria.txt")
@@ -52,6 +54,10 @@ def score(config: JudgeConfig) -> Kind:
         facets=(("scale", f"{low}..{high}"), *((("expected", "mean"),) if config.expected else ())),
         lowest=float(low),
         read=read,
+        queries=(
+            Query("score", f"{ABOUT} how good is it?\n{config.criteria.strip() or CRITERIA}", described(low, high)),
+        ),
+        decided=partial(_decided, low, high),
     )
 
 
@@ -69,6 +75,18 @@ def levels(low: int, high: int) -> str:
     count = min(len(LEVELS), high - low + 1)
     steps = [low + (high - low) * step // (count - 1) for step in range(count)]
     return "\n".join(f"{step}: {LEVELS[which]}" for step, which in zip(steps, _LEVELS_OF[count], strict=True))
+
+
+def described(low: int, high: int) -> tuple[str, ...]:
+    """What each level of the scale means, for a model that sees nothing else of it. Long scales are refused in the
+    configuration."""
+    top = len(LEVELS) - 1
+    found = []
+    for number in range(low, min(high, low + LONGEST_ENUM) + 1):
+        place, rest = divmod((number - low) * top, high - low)
+        words = LEVELS[place] if not rest else f"better than: {LEVELS[place]} Not yet: {LEVELS[place + 1]}"
+        found.append(f"{number} on a scale of {low} to {high}: {words}")
+    return tuple(found)
 
 
 def _read(low: int, high: int, said: str, request: Ask, _: Reply) -> Verdict | Unscored:
@@ -103,14 +121,22 @@ def _read_mean(low: int, high: int, scale: Scale, said: str, request: Ask, reply
     if place is None:
         detail = "the reply lacks usable log-probabilities, and a level is on another scale than the mean of all levels"
         return Unscored(reason=Reason.SCHEMA, detail=detail)
-    likely = mean_of(place, {str(level): float(level) for level in range(low, high + 1)})
+    return _mean(place, {str(level): float(level) for level in range(low, high + 1)}, found.reason)
+
+
+def _decided(low: int, high: int, places: Sequence[TokenChoice]) -> Verdict | Unscored:
+    return _mean(places[0], {str(level - low): float(level) for level in range(low, high + 1)}, "")
+
+
+def _mean(place: TokenChoice, levels: Mapping[str, float], reason: str) -> Verdict | Unscored:
+    likely = mean_of(place, levels)
     if isinstance(likely, Unscored):
         return likely
-    steps = high - low
+    low, high = min(levels.values()), max(levels.values())
     return Verdict(
         score=likely.mean,
-        value=(likely.mean - low) / steps,
-        reason=found.reason,
+        value=(likely.mean - low) / (high - low),
+        reason=reason,
         how="logprob",
-        uncertainty=likely.deviation / steps,
+        uncertainty=likely.deviation / (high - low),
     )

@@ -11,10 +11,11 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from referee.judging.decision import ABOUT
 from referee.judging.guard import scrub
 from referee.judging.read import integer as as_integer
 from referee.judging.read import json_object, kept, tagged, whole
-from referee.records import Ask, Criterion, How, Part, Reason, Unscored, Verdict
+from referee.records import Ask, Criterion, How, Part, Query, Reason, Unscored, Verdict
 
 YES, NO, NOT_APPLICABLE = "yes", "no", "na"
 NOT_APPLICABLE_LABEL = "not applicable"
@@ -34,6 +35,22 @@ def written(criteria: Sequence[Criterion]) -> str:
         text = scrub(criterion.text).strip().replace("\n", "\n   ")
         lines += [f"{name}. {text}", f"   Verdict: {_offered(criterion)}."]
     return "\n".join(lines)
+
+
+def queries(criteria: Sequence[Criterion], more: str = "") -> tuple[Query, ...]:
+    """The same for a decision model, whose answers are the numbers of choices. `more`: what else the judge is told."""
+    lead = f"{more.strip()}\n{ABOUT}" if more.strip() else ABOUT
+    return tuple(
+        [
+            Query(
+                name,
+                f"{lead} is this statement literally true of it?\n{scrub(criterion.text).strip()}",
+                tuple([scrub(choice) for choice in criterion.choices]),
+                criterion.may_not_apply,
+            )
+            for name, criterion in zip(names(len(criteria)), criteria, strict=True)
+        ]
+    )
 
 
 def schema(criteria: Sequence[Criterion]) -> dict[str, Any]:

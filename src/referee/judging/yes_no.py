@@ -12,14 +12,16 @@ the word is the score from then on, 1 or 0, with how = "tag". One sample alone i
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import partial
 
 from referee.config import JudgeConfig
+from referee.judging.decision import ABOUT, likeliest
 from referee.judging.kind import Kind, sampling_for
 from referee.judging.probability import MARKS, TOP_LOGPROBS, Scale, answer_token, weighed
 from referee.judging.read import ended
 from referee.judging.template import shipped
-from referee.records import Ask, Reason, Reply, Unscored, Verdict
+from referee.records import Ask, Query, Reason, Reply, TokenChoice, Unscored, Verdict
 
 TEMPLATE = shipped("yes_no.txt")
 QUESTION = shipped("yes_no_criteria.txt")
@@ -43,7 +45,13 @@ def yes_no(config: JudgeConfig) -> Kind:
         facets=(),
         lowest=0.0,
         read=partial(_read, Scale(1 + config.ask_again)),
+        queries=(Query("answer", f"{ABOUT} {config.criteria.strip() or QUESTION}"),),
+        decided=_decided,
     )
+
+
+def _decided(places: Sequence[TokenChoice]) -> Verdict | Unscored:
+    return weighed(places[0], likeliest(places[0]))
 
 
 def _read(scale: Scale, said: str, request: Ask, reply: Reply) -> Verdict | Unscored:

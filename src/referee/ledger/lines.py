@@ -227,7 +227,8 @@ def judges_in(config: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def _system(request: Ask) -> str:
-    return _system_digest(request.messages[0].content) if len(request.messages) > 1 else ""
+    first = request.messages[0]
+    return _system_digest(first.content) if len(request.messages) > 1 and first.role == "system" else ""
 
 
 @functools.lru_cache(maxsize=64)

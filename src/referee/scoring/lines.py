@@ -35,7 +35,7 @@ class Wanted:
 
     def refer_to(self, request: Ask) -> None:
         """A line refers to this request's system message."""
-        if self.content and len(request.messages) > 1:
+        if self.content and len(request.messages) > 1 and request.messages[0].role == "system":
             text = request.messages[0].content
             if text not in self.known:
                 self.known.add(text)

@@ -5,13 +5,18 @@ from __future__ import annotations
 from referee.sim.anthropic import ANTHROPIC
 from referee.sim.api import CHAT, Api
 from referee.sim.gemini import GEMINI
+from referee.sim.numbers import ClassifyApi, DecisionApi, PoolingApi, ScoreApi
 from referee.sim.responses import RESPONSES
 
 APIS: dict[str, Api] = {
     "anthropic": ANTHROPIC,
     "chat": CHAT,
+    "classify": ClassifyApi(),
+    "decision": DecisionApi(),
     "gemini": GEMINI,
+    "pooling": PoolingApi(),
     "responses": RESPONSES,
+    "score": ScoreApi(),
 }
 
 

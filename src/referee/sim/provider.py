@@ -22,6 +22,7 @@ from referee.sim.billing import Bill, Blocks, Usage
 from referee.sim.chat import ChatRequest, ask
 from referee.sim.comparisons import mislabelled
 from referee.sim.judge import JUDGES, HonestJudge, Judge
+from referee.sim.numbers import NumberApi, NumberRequest
 from referee.sim.rates import Rates, retry_after
 from referee.sim.replies import (
     BODIES,
@@ -173,6 +174,8 @@ class Provider:
         if fault is not None and fault in IMMEDIATE:
             return self._fault(fault, at, fault)
 
+        if isinstance(request, NumberRequest):
+            return self._number(at, request, fault, spread, tail, spare)
         question = ask(request)
         wrong = question
         if question.shown and (fault == "label_missing" or fault == "label_twice" or fault == "label_unknown"):
@@ -202,6 +205,20 @@ class Provider:
         wait = self._duration(used, spread, tail)
         usage = Usage(asked, used, cached, written, flex, blocks)
         return Plan(self._respond(content, fault, spare, at), wait, True, fault or "", usage)
+
+    def _number(
+        self, at: float, request: NumberRequest, fault: Fault | None, spread: float, tail: float, spare: float
+    ) -> Plan:
+        """The reply of a model that generates no text."""
+        assert isinstance(self.api, NumberApi)
+        asked = prompt_tokens(request, self.spec.chars_per_token)
+        content, used = self.api.reply(request, fault, asked)
+        if self._limited:
+            due = self._rates.admit(at, asked + used)
+            if due is not None:
+                return self._throttle(due, self.spec.retry_after, at, "rate")
+        wait = self._duration(used, spread, tail)
+        return Plan(self._respond(content, fault, spare, at), wait, True, fault or "", (asked, used))
 
     def _duration(self, used: int, spread: float, tail: float) -> float:
         """Service time of a reply with that many tokens, from two random draws."""

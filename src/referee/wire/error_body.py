@@ -112,6 +112,7 @@ def _labels(inner: dict[str, Any]) -> Iterator[str]:
     for value in (
         inner.get("code"),
         inner.get("type"),
+        inner.get("error_type"),
         inner.get("status"),
         inner.get("reason"),
         deeper.get("code") if isinstance(deeper, dict) else None,

@@ -6,16 +6,22 @@ from referee import plugins
 from referee.errors import ConfigError
 from referee.wire.anthropic import ANTHROPIC
 from referee.wire.chat import CHAT
+from referee.wire.decision import DECISION
 from referee.wire.dialect import Dialect
 from referee.wire.gemini import GEMINI
+from referee.wire.numbers import CLASSIFY, POOLING, SCORE
 from referee.wire.responses import RESPONSES
 
 SETTING = "endpoint.api"
 SHIPPED: dict[str, Dialect] = {
     "anthropic": ANTHROPIC,
     "chat": CHAT,
+    "classify": CLASSIFY,
+    "decision": DECISION,
     "gemini": GEMINI,
+    "pooling": POOLING,
     "responses": RESPONSES,
+    "score": SCORE,
 }
 
 

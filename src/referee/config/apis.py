@@ -1,0 +1,127 @@
+"""Endpoints that generate no text (`endpoint.api`): which judges can ask them, and which settings they would read past.
+
+Each message names the key, the value and the line to write instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from msgspec.structs import replace
+
+from referee.config.judge_schema import SHIPPED_KINDS, JudgeConfig
+from referee.config.schema import EndpointConfig
+from referee.errors import ConfigError
+
+REWARD = ("classify", "score", "pooling")
+"""APIs of reward models and cross-encoders: numbers."""
+DECISION = "decision"
+"""The API of decision models: probabilities of the answers to given questions."""
+TEXTLESS = (*REWARD, DECISION)
+DECIDED_KINDS = ("score", "yes_no", "rubric")
+"""Kinds whose question a decision model can be asked."""
+MOST_LEVELS = 10
+"""Of one question to a decision model."""
+UNREAD = (
+    *("system_prompt", "prompt_file", "reply", "fences", "trusted_columns", "max_tokens", "temperature"),
+    *("criteria", "max_view_tokens"),
+)
+"""Settings for generated text. A reward model reads prompt_file all the same, a decision model the last two."""
+_DEFAULT = JudgeConfig()
+UNSCORED = '"unscored"'
+
+Refuse = Callable[[str, str], ConfigError]
+
+
+def with_free_replies(endpoint: EndpointConfig) -> EndpointConfig:
+    """The same, with a price for the replies of a model that writes none: nothing."""
+    if endpoint.api in REWARD and endpoint.price_in is not None and endpoint.price_out is None:
+        return replace(endpoint, price_out=0.0)
+    return endpoint
+
+
+def check_api(judge: JudgeConfig, where: str, endpoints: Sequence[EndpointConfig], refuse: Refuse) -> None:
+    """Whether a judge can ask its endpoints, of which there is one or more."""
+    apis = {endpoint.api: endpoint.label for endpoint in reversed(endpoints)}
+    if len(apis) > 1 and any(api in TEXTLESS for api in apis):
+        said = " and ".join(f'{label} (api = "{api}")' for api, label in reversed(apis.items()))
+        raise refuse(
+            f"{where}.endpoint",
+            f"its endpoints speak different APIs, whose verdicts do not compare: {said}. Name endpoints of one API.",
+        )
+    [(api, label)] = apis.items()
+    if judge.kind == "reward_model":
+        if api not in REWARD:
+            raise refuse(
+                f"{where}.kind",
+                f'"reward_model" reads numbers, and the endpoint {label} (api = "{api}") does not give them. Write '
+                'api = "classify" into its [[endpoint]] (or "score", "pooling"), or kind = "score" into the judge.',
+            )
+        _check_reward_model(judge, where, api, endpoints, refuse)
+    elif api in REWARD:
+        raise refuse(
+            f"{where}.kind",
+            f'"{judge.kind}" reads generated text, and the endpoint {label} (api = "{api}") gives numbers. Write '
+            'kind = "reward_model" into the judge, or name another endpoint in judge.endpoint.',
+        )
+    elif api == DECISION:
+        _check_decided(judge, where, label, refuse)
+
+
+def _check_reward_model(
+    judge: JudgeConfig, where: str, api: str, endpoints: Sequence[EndpointConfig], refuse: Refuse
+) -> None:
+    _refuse_unread(judge, where, [name for name in UNREAD if name != "prompt_file" or api == "score"], refuse)
+    if judge.view == "reasoning":
+        raise refuse(f"{where}.view", 'a reward model scores answers. Write view = "answer", or "full".')
+    if judge.compare_with != "prompt" and api != "score":
+        raise refuse(f"{where}.compare_with", f'is for api = "score", whose input is two texts, not "{api}".')
+    if judge.steps != "one" and api != "pooling":
+        raise refuse(f"{where}.steps", f'is for api = "pooling", not "{api}", which gives one vector.')
+    if judge.output is not None and judge.output < 0:
+        raise refuse(f"{where}.output", f"must be at least 0, not {judge.output}.")
+    sglang = any(endpoint.provider == "sglang" for endpoint in endpoints)
+    if sglang and judge.activation == "server":
+        raise refuse(f"{where}.activation", 'SGLang gives raw numbers. Write "sigmoid" or "raw".')
+    if api != "score" and not judge.prompt_file and sglang:
+        raise refuse(
+            f"{where}.prompt_file",
+            "SGLang takes a reward model's input as text. Write prompt_file, a file with {{prompt}} and {{response}} "
+            "in the chat format of the model.",
+        )
+    if judge.activation != "raw":
+        return
+    if judge.steps == "product":
+        raise refuse(f"{where}.steps", '"product" is for probabilities, not for activation = "raw".')
+    gated = [name for name in judge.gates.__struct_fields__ if getattr(judge.gates, name) == "lowest"]
+    if gated and judge.lowest is None:
+        raise refuse(
+            f"{where}.lowest",
+            f"the gate {gated[0]} gives the lowest score, and raw numbers have none. Write lowest = -20.0, or a number "
+            f"that fits the model; or gates = {{{', '.join(f'{name} = {UNSCORED}' for name in gated)}}}.",
+        )
+
+
+def _check_decided(judge: JudgeConfig, where: str, label: str, refuse: Refuse) -> None:
+    if judge.kind not in DECIDED_KINDS:
+        kinds = "a judge of another package" if judge.kind not in SHIPPED_KINDS else f'"{judge.kind}"'
+        raise refuse(
+            f"{where}.kind",
+            f"{kinds} reads generated text, and the endpoint {label} is a decision model. Write kind = "
+            f"{' or '.join(f'{chr(34)}{kind}{chr(34)}' for kind in DECIDED_KINDS)}, or name another endpoint.",
+        )
+    _refuse_unread(judge, where, UNREAD[:-2], refuse)
+    if judge.combined_by == "implicit":
+        raise refuse(f"{where}.combine", '"implicit" needs generated text. A decision model answers each criterion.')
+    if judge.kind == "score" and judge.high - judge.low >= MOST_LEVELS:
+        raise refuse(
+            f"{where}.high",
+            f"a decision model takes {MOST_LEVELS} levels at most, and the scale is {judge.low} to {judge.high}.",
+        )
+
+
+def _refuse_unread(judge: JudgeConfig, where: str, names: Sequence[str], refuse: Refuse) -> None:
+    for name in names:
+        if getattr(judge, name) != getattr(_DEFAULT, name):
+            what = 'kind = "reward_model"' if judge.kind == "reward_model" else "a decision model"
+            raise refuse(f"{where}.{name}", f"is set, but {what} does not read it: it is for generated text.")
