@@ -6,6 +6,8 @@ from referee.config.judges import all_judges, asking_judges, change_judges, comp
 from referee.config.keys import is_variable, looks_like_key
 from referee.config.load import anchored, load
 from referee.config.members import MADE_OF_OTHERS, quorum_of
+from referee.config.prices import find_price, price_table
+from referee.config.providers import LOCAL, PROVIDERS, provider_name, provider_of
 from referee.config.schema import (
     CacheConfig,
     Config,
@@ -13,6 +15,7 @@ from referee.config.schema import (
     LedgerConfig,
     LengthConfig,
     LimitsConfig,
+    LocalConfig,
     MissingConfig,
     OtelConfig,
     RedisConfig,
@@ -21,7 +24,9 @@ from referee.config.schema import (
 )
 
 __all__ = [
+    "LOCAL",
     "MADE_OF_OTHERS",
+    "PROVIDERS",
     "CacheConfig",
     "Config",
     "EndpointConfig",
@@ -30,6 +35,7 @@ __all__ = [
     "LedgerConfig",
     "LengthConfig",
     "LimitsConfig",
+    "LocalConfig",
     "MissingConfig",
     "OtelConfig",
     "RedisConfig",
@@ -42,10 +48,14 @@ __all__ = [
     "change_judges",
     "compares",
     "endpoints_of",
+    "find_price",
     "is_variable",
     "key_may_travel",
     "load",
     "looks_like_key",
     "pool_of",
+    "price_table",
+    "provider_name",
+    "provider_of",
     "quorum_of",
 ]
