@@ -7,7 +7,7 @@ from referee.config.keys import is_variable, looks_like_key
 from referee.config.load import anchored, load
 from referee.config.members import MADE_OF_OTHERS, quorum_of
 from referee.config.prices import find_price, price_table
-from referee.config.providers import LOCAL, PROVIDERS, provider_name, provider_of
+from referee.config.providers import LOCAL, PROVIDERS, provider_name, provider_of, runs_here
 from referee.config.schema import (
     CacheConfig,
     Config,
@@ -58,4 +58,5 @@ __all__ = [
     "provider_name",
     "provider_of",
     "quorum_of",
+    "runs_here",
 ]

@@ -84,6 +84,11 @@ def _host(known: Provider) -> str:
     return urlsplit(known.url).netloc if known.url.startswith("https:") else ""
 
 
+def runs_here(endpoint: EndpointConfig) -> bool:
+    """Whether an endpoint needs an embedded server to be started; one with a URL of its own has a server."""
+    return endpoint.provider == LOCAL and endpoint.url == LOCAL_URL
+
+
 def provider_of(endpoint: EndpointConfig) -> Provider | None:
     """The provider of an endpoint: the named one, else the one whose host its URL has; None: an unknown one."""
     return PROVIDERS.get(provider_name(endpoint))
