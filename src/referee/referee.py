@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from referee import clock
-from referee.config import Config, anchored, load, runs_here
+from referee.config import Config, anchored, load, price_words, runs_here
 from referee.engine import Endpoint, find_key
 from referee.errors import InputError, RefereeError, WrongContext
 from referee.ledger import BatchLine, common_step, reward_line
@@ -44,6 +44,7 @@ class Referee:
         config = with_rubrics(anchored(load(config)))
         for endpoint in config.endpoint:
             Endpoint(endpoint, config.limits, find_key(endpoint))
+            log.info("%s: %s", endpoint.label, price_words(endpoint))
         build_judges(config, b"")
         self.config = config
         self._servers = _start_servers(config) if build is build_worker else ()

@@ -8,6 +8,7 @@ from referee.config.load import anchored, load
 from referee.config.members import MADE_OF_OTHERS, quorum_of
 from referee.config.prices import find_price, price_table
 from referee.config.providers import LOCAL, PROVIDERS, provider_name, provider_of, runs_here
+from referee.config.resolve import price_words
 from referee.config.schema import (
     CacheConfig,
     Config,
@@ -55,6 +56,7 @@ __all__ = [
     "looks_like_key",
     "pool_of",
     "price_table",
+    "price_words",
     "provider_name",
     "provider_of",
     "quorum_of",

@@ -138,3 +138,15 @@ def _with_prices(endpoint: EndpointConfig) -> EndpointConfig:
     date = "" if provider_name(endpoint) == LOCAL else price_table().date
     now = Filled(provider=filled.provider, prices_of=endpoint.model, prices_date=date)
     return msgspec.structs.replace(endpoint, **found, filled=now)
+
+
+def price_words(endpoint: EndpointConfig) -> str:
+    """What is known of its prices, in words: where they are from, or what to set."""
+    if endpoint.price_in is None or endpoint.price_out is None:
+        return (
+            f"no price is known for {endpoint.model}, so the cost is unknown. Set endpoint.price_in and price_out "
+            "(0 if its tokens cost nothing)"
+        )
+    prices = f"${endpoint.price_in:g} in, ${endpoint.price_out:g} out per million tokens"
+    date = endpoint.filled.prices_date
+    return f"{prices}, of the shipped table of {date} (`referee prices`)" if date else prices
