@@ -295,6 +295,12 @@ class Settled(Struct, frozen=True, kw_only=True, gc=False):
     saved: float = 0.0
     """US dollars that a cached or shared verdict did not cost."""
 
+    def _origin(self) -> dict[str, str]:
+        """What the last reply says of its provider and server, where it does."""
+        reply = self.reply
+        given = (("provider", reply.provider), ("fingerprint", reply.fingerprint)) if reply is not None else ()
+        return {name: value for name, value in given if value}
+
     def row(self) -> dict[str, Any]:
         """What rows of rewards, here and over HTTP, say of it."""
         verdict = self.verdict if isinstance(self.verdict, Verdict) else None
@@ -312,6 +318,7 @@ class Settled(Struct, frozen=True, kw_only=True, gc=False):
             "cost": self.cost,
             "model": self.model,
             "endpoint": self.endpoint,
+            **self._origin(),
             "key": self.key,
             "parts": [] if how == "terms" else [part.row(how) for part in self.verdict.parts],
         }

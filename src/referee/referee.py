@@ -12,10 +12,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from referee import clock
-from referee.config import Config, anchored, load
+from referee.config import Config, anchored, load, price_words, runs_here
 from referee.engine import Endpoint, find_key
 from referee.errors import InputError, RefereeError, WrongContext
 from referee.ledger import BatchLine, common_step, reward_line
@@ -26,6 +26,9 @@ from referee.scoring.batch import Batch, listed
 from referee.scoring.build import build_judges, build_worker, with_rubrics
 from referee.scoring.local import BuildWorker
 from referee.ticket import Ticket
+
+if TYPE_CHECKING:
+    from referee.local.shared import SharedServer
 
 log = logging.getLogger("referee")
 
@@ -41,8 +44,10 @@ class Referee:
         config = with_rubrics(anchored(load(config)))
         for endpoint in config.endpoint:
             Endpoint(endpoint, config.limits, find_key(endpoint))
+            log.info("%s: %s", endpoint.label, price_words(endpoint))
         build_judges(config, b"")
         self.config = config
+        self._servers = _start_servers(config) if build is build_worker else ()
         self._runtime: Runtime = open_runtime(config, build)
         # Without `close`, the background thread would run on after the Referee is collected.
         weakref.finalize(self, self._runtime.close, 0.0).atexit = False
@@ -132,6 +137,8 @@ class Referee:
     def close(self, seconds: float = 10.0) -> None:
         """Cancel what is in flight and flush all records. Safe to call twice."""
         self._runtime.close(seconds)
+        for server in self._servers:
+            server.close()
 
     def __enter__(self) -> Referee:
         return self
@@ -173,6 +180,15 @@ class Referee:
                 waited_s=ticket.waited_s,
             )
         )
+
+
+def _start_servers(config: Config) -> Sequence[SharedServer]:
+    """Embedded servers, so that workers find them running. On Ray they start where the engines are."""
+    if config.runtime == "ray" or not any(map(runs_here, config.endpoint)):
+        return ()
+    from referee.local.shared import attach  # only where it is used: it is no small import
+
+    return attach(config)[1]
 
 
 def _warn_of_unscored(rewards: Sequence[Reward]) -> bool:

@@ -30,7 +30,11 @@ PRICED = {"price_in": 1.0, "price_out": 2.0}
         ({"limits": {"attempt_timeout": 0.0}}, "limits.attempt_timeout", ["0.0", "seconds"]),
         ({"limits": {"attempt_timeout": NAN}}, "limits.attempt_timeout", ["nan"]),
         ({"limits": {"deadline": INF}}, "limits.deadline", ["inf"]),
-        ({"limits": {"budget_usd": 5.0}}, "limits.budget_usd", ["endpoint[0].price_in", "price_out"]),
+        (
+            {"limits": {"budget_usd": 5.0}, "endpoint": {"model": "unheard-of"}},
+            "limits.budget_usd",
+            ["endpoint[0].price_in", "price_out"],
+        ),
         ({"limits": {"budget_usd": 0.0}, "endpoint": PRICED}, "limits.budget_usd", ["0.0"]),
         ({"limits": {"budget_usd": NAN}, "endpoint": PRICED}, "limits.budget_usd", ["nan"]),
         ({"limits": {"budget_usd": INF}, "endpoint": PRICED}, "limits.budget_usd", ["inf"]),

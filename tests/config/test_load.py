@@ -32,8 +32,9 @@ def refusal(source: Any, env: Mapping[str, str] | None = None) -> str:
 
 
 def test_nothing_is_needed() -> None:
-    """An empty configuration is the default one."""
-    assert load({}) == Config()
+    """An empty configuration is the default one, with its model's prices."""
+    assert load({}) == load(Config())
+    assert load({}).endpoint[0].price_in is not None
 
 
 def test_a_file_is_read(tmp_path: Path) -> None:
@@ -256,7 +257,7 @@ def test_the_environment_wins_over_the_file_and_spares_the_rest(tmp_path: Path) 
 
 def test_other_variables_are_left_alone() -> None:
     """Variables that name no section belong to other programs."""
-    assert load({}, {"REFEREE_HOME": "/x", "LIMITS_RPM": "5", "PATH": "/bin", "REFEREE_": ""}) == Config()
+    assert load({}, {"REFEREE_HOME": "/x", "LIMITS_RPM": "5", "PATH": "/bin", "REFEREE_": ""}) == load({})
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ def child(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
 
     def replace_with(code: str) -> None:
         monkeypatch.setattr(server, "weights", lambda: Path("model.gguf"))
-        monkeypatch.setattr(server, "_command", lambda slots, context: [sys.executable, "-c", code])
+        monkeypatch.setattr(server, "_command", lambda spec: [sys.executable, "-c", code])
 
     return replace_with
 

@@ -24,7 +24,7 @@ from referee.cache.redis_check import examine
 from referee.cli.probe import Check, probe_of, probes
 from referee.cli.settings import settings
 from referee.cli.words import counted
-from referee.config import CacheConfig, Config, JudgeConfig, RedisConfig, all_judges
+from referee.config import CacheConfig, Config, JudgeConfig, RedisConfig, all_judges, price_words, provider_name
 from referee.config.schema import LONE
 from referee.engine import Endpoint, find_key
 from referee.errors import RefereeError
@@ -97,12 +97,11 @@ def _checks(config: Config, offline: bool) -> Iterator[Check]:
             yield False, str(error)
         else:
             where = endpoint.key_file or endpoint.key_env
-            yield (
-                True,
-                f"endpoint {endpoint.label}: model {endpoint.model}, " + (f"key from {where}" if key else "no key"),
-            )
-        if endpoint.price_in is None:
-            yield True, f"endpoint {endpoint.label}: no price given, so cost is not counted (price_in, price_out)"
+            name = provider_name(endpoint)
+            page = f"; provider {name}, see docs/providers/{name}.md" if name else ""
+            secret = f"key from {where}" if key else "no key"
+            yield True, f"endpoint {endpoint.label}: model {endpoint.model}, {secret}{page}"
+        yield True, f"endpoint {endpoint.label}: {price_words(endpoint)}"
     limits = config.limits
     yield (
         True,

@@ -20,6 +20,7 @@ from referee.cli import (
     doctor,
     init,
     plan,
+    prices,
     rejudge,
     report,
     score,
@@ -69,6 +70,7 @@ app.command("init")(init.command)
 app.command("doctor")(doctor.command)
 app.add_typer(cache.app, name="cache")
 app.command("plan", short_help="Say how long judging takes and what it costs.")(plan.command)
+app.command("prices", short_help="List providers by name, and what their models cost.")(prices.command)
 app.command("compare", short_help="Compare two sets of answers to the same prompts.")(compare.command)
 app.command("diff", short_help="Compare two runs, sample by sample.")(diff.command)
 app.command("calibrate", short_help="Say how far judges agree with people's labels.")(calibrate.command)

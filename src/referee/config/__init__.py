@@ -7,7 +7,9 @@ from referee.config.judges import all_judges, asking_judges, change_judges, comp
 from referee.config.keys import is_variable, looks_like_key
 from referee.config.load import anchored, load
 from referee.config.members import MADE_OF_OTHERS, quorum_of
-from referee.config.providers import provider_of
+from referee.config.prices import find_price, price_table
+from referee.config.providers import LOCAL, PROVIDERS, provider_name, provider_of, runs_here
+from referee.config.resolve import price_words
 from referee.config.schema import (
     CacheConfig,
     Config,
@@ -15,6 +17,7 @@ from referee.config.schema import (
     LedgerConfig,
     LengthConfig,
     LimitsConfig,
+    LocalConfig,
     MissingConfig,
     OtelConfig,
     RedisConfig,
@@ -24,7 +27,9 @@ from referee.config.schema import (
 
 __all__ = [
     "DECISION",
+    "LOCAL",
     "MADE_OF_OTHERS",
+    "PROVIDERS",
     "CacheConfig",
     "Config",
     "EndpointConfig",
@@ -33,6 +38,7 @@ __all__ = [
     "LedgerConfig",
     "LengthConfig",
     "LimitsConfig",
+    "LocalConfig",
     "MissingConfig",
     "OtelConfig",
     "RedisConfig",
@@ -45,11 +51,16 @@ __all__ = [
     "change_judges",
     "compares",
     "endpoints_of",
+    "find_price",
     "is_variable",
     "key_may_travel",
     "load",
     "looks_like_key",
     "pool_of",
+    "price_table",
+    "price_words",
+    "provider_name",
     "provider_of",
     "quorum_of",
+    "runs_here",
 ]

@@ -3,19 +3,20 @@
 Unknown keys are refused with the nearest known name. Environment variables override keys: `REFEREE_LIMITS_RPM=500`
 is `[limits] rpm`, `REFEREE_ENDPOINT_MODEL` the first endpoint's model.
 
-Files that are read (judge.prompt_file and rubric_file, endpoint.key_file, redis.ca_file) become absolute here: relative
-to the TOML file that names them, elsewhere to the current directory, which a launcher may change later.
+Files that are read (judge.prompt_file and rubric_file, endpoint.key_file, a local model, redis.ca_file) become absolute
+here: relative to the TOML file that names them, elsewhere to the current directory, which a launcher may change later.
 """
 
 from __future__ import annotations
 
 import contextlib
 import difflib
+import operator
 import os
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
@@ -27,6 +28,8 @@ from referee.config.check import checked
 from referee.config.judge_schema import JudgeConfig
 from referee.config.judges import all_judges, api_of, change_judges, with_uses
 from referee.config.keys import find_key_field, looks_like_key
+from referee.config.providers import LOCAL, LOCAL_MODEL
+from referee.config.resolve import resolved
 from referee.config.schema import LONE, Config, EndpointConfig, Secret
 from referee.errors import ConfigError
 
@@ -42,7 +45,7 @@ def load(source: str | Path | Mapping[str, Any] | Config, env: Mapping[str, str]
     A Config is only validated: overrides must not undo what was changed in it since it was read.
     """
     if isinstance(source, Config):
-        return _complete(source, "the configuration")
+        return _complete(source, "the configuration", None)
     if isinstance(source, Mapping):
         data = {str(key): value for key, value in source.items()}
         where = "the configuration"
@@ -68,7 +71,7 @@ def load(source: str | Path | Mapping[str, Any] | Config, env: Mapping[str, str]
         raise ConfigError(f"{where}: {problem}{_choices(error)}") from None
     except UnicodeEncodeError as error:
         raise ConfigError(f"{where}: half a character (lone surrogate) in {error.object[:40]!r}.") from None
-    return _complete(config, where)
+    return _complete(config, where, [frozenset(endpoint) for endpoint in data.get("endpoint", ())])
 
 
 def anchored(config: Config) -> Config:
@@ -86,7 +89,10 @@ def anchored(config: Config) -> Config:
                 judge, prompt_file=_absolute(judge.prompt_file), rubric_file=_absolute(judge.rubric_file)
             ),
         ),
-        endpoint=tuple(change(endpoint, key_file=_absolute(endpoint.key_file)) for endpoint in config.endpoint),
+        endpoint=tuple(
+            change(endpoint, key_file=_absolute(endpoint.key_file), model=_model(endpoint))
+            for endpoint in config.endpoint
+        ),
         cache=change(config.cache, path=_absolute(config.cache.path)),
         redis=change(config.redis, ca_file=_absolute(config.redis.ca_file)),
         ledger=change(config.ledger, dir=_absolute(config.ledger.dir)),
@@ -97,10 +103,23 @@ def _absolute(path: str, folder: Path | str = "") -> str:
     return os.path.abspath(os.path.join(folder, os.path.expanduser(path))) if path else ""
 
 
-def _complete(config: Config, where: str) -> Config:
+def _model(endpoint: EndpointConfig) -> str:
+    named = endpoint.provider == LOCAL and endpoint.model != LOCAL_MODEL
+    return _absolute(endpoint.model) if named else endpoint.model
+
+
+def _complete(config: Config, where: str, written: Sequence[Collection[str]] | None) -> Config:
+    """`written`: the keys of each endpoint that were given, where that is known."""
+
     def refuse(setting: str, problem: str) -> ConfigError:
         return ConfigError(f"{where}: {setting}: {problem}", setting=setting)
 
+    endpoints = tuple(
+        resolved(endpoint, written[number] if written else None, f"endpoint[{number}]", refuse)
+        for number, endpoint in enumerate(config.endpoint)
+    )
+    if any(map(operator.is_not, endpoints, config.endpoint)):
+        config = msgspec.structs.replace(config, endpoint=endpoints)
     whole = with_uses(_with_unique_labels(_with_judge_name(config)), refuse)
     return checked(_with_apis(whole, refuse), where)
 
@@ -181,6 +200,12 @@ def _locate(data: dict[str, Any], folder: Path | str) -> None:
     for name in ("prompt_file", "rubric_file"):
         data["judge"] = [_located(judge, name, folder) for judge in data["judge"]]
     data["endpoint"] = [_located(endpoint, "key_file", folder) for endpoint in data["endpoint"]]
+    data["endpoint"] = [
+        _located(endpoint, "model", folder)
+        if endpoint.get("provider") == LOCAL and endpoint.get("model") != LOCAL_MODEL
+        else endpoint
+        for endpoint in data["endpoint"]
+    ]
 
 
 def _located(section: Mapping[str, Any], name: str, folder: Path | str) -> Mapping[str, Any]:

@@ -36,12 +36,38 @@ class Secret:
         raise TypeError("a Secret does not pickle: send where the key is found (key_env, key_file), not the key")
 
 
+class LocalConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """The embedded server of an endpoint with provider = "local". Only it reads this section."""
+
+    template: str = ""
+    """Chat template. Empty: the model's own. "plain": the texts without roles. Else one of llama.cpp's by its name
+    (chatml, llama3, …), or the template itself, in Jinja."""
+    context: Annotated[int, Meta(ge=256)] = 4096
+    """Tokens for one request, reply included. Longer requests are unscored (too_long); more needs more memory."""
+    slots: Annotated[int, Meta(ge=1)] = 2
+    """Requests worked on at once. Each needs memory for its own context."""
+    threads: Annotated[int, Meta(ge=0)] = 0
+    """Threads of the CPU. 0: as many as this process may use, but for the model that is shipped at most 4."""
+
+
+class Filled(Struct, frozen=True, forbid_unknown_fields=True):
+    """What referee filled in by itself. Not for users to write."""
+
+    provider: str = ""
+    """The provider whose url, api, key_env and extra were filled in where there were none."""
+    prices_of: str = ""
+    """The model whose prices were filled in."""
+    prices_date: str = ""
+    """The date of the table they are from."""
+
+
 class EndpointConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """One endpoint of a judge model."""
 
     provider: str = ""
     """A provider by name (openai, anthropic, gemini, vllm…; `referee prices` lists them): sets url, api, key_env and
-    prices where you do not. Empty: what the other settings say."""
+    prices where you do not. local: an embedded server for the GGUF file that `model` names. See docs/providers. Empty:
+    what the other settings say."""
     url: str = "https://api.openai.com/v1/chat/completions"
     """The chat-completions URL, or its base (…/v1). With another `api`: what that takes."""
     api: str = "chat"
@@ -63,7 +89,8 @@ class EndpointConfig(Struct, frozen=True, forbid_unknown_fields=True):
     api_key: Secret | None = None
     """Only from Python: the key itself. Refused in a file."""
     price_in: float | None = None
-    """US dollars per million tokens of the prompt. Without prices the cost is unknown and `budget_usd` is refused."""
+    """US dollars per million tokens of the prompt. Not given: from the shipped table, if it has the provider's model
+    (`referee prices`). Without prices the cost is unknown and `budget_usd` is refused."""
     price_out: float | None = None
     """US dollars per million tokens of the reply."""
     price_cached: float | None = None
@@ -88,6 +115,8 @@ class EndpointConfig(Struct, frozen=True, forbid_unknown_fields=True):
     extra: dict[str, Any] = field(default_factory=dict)
     """More fields for the request body, as they are (reasoning_effort, chat_template_kwargs…). Not those that settings
     of ours fill in, such as max_tokens, and no keys."""
+    local: LocalConfig = field(default_factory=LocalConfig)
+    filled: Filled = field(default_factory=Filled)
 
     @property
     def host(self) -> str:
@@ -309,6 +338,8 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True):
         data["redis"]["ca_file"] = os.path.basename(data["redis"]["ca_file"])
         for endpoint in data["endpoint"]:
             endpoint["key_file"] = os.path.basename(endpoint["key_file"])
+            if endpoint["provider"] == "local":
+                endpoint["model"] = endpoint["filled"]["prices_of"] = os.path.basename(endpoint["model"])
         return hashlib.sha256(msgspec.json.encode(data, order="sorted")).hexdigest()[:16]
 
 

@@ -18,6 +18,7 @@ from referee.engine.attempt import STALE_CODE, attempt
 from referee.engine.endpoint import Endpoint
 from referee.engine.flight import Flight
 from referee.engine.hedge import hedged
+from referee.engine.identity import Change, Identity
 from referee.engine.outcomes import LESSONS, may_be_billed
 from referee.engine.permit import Closed, Permit
 from referee.engine.port import Transport
@@ -39,6 +40,9 @@ class Calls:
         self._transports = transports
         self._admission = admission
         self.stragglers = Stragglers(limits.hedge)
+        self._identities = {endpoint: Identity() for endpoint in transports}
+        self.changes: list[Change] = []
+        """Every time another model, provider or fingerprint answered than before."""
 
     async def ask(self, flight: Flight, permit: Permit, longer: bool) -> tuple[Reply | Failure, Permit]:
         """One attempt, or two if the first is late and limits.hedge allows it. Returns the permit that counts."""
@@ -101,6 +105,7 @@ class Calls:
                 self.stragglers.answered(latency)
                 endpoint.breaker.on_ok(permit.started)
                 flight.pay(endpoint.cost(outcome), outcome)
+                self._look_who_answered(endpoint, outcome)
                 permit.release("ok", outcome, hints)
                 self._note(permit, number, outcome)
                 return outcome
@@ -122,6 +127,11 @@ class Calls:
             if permit.held:
                 permit.release("ignored", unknown=True)
                 self._note(permit, number, None)
+
+    def _look_who_answered(self, endpoint: Endpoint, reply: Reply) -> None:
+        changed = self._identities[endpoint].seen(reply)
+        if changed is not None:
+            self.changes.append(Change(endpoint.label, *changed, clock.wall()))
 
     def give_up_at(self, flight: Flight) -> float:
         """The latest deadline of its listeners; if that is open-ended, limits.deadline after the first attempt."""

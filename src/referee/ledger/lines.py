@@ -7,6 +7,7 @@
     reward   per sample: the reward and its terms
     batch    per batch: when, and how long the caller waited
     limits   now and then, per endpoint: its load and its limit   text   once: what many verdict lines refer to
+    change   when another model, provider or fingerprint answers at an endpoint than before
 
 Fields at their default are left out of the file. Data and its making from records only; no files, no clock.
 """
@@ -56,6 +57,10 @@ class _Judged(_Line, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     endpoint: str = ""
     model: str = ""
     """The model that answered, by its own account."""
+    provider: str = ""
+    """Which provider answered, where a router says so."""
+    fingerprint: str = ""
+    """What the server says of its own configuration, where it does. These two of the last reply."""
     request_id: str = ""
     score: float | None = None
     """On the judge's own scale. None when unscored."""
@@ -192,7 +197,22 @@ class LimitsLine(_Line, frozen=True, kw_only=True, omit_defaults=True, gc=False,
     """Total of requests sent."""
 
 
-Line = RunLine | VerdictLine | JudgeLine | AskLine | TextLine | RewardLine | BatchLine | LimitsLine
+class ChangeLine(_Line, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag="change"):
+    """Another one answered at an endpoint than before. Once for each two that take turns."""
+
+    endpoint: str = ""
+    step: int | None = None
+    """The training step of the samples that were judged then, where they name one."""
+    model: str = ""
+    provider: str = ""
+    fingerprint: str = ""
+    """What replies say of their origin now; empty where they say nothing."""
+    before_model: str = ""
+    before_provider: str = ""
+    before_fingerprint: str = ""
+
+
+Line = RunLine | VerdictLine | JudgeLine | AskLine | TextLine | RewardLine | BatchLine | LimitsLine | ChangeLine
 
 
 _NO_SAMPLE = Sample(prompt="", response="")
@@ -272,6 +292,8 @@ def verdict_line(
         key=settled.key,
         endpoint=settled.endpoint,
         model=settled.model,
+        provider=reply.provider if reply else "",
+        fingerprint=reply.fingerprint if reply else "",
         request_id=reply.request_id if reply else "",
         score=verdict.score if verdict else None,
         value=verdict.value if verdict else None,

@@ -11,7 +11,17 @@ from collections.abc import Iterable
 from referee.ledger.comparisons import Compared, compared, compared_in
 from referee.ledger.criteria import Criteria, Seen, seen, seen_in
 from referee.ledger.groups import Groups
-from referee.ledger.lines import BatchLine, JudgeLine, LimitsLine, Line, RewardLine, RunLine, VerdictLine, judges_in
+from referee.ledger.lines import (
+    BatchLine,
+    ChangeLine,
+    JudgeLine,
+    LimitsLine,
+    Line,
+    RewardLine,
+    RunLine,
+    VerdictLine,
+    judges_in,
+)
 from referee.records import COMPARED, Reason, Settled, Verdict
 
 OPEN_GROUPS = 8192
@@ -98,7 +108,7 @@ class Tally:
         self._compared = self._flat = 0
         self._rewards = self._filled = self._no_reward = 0
         self._reward_sum = self._penalty_sum = 0.0
-        self._batches = 0
+        self._batches = self._changes = 0
         self._waited = self._elapsed = 0.0
         self._began = self._latest = 0.0
         self._limits: dict[str, LimitsLine] = {}
@@ -119,6 +129,8 @@ class Tally:
             self._waited += line.waited_s
         elif isinstance(line, LimitsLine):
             self._limits[line.endpoint] = line
+        elif isinstance(line, ChangeLine):
+            self._changes += 1
         elif isinstance(line, JudgeLine):
             self._judge(line.judge, line.value, line.cost)
             self._parts(line.judge, line)
@@ -278,6 +290,7 @@ class Tally:
             "attempts": self._attempts,
             "requests": requests,
             "throttled": throttled,
+            "judge_changes": self._changes,
             "tokens_in": self._tokens_in,
             "tokens_out": self._tokens_out,
             "tokens_cached": self._tokens_cached,

@@ -1,7 +1,8 @@
 """`python -m referee.local`: the child process that runs the embedded model, started by `referee.local.server`.
 
-It prints one line of JSON when it listens, and exits when its standard input closes or its parent is gone, so it is
-never orphaned. Not for use by hand.
+It prints one line of JSON when it listens. One that belongs to its parent exits when its standard input closes or the
+parent is gone; one that several processes share, when none of them holds a lock on the file of its users. So it is
+never left running. Not for use by hand.
 """
 
 from __future__ import annotations
@@ -15,52 +16,73 @@ from typing import Any
 import msgspec
 
 from referee import clock
-from referee.local.model import MODEL, weights
+from referee.local.model import ServerSpec
 
 LOOPBACK = "127.0.0.1"
 PARENT_POLL_S = 1.0
 """How often the parent is checked: a forked sibling may hold the pipe open after the parent has died."""
-MAX_THREADS = 4
-"""More make a model of this size slower."""
-PLAIN_TEMPLATE = (
-    "{% for message in messages %}{{ message['content'] }}{% if not loop.last %}\n\n{% endif %}{% endfor %}"
-)
-"""Chat template that concatenates the texts without roles. The judge's prompt is few-shot examples to be continued; in
-the model's own chat format it starts to chat instead (docs/design/embedded-judge.md)."""
+LINGER_S = 2.0
+"""How long a shared server stays without users: one Referee after the other need not load the model again."""
+LOCK_POLL_S = 0.25
 
 
-def main(slots: int, context: int) -> None:
-    """Serve until the parent exits."""
+def main(spec: ServerSpec) -> None:
+    """Serve until the parent exits, or until nothing uses it."""
     parent = os.getppid()
     announce = os.dup(1)
     os.dup2(2, 1)  # llama.cpp prints to stdout; only the address may go to the parent's pipe
-    threading.Thread(target=_end_with_stdin, daemon=True).start()
-    server = _serve(slots, context)
-    os.write(announce, msgspec.json.encode({"url": server.listening_address, "model": MODEL}) + b"\n")
-    while os.getppid() == parent:
-        clock.pause(PARENT_POLL_S)
+    if not spec.users:
+        threading.Thread(target=_end_with_stdin, daemon=True).start()
+    server = _serve(spec)
+    os.write(announce, msgspec.json.encode({"url": server.listening_address, "model": spec.alias}) + b"\n")
+    os.close(announce)
+    if spec.users:
+        _wait_for_users_to_leave(spec.users)
+    else:
+        while os.getppid() == parent:
+            clock.pause(PARENT_POLL_S)
     os._exit(0)
 
 
-def _serve(slots: int, context: int) -> Any:
+def _wait_for_users_to_leave(name: str) -> None:
+    """Returns once no process has held a lock on the file for LINGER_S, and holds it then: newcomers start another."""
+    import fcntl
+
+    file = os.open(name, os.O_RDWR | os.O_CLOEXEC)
+    left = LINGER_S
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            left = LINGER_S
+        else:
+            if left <= 0:
+                os.unlink(name)
+                return
+            fcntl.flock(file, fcntl.LOCK_UN)
+            left -= LOCK_POLL_S
+        clock.pause(LOCK_POLL_S)
+
+
+def _serve(spec: ServerSpec) -> Any:
     import xllamacpp
 
     params = xllamacpp.CommonParams()
-    params.model.path = str(weights())
-    params.model_alias = {MODEL}
+    params.model.path = spec.path
+    params.model_alias = {spec.alias}
     params.hostnames = [LOOPBACK]
     params.port = 0  # any free one: on its default port llama.cpp could end up sharing it with another server
-    params.n_parallel = slots
-    params.n_ctx = slots * context
+    params.n_parallel = spec.slots
+    params.n_ctx = spec.slots * spec.context
     params.n_gpu_layers = 0
-    params.chat_template = PLAIN_TEMPLATE
+    params.chat_template = spec.template
     params.cache_prompt = True
     params.cache_ram_mib = 0  # the default keeps up to 8 GB of old prompts
     params.verbosity = -1
     params.ui = False
     params.endpoint_slots = False  # would show every prompt to any local process
     for pool in (params.cpuparams, params.cpuparams_batch):
-        pool.n_threads = min(MAX_THREADS, _processors())
+        pool.n_threads = min(spec.threads or _processors(), _processors())
     return xllamacpp.Server(params)
 
 
@@ -78,4 +100,4 @@ def _end_with_stdin() -> None:
 
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C and closes our standard input
-    main(*map(int, sys.argv[1:3]))
+    main(msgspec.json.decode(sys.argv[1], type=ServerSpec))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import http.client
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -21,7 +22,7 @@ from msgspec import Struct
 
 from referee import clock
 from referee.errors import ConfigError
-from referee.local.model import weights
+from referee.local.model import MODEL, ServerSpec, weights
 
 SLOTS = 2
 """Concurrent requests. A verdict is one word, so nearly all the work is prefill, and each further slot prefills the
@@ -36,6 +37,11 @@ STOP_TIMEOUT = 5.0
 HEALTH_POLL_S = 0.05
 EXIT_GRACE_S = 0.5
 """How long to wait for the exit code of a child whose output has closed."""
+_OUT_OF_MEMORY = ("bad_alloc", "failed to allocate", "out of memory", "MemoryError")
+_NO_MEMORY = (
+    " Memory was probably not enough for the file and its contexts: take a smaller file, or lower "
+    "endpoint.local.context or endpoint.local.slots."
+)
 LOG_TAIL = 2000
 """Characters of the child's log shown in an error."""
 
@@ -64,6 +70,11 @@ class LocalJudge:
         """False once the process has ended."""
         return self._process.poll() is None
 
+    def leave(self) -> None:
+        """Let it run on by itself; a thread reaps it, whenever it ends."""
+        _close(self._process.stdout)
+        threading.Thread(target=self._process.wait, daemon=True).start()
+
     def close(self) -> None:
         """Stop the server. Safe to call twice."""
         _stop(self._process)
@@ -82,12 +93,16 @@ class LocalJudge:
 
 def start_local(slots: int = SLOTS, context: int = CONTEXT, timeout: float = START_TIMEOUT) -> LocalJudge:
     """Start the embedded judge and wait until it is healthy. ConfigError if it cannot run here or is not up in time."""
-    weights()
+    return start_server(ServerSpec(str(weights()), MODEL, slots=slots, context=context), timeout)
+
+
+def start_server(spec: ServerSpec, timeout: float = START_TIMEOUT) -> LocalJudge:
+    """Start a server and wait until it is healthy."""
     deadline = clock.monotonic() + timeout
     with tempfile.TemporaryFile() as log:
-        process = subprocess.Popen(  # noqa: S603 - our own interpreter and module, numbers as arguments
-            _command(slots, context),
-            stdin=subprocess.PIPE,
+        process = subprocess.Popen(  # noqa: S603 - our own interpreter and module, and JSON
+            _command(spec),
+            stdin=subprocess.DEVNULL if spec.users else subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=log,
             env={**OPENMP_ENV, **os.environ},
@@ -95,7 +110,7 @@ def start_local(slots: int = SLOTS, context: int = CONTEXT, timeout: float = STA
         )
         try:
             ready = _read_address(process, timeout)
-            if ready is None or not _healthy(process, ready.url, deadline):
+            if ready is None or not healthy(ready.url, deadline, process):
                 raise _start_error(process, log, timeout)
         except BaseException:
             _stop(process, timeout=0.0)
@@ -103,8 +118,8 @@ def start_local(slots: int = SLOTS, context: int = CONTEXT, timeout: float = STA
     return LocalJudge(process, f"{ready.url}/v1", ready.model)
 
 
-def _command(slots: int, context: int) -> list[str]:
-    return [sys.executable, "-P", "-m", "referee.local", str(slots), str(context)]
+def _command(spec: ServerSpec) -> list[str]:
+    return [sys.executable, "-P", "-m", "referee.local", msgspec.json.encode(spec).decode()]
 
 
 def _read_address(process: subprocess.Popen[bytes], timeout: float) -> _Ready | None:
@@ -120,9 +135,10 @@ def _read_address(process: subprocess.Popen[bytes], timeout: float) -> _Ready | 
     return None
 
 
-def _healthy(process: subprocess.Popen[bytes], url: str, deadline: float) -> bool:
+def healthy(url: str, deadline: float, process: subprocess.Popen[bytes] | None = None) -> bool:
+    """Whether a server answers by a time, while its process runs."""
     address = urlsplit(url)
-    while process.poll() is None and (left := deadline - clock.monotonic()) > 0:
+    while (process is None or process.poll() is None) and (left := deadline - clock.monotonic()) > 0:
         connection = http.client.HTTPConnection(address.hostname or "", address.port, timeout=left)
         try:
             connection.request("GET", "/health")
@@ -143,9 +159,10 @@ def _start_error(process: subprocess.Popen[bytes], log: IO[bytes], timeout: floa
     what = f"did not answer within {timeout:g} s" if code is None else f"ended with code {code}"
     log.seek(0)
     tail = log.read().decode(errors="replace").strip()[-LOG_TAIL:]
+    memory = _NO_MEMORY if code == -signal.SIGKILL or any(word in tail for word in _OUT_OF_MEMORY) else ""
     return ConfigError(
-        f"the embedded judge {what}, so nothing was judged. Name another judge in [endpoint] url, or look at its log:\n"
-        f"{tail or '(empty)'}",
+        f"the embedded judge {what}, so nothing was judged.{memory} Name another judge in [endpoint] url, or look at "
+        f"its log:\n{tail or '(empty)'}",
         setting="endpoint.url",
     )
 

@@ -14,13 +14,24 @@ from msgspec.structs import replace
 
 from referee.ledger.comparisons import compared
 from referee.ledger.groups import OPEN_GROUPS, Groups, of_a_file
-from referee.ledger.lines import BatchLine, JudgeLine, LimitsLine, Line, RewardLine, RunLine, VerdictLine, judges_in
+from referee.ledger.lines import (
+    BatchLine,
+    ChangeLine,
+    JudgeLine,
+    LimitsLine,
+    Line,
+    RewardLine,
+    RunLine,
+    VerdictLine,
+    judges_in,
+)
 from referee.ledger.metrics import Tally
 from referee.records import COMPARED
 from referee.report.criteria import CriteriaSums
 from referee.report.findings import findings
 from referee.report.judges import Judges, scale_of
 from referee.report.lengths import Scatter, Siblings, Within
+from referee.report.plain import plain
 from referee.report.resumed_runs import Ended, Samples
 from referee.report.shape import Cost, Point, Report, RunInfo, Scale, StepRow, TimeRow
 from referee.report.steps import Step, StepSums, Waits, copied, step_rows
@@ -31,6 +42,8 @@ OPEN = 65_536
 """Samples that may wait for their reward line. Beyond that the oldest are dropped."""
 LARGEST = 2**53
 """Whole numbers up to here survive JSON in a browser. A step or a length beyond it is a mistake, and left out."""
+MAX_CHANGES = 10
+"""Of the judge, that are told."""
 CLUSTER = "ray"
 """The runtime whose processes share engines."""
 
@@ -75,6 +88,7 @@ class Gathering:
         self._groups: dict[int, _Group] = {}
         self._open: dict[tuple[str, str, int], Ended | None] = {}
         self._samples = Samples()
+        self._changes: dict[str, None] = {}
         self._spans: dict[str, tuple[float, float]] = {}
         """First and last record of each start."""
         self._clusters: dict[str, float] = {}
@@ -97,6 +111,8 @@ class Gathering:
             self._verdict(line, source)
         elif isinstance(line, JudgeLine):
             self._judges.add(line, source)
+        elif isinstance(line, ChangeLine):
+            self._changes[change_text(line)] = None
         elif isinstance(line, BatchLine):
             self._waits.add(line, self._run(source))
         elif isinstance(line, LimitsLine):
@@ -134,6 +150,7 @@ class Gathering:
             scale=scale,
             steps=rows,
             times=times,
+            changes=list(self._changes)[:MAX_CHANGES],
             slice_s=self._times.width,
             lengths=self._scatter.lengths(self._within),
             cost=cost_of(rows, metrics, any(run.priced for run in self._runs)),
@@ -285,6 +302,21 @@ def sane(line: Line) -> Line:
     if isinstance(line, VerdictLine | RewardLine | BatchLine) and line.step is not None and abs(line.step) > LARGEST:
         return replace(line, step=None)
     return line
+
+
+def change_text(line: ChangeLine) -> str:
+    """When the judge changed, from what to what. Names come from a server: shown plainly."""
+
+    def named(model: str, provider: str, fingerprint: str) -> str:
+        by, mark = f" by {provider}" if provider else "", f" (fingerprint {fingerprint})" if fingerprint else ""
+        return plain(f"{model or 'an unnamed model'}{by}{mark}", 120)
+
+    when = "" if line.step is None or abs(line.step) > LARGEST else f" at step {line.step}"
+    before = named(line.before_model, line.before_provider, line.before_fingerprint)
+    return (
+        f"The judge at {plain(line.endpoint, 60)} changed{when} from {before} to "
+        f"{named(line.model, line.provider, line.fingerprint)}: scores before and after may not be on one scale."
+    )
 
 
 def run_info(line: RunLine) -> RunInfo:

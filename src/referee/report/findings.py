@@ -42,6 +42,7 @@ def findings(report: Report) -> list[Finding]:
         return [Finding("warn", "This ledger holds no verdict yet.")]
     found = [
         *_unscored(report),
+        *(Finding("warn", text) for text in report.changes),
         *_scores(report),
         *_judges(report),
         *_criteria(report),

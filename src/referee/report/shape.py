@@ -287,4 +287,6 @@ class Report(Struct):
     """Of rubrics, the most frequent criteria first."""
     more_criteria: int = 0
     """Others that were counted."""
+    changes: list[str] = field(default_factory=list)
+    """Of what answers at an endpoint, in sentences."""
     findings: list[Finding] = field(default_factory=list)

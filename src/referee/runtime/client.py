@@ -71,6 +71,8 @@ class RemoteTracker(BatchTracker):
         place.last = update
         if update.texts and self.recorder.kept:
             self.recorder.texts(update.texts)
+        for part in update.parts[:1] if update.changes else ():
+            self.changed(update.changes, part.ticket, part.results)
         for part in update.parts:
             self._router.ended(place, part.ticket, [result.index for result in part.results])
             opened = self.find(part.ticket)

@@ -8,13 +8,14 @@ import asyncio
 import functools
 import random
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from referee.cache import RedisLink, open_cache
-from referee.config import Config, JudgeConfig, all_judges, asking_judges, change_judges, endpoints_of
+from referee.config import Config, JudgeConfig, all_judges, asking_judges, change_judges, endpoints_of, runs_here
 from referee.engine import Endpoint, Engine, Transport, find_key
 from referee.engine.redis_lease import share_limits
 from referee.engine.transport import HttpTransport
@@ -27,6 +28,9 @@ from referee.scoring.local import BuildWorker, Scorer
 from referee.scoring.worker import Emit, JudgeWorker, OpenedEngine
 from referee.wire import find_dialect
 
+if TYPE_CHECKING:
+    from referee.local.shared import SharedServer
+
 
 def build_worker(
     config: Config,
@@ -37,6 +41,11 @@ def build_worker(
     secret: bytes | None = None,
 ) -> JudgeWorker:
     """A worker on the running loop. Tests and simulations give their own transport, chance and secret."""
+    servers: Sequence[SharedServer] = ()
+    if transport is None and any(map(runs_here, config.endpoint)):
+        from referee.local.shared import attach  # only where it is used: it is no small import
+
+        config, servers = attach(config)
     endpoints = [Endpoint(endpoint, config.limits, find_key(endpoint)) for endpoint in config.endpoint]
     transports = [transport] * len(endpoints) if transport else _transports(config)
     loop = asyncio.get_running_loop()
@@ -50,10 +59,11 @@ def build_worker(
     def open_engine(on_room: Callable[[], None], more_to_come: Callable[[], bool]) -> OpenedEngine:
         chance = rng or random.Random(secrets.randbits(64))
         engine = Engine(config, endpoints, transports, cache, chance, on_room, more_to_come)
+        leaving = [_release(server) for server in servers]
         if link is None:
-            return OpenedEngine(engine)
+            return OpenedEngine(engine, closing=leaving)
         paced, leave = share_limits(engine, config, link)
-        return OpenedEngine(engine, paced, [close for close in (leave, link.close) if close is not None])
+        return OpenedEngine(engine, paced, [close for close in (leave, link.close, *leaving) if close is not None])
 
     judges = build_judges(config, secret or secrets.token_bytes(32))
     return JudgeWorker(config, judges, open_engine, lines, emit)
@@ -140,6 +150,13 @@ def rubric_polarity(config: Config) -> Polarity | None:
             setting="judge.polarity",
         )
     return found[0] if found else None
+
+
+def _release(server: SharedServer) -> Callable[[], Awaitable[None]]:
+    async def close() -> None:
+        server.close()
+
+    return close
 
 
 def _run_all(calls: list[Callable[[], None]]) -> None:

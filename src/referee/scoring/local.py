@@ -25,6 +25,7 @@ class Scorer(BatchTracker):
         self._worker = build_worker(config, LineMaker(config.judge, lambda _: self._wanted), self._emit)
         self.engine = self._worker.engine
         self._jobs: dict[int, Job] = {}
+        self._changes_told = 0
 
     async def aclose(self) -> None:
         """Stop everything, write everything out."""
@@ -53,6 +54,10 @@ class Scorer(BatchTracker):
     def _emit(self, job: Job, results: list[Result], fault: Fault | None) -> None:
         if self._wanted is not None and self._wanted.texts:
             self.recorder.texts(self._wanted.take_texts())
+        changes = self.engine.calls.changes
+        if len(changes) > self._changes_told:
+            self.changed(changes[self._changes_told :], job.work.ticket, results)
+            self._changes_told = len(changes)
         self.landed(job.work.ticket, results, fault)
         opened = self.find(job.work.ticket) if job.done else None
         if opened is not None:  # a result was lost by a bug of ours: an end all the same, and never a hang

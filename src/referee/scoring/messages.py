@@ -10,6 +10,7 @@ from typing import Any
 from msgspec import Struct
 
 from referee import errors
+from referee.engine.identity import Change
 from referee.errors import EndpointClosed, RefereeError
 from referee.records import Sample, Settled, Unscored
 
@@ -93,3 +94,5 @@ class Update(Struct, frozen=True, array_like=True, tag=10):
     spent_usd: float = 0.0
     hedged: int = 0
     """Late requests that were asked a second time, in total."""
+    changes: tuple[Change, ...] = ()
+    """Every change of what answers at an endpoint so far."""

@@ -10,7 +10,9 @@ import msgspec
 
 from referee import clock
 from referee.config import Config
+from referee.engine.identity import Change
 from referee.ledger import (
+    ChangeLine,
     LimitsLine,
     Line,
     RunLine,
@@ -203,6 +205,22 @@ class Recorder:
         self._flush_due = False
         self._hand_on()
         self._ledger.flush()
+
+
+def change_line(change: Change, step: int | None) -> ChangeLine:
+    """The line of a change of what answers at an endpoint."""
+    before, after = change.before, change.after
+    return ChangeLine(
+        wall=change.wall,
+        endpoint=change.endpoint,
+        step=step,
+        model=after.model,
+        provider=after.provider,
+        fingerprint=after.fingerprint,
+        before_model=before.model,
+        before_provider=before.provider,
+        before_fingerprint=before.fingerprint,
+    )
 
 
 def _counted(batch: Batch, index: int, settled: Settled) -> VerdictLine:

@@ -14,11 +14,12 @@ from collections.abc import Iterable, Sequence
 
 from referee import clock
 from referee.config import Config
+from referee.engine.identity import Change, Who
 from referee.errors import RefereeError
 from referee.records import Reason, Reward, Settled, Unscored, Verdict
 from referee.scoring.batch import Batch
 from referee.scoring.messages import Fault, Result, Update
-from referee.scoring.recorder import Recorder
+from referee.scoring.recorder import Recorder, change_line
 from referee.shaping import UnscoredWatch, whole
 
 log = logging.getLogger("referee")
@@ -59,6 +60,8 @@ class BatchTracker:
         self._next = 0
         self._watch = UnscoredWatch(config.missing.abort_above)
         self._sampler: asyncio.TimerHandle | None = None
+        self._began = clock.wall()
+        self._changes: set[tuple[str, Who, Who]] = set()
 
     def _begin(self, opened: OpenBatch) -> None:
         """Have workers judge a batch's samples, by its deadline. Results come back through `landed`."""
@@ -142,6 +145,26 @@ class BatchTracker:
             self._finish(opened)
         elif tripped:
             self._stop(opened, Unscored(reason=Reason.CANCELLED, detail="too many samples were unscored"))
+
+    def changed(self, changes: Sequence[Change], ticket: int, results: Sequence[Result]) -> None:
+        """Another model, provider or fingerprint answered than before, by the time these results landed. Workers tell
+        all they have seen; each pair is recorded once, and none from before this client was there."""
+        opened = self._open.get(ticket)
+        step = opened.batch.samples[results[0].index].step if opened is not None and results else None
+        for change in changes:
+            pair = (change.endpoint, min(change.before, change.after), max(change.before, change.after))
+            if pair in self._changes or change.wall < self._began:
+                continue
+            self._changes.add(pair)
+            log.warning(
+                "%s: the judge changed%s, from %s to %s. Verdicts before and after may not be on one scale; pin the "
+                "model by its dated name, and a router's provider (docs/providers)",
+                change.endpoint,
+                "" if step is None else f" at step {step}",
+                change.before,
+                change.after,
+            )
+            self.recorder.write(change_line(change, step))
 
     def land_unscored(self, opened: OpenBatch, indexes: Iterable[int], why: Unscored) -> None:
         """Give these samples an end without asking anything."""

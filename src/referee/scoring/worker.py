@@ -146,7 +146,9 @@ class JudgeWorker:
             for e in engine.endpoints
         )
         queued, spent = engine.admission.queued, engine.admission.budget.spent
-        return Update(gauges=gauges, queued=queued, spent_usd=spent, hedged=engine.calls.stragglers.hedged)
+        calls = engine.calls
+        changes = tuple(calls.changes)
+        return Update(gauges=gauges, queued=queued, spent_usd=spent, hedged=calls.stragglers.hedged, changes=changes)
 
     async def _run(self, job: Job) -> None:
         """Begin every case of a job, as far ahead of the answers as there is room."""

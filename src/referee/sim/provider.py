@@ -218,7 +218,7 @@ class Provider:
             if due is not None:
                 return self._throttle(due, self.spec.retry_after, at, "rate")
         wait = self._duration(used, spread, tail)
-        return Plan(self._respond(content, fault, spare, at), wait, True, fault or "", (asked, used))
+        return Plan(self._respond(content, fault, spare, at), wait, True, fault or "", Usage(asked, used))
 
     def _duration(self, used: int, spread: float, tail: float) -> float:
         """Service time of a reply with that many tokens, from two random draws."""
