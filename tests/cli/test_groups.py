@@ -132,6 +132,15 @@ def test_groups_are_scored(tmp_path: Path, referee: Run, url: str) -> None:
     assert "32 by each response, 0 missing, 0% tied, shown first won 50%, 0% changed with the order" in watched
 
 
+def test_requests_of_lists_that_are_split_are_not_promised(tmp_path: Path, referee: Run, url: str) -> None:
+    """How many chunks a group makes depends on its texts: what is announced must not be less than what is sent."""
+    write_rollouts(tmp_path / "in.jsonl", 8)
+    write_config(tmp_path / "referee.toml", url, '[judge]\nkind = "listwise"\nmax_view_tokens = 16\n')
+    done = referee("score", "in.jsonl", "-o", "out.jsonl")
+    assert done.returncode == 0, done.stderr
+    assert "at most 2 requests, 1 for a group of 4; more where max_view_tokens splits a group" in done.stderr
+
+
 def test_doctor_asks_about_a_group(tmp_path: Path, referee: Run, url: str) -> None:
     """A judge of groups is shown two answers, and the judge it uses is asked, too."""
     write_config(tmp_path / "referee.toml", url, WITH_ANOTHER)

@@ -195,16 +195,21 @@ class BackgroundGroupContract(ShippedGroupContract):
 class LostGroupContract(BackgroundGroupContract):
     """What those promise as well whose workers may die."""
 
+    @pytest.fixture(params=["listwise", "pairwise, swiss in one order"])
+    def settings(self, request: pytest.FixtureRequest) -> dict[str, Any]:
+        """Of one judge of groups: in one round, and in several. What else tells kinds apart, workers do not see."""
+        return KINDS[request.param]
+
     def lose(self, referee: Referee) -> None:
         """End a worker of this Referee without a word."""
         raise NotImplementedError
 
     def test_groups_of_a_lost_worker_are_judged_again(self, make: Make, settings: dict[str, Any]) -> None:
         """With the same verdicts."""
-        given = [sample for sample in grouped(120, 12) if sample.group]
+        given = [sample for sample in grouped(60, 6) if sample.group]
         wanted, asked = by_hand(given, settings)
         # As slow as it takes for a worker to be lost in the middle, whatever the kind asks.
-        referee = make(ProviderSpec(latency_median=8 / asked), judge=settings, limits={"concurrency": 4})
+        referee = make(ProviderSpec(latency_median=4 / asked), judge=settings, limits={"concurrency": 4})
         ticket = referee.submit(given)
         until(ticket.landed)
         self.lose(referee)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import inspect
 import logging
@@ -9,7 +10,10 @@ import math
 import pickle
 import subprocess
 import sys
+import threading
 import weakref
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,9 +23,9 @@ from tests.contracts.adapter_suite import UNSCORED, Write, answers, fair, sim_ur
 from tests.contracts.group_judges import KIND, registered
 
 from referee.config import Secret
-from referee.errors import ConfigError
-from referee.trainers import trl
-from referee.trainers.trl import TrlReward, attach, reward_func
+from referee.errors import ConfigError, InputError, UnscoredError
+from referee.trainers import trl, trl_ranks
+from referee.trainers.trl import TrlReward, attach, reward_func, reward_funcs
 from referee.trainers.trl_batch import tools_by_row
 
 __all__ = ["sim_url", "write_config"]
@@ -187,9 +191,10 @@ def test_two_groups_with_one_prompt_have_two_medians(write_config: Write) -> Non
 
 
 def test_groups_spread_over_ranks_are_refused(write_config: Write, caplog: pytest.LogCaptureFixture) -> None:
-    """A part of a group has another median: an error before anything is judged; a warning in evaluation."""
+    """Of a function that does not gather them, a part has another median: an error before anything is judged; a warning
+    in evaluation."""
     path = write_config({"policy": "group_mean"})
-    func = reward_func(path)
+    func = reward_funcs(path)[0]
     two = {"accelerator": SimpleNamespace(num_processes=2, process_index=1)}
     with pytest.raises(ConfigError, match="per_device_train_batch_size"):
         call(func, answers(4, 5, 6), **Owner(**two).columns)
@@ -206,8 +211,69 @@ def test_a_judge_of_groups_is_not_shown_a_part_of_one(write_config: Write) -> No
     path = write_config(ABSTAIN, judge={"kind": KIND})
     two = {"accelerator": SimpleNamespace(num_processes=2, process_index=1)}
     with registered(), pytest.raises(ConfigError, match=r'judge "judge".*steps_per_generation a multiple') as caught:
-        call(reward_func(path), answers(4, 5, 6), **Owner(**two).columns)
+        asyncio.run(call(reward_func(path, is_async=True), answers(4, 5, 6), **Owner(**two).columns))
     assert caught.value.setting == "judge.kind"
+
+
+class Ranks:
+    """Threads that call a reward function as ranks do, with collective calls between them."""
+
+    def __init__(self, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._count = count
+        self._rank = threading.local()
+        self._given: list[Any] = [None] * count
+        self._meeting = threading.Barrier(count, timeout=60)
+        monkeypatch.setattr(trl_ranks, "gather_object", self._gather)
+
+    def _gather(self, rows: list[Any]) -> list[Any]:
+        self._given[self._rank.number] = rows
+        self._meeting.wait()
+        found = [row for given in self._given for row in pickle.loads(pickle.dumps(given))]
+        self._meeting.wait()
+        return found
+
+    def call(self, func: Any, texts: Sequence[Any]) -> list[Any]:
+        """What each rank's call returns or raises, on an even part of the texts, four of which are a group."""
+        rows = len(texts) // self._count
+
+        def run(rank: int) -> Any:
+            self._rank.number = rank
+            owner = Owner(accelerator=SimpleNamespace(num_processes=self._count, process_index=rank))
+            try:
+                return call(func, list(texts[rank * rows : (rank + 1) * rows]), **owner.columns)
+            except Exception as error:
+                return error
+
+        with ThreadPoolExecutor(self._count) as threads:
+            return list(threads.map(run, range(self._count)))
+
+
+@pytest.mark.parametrize("ranks", [2, 4, 12])
+@pytest.mark.parametrize("kind", ["listwise", "pairwise"])
+def test_groups_spread_over_ranks_are_gathered(
+    write_config: Write, monkeypatch: pytest.MonkeyPatch, kind: str, ranks: int
+) -> None:
+    """Each rank has the rewards of its own rows, as if all rows had been on one rank, also a group over four ranks."""
+    func = reward_func(write_config(ABSTAIN, judge={"kind": kind}))
+    texts = answers(1, 4, 5, 9, 6, 7, 2, 8, 3, 10, 5, 6)
+    wanted = call(func, texts, **Owner().columns)
+    assert len(set(wanted)) > 2
+    found = Ranks(ranks, monkeypatch).call(func, texts)
+    assert [value for rank in found for value in rank] == wanted
+
+
+def test_a_rank_that_fails_ends_all_of_them(write_config: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows that cannot be read, and a judge that cannot answer: the same error on both ranks, and none waits."""
+    ranks = Ranks(2, monkeypatch)
+    func = reward_func(write_config(ABSTAIN, judge={"kind": "listwise"}))
+    first, second = ranks.call(func, [*answers(1, 2, 3, 4, 5), [{"role": "assistant", "content": 6}]])
+    assert isinstance(first, InputError)
+    assert isinstance(second, InputError)
+    assert str(first) == str(second)
+    strict = write_config({"policy": "raise"}, judge={"kind": "listwise"})
+    first, second = ranks.call(reward_func(strict), [*answers(1, 2, 3, 4, 5), UNSCORED])
+    assert isinstance(first, UnscoredError)
+    assert isinstance(second, UnscoredError)
 
 
 def test_groups_that_trl_does_not_tell_of_are_warned_about(

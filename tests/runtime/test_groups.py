@@ -81,7 +81,7 @@ def check(job: Job, groups: Sequence[str]) -> None:
             assert (verdict.score, verdict.reason) == (index % 10 + 1, wanted[str(index)])
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=25)
 @given(names, st.integers(1, 3), st.booleans(), st.booleans(), seeds)
 def test_any_order_of_groups_and_any_delays(
     groups: list[str], hosts: int, balanced: bool, beside: bool, seed: int
@@ -101,7 +101,7 @@ def test_any_order_of_groups_and_any_delays(
     assert Counter(watched.seen) == Counter(whole(groups))
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=25)
 @given(names, st.integers(1, 3), seeds, st.floats(0.0, 3.0), st.booleans())
 def test_an_end_at_any_moment(groups: list[str], hosts: int, seed: int, moment: float, cancelled: bool) -> None:
     """Deadline or cancel: each sample has one end, and no judge was given a part of a group."""
@@ -121,7 +121,7 @@ def test_an_end_at_any_moment(groups: list[str], hosts: int, seed: int, moment: 
     assert not Counter(watched.seen) - Counter(whole(groups))
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=25)
 @given(names, seeds, st.lists(st.floats(0.0, 1.0), max_size=2), st.booleans())
 def test_workers_lost_at_any_moment(groups: list[str], seed: int, moments: list[float], balanced: bool) -> None:
     """Groups are judged again whole: every sample has its verdict, once."""

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from referee.cli.words import counted
-from referee.config import Config, JudgeConfig
+from referee.config import Config, JudgeConfig, all_judges
 from referee.config.judges import NOBODY
 from referee.errors import InputError
 from referee.judging import Judge, needs_groups
@@ -48,6 +48,8 @@ def calls_in_words(config: Config, sizes: Sizes) -> Iterator[str]:
             total = sum(sizes[size] * (calls[size] or 0) for size in sizes)
             each = f", {calls[usual]} for a group of {usual}" if usual > 1 else ""
             line += f"; at most {counted(total, 'request')}{each}"
+            if any(one.kind == "listwise" and one.max_view_tokens is not None for one in all_judges((judge,))):
+                line += "; more where max_view_tokens splits a group"
         yield line
 
 

@@ -32,6 +32,7 @@ from referee.trainers.shared import Judged, Pending, Source
 from referee.trainers.siblings import spread_over_ranks
 from referee.trainers.trl_attach import Attached, attach
 from referee.trainers.trl_batch import end_tokens, group_size, is_training, samples_of, trainer_of
+from referee.trainers.trl_ranks import SpreadBatch
 from referee.trainers.trl_terms import Batch, OpenBatches, RewardFunctions, counted, refuse_whole, term_values
 
 __all__ = ["Attached", "RewardFunction", "RewardFunctions", "attach", "reward_func", "reward_funcs"]
@@ -49,6 +50,7 @@ WHOLE_TRAINING = (
     "steps_per_generation takes no memory on the device."
 )
 WHOLE_EVALUATION = "Make per_device_eval_batch_size a multiple of num_generations_eval."
+GATHERED = "Or use reward_func(config), not asynchronous: it gathers groups over ranks."
 UNSEEN = (
     "this TRL release does not tell a reward function its groups, and there are several ranks: a group that is spread "
     f"over them would be judged in parts, unnoticed. {WHOLE_TRAINING} With attach(trainer), or TRL 1.0 and newer, this "
@@ -103,6 +105,8 @@ class TrlReward:
 
     def begin(self, prompts: Sequence[Any], completions: Sequence[Any], ids: Any, columns: Mapping[str, Any]) -> None:
         """Start judging a batch whose reward will be asked for later, with the same arguments."""
+        if self._gathers(len(prompts), trainer_of(columns, self._trainer())):
+            return  # collective calls belong where TRL makes its own
         while len(self._early) >= EARLY:
             self._early.popleft().cancel()
             self._warn(
@@ -121,9 +125,20 @@ class TrlReward:
         while self._early:
             self._early.popleft().cancel()
 
-    def pending(self, prompts: Sequence[Any], completions: Sequence[Any], ids: Any, columns: Any) -> Pending:
+    def pending(
+        self, prompts: Sequence[Any], completions: Sequence[Any], ids: Any, columns: Any
+    ) -> Pending | SpreadBatch:
         """The batch begun earlier if it is exactly this one, else a new one."""
+        trainer = trainer_of(columns, self._trainer())
+        if self._gathers(len(prompts), trainer):
+            read = functools.partial(self._samples, prompts, completions, ids, columns)
+            return SpreadBatch(self.judged, read, trainer.accelerator.process_index, group_size(trainer) or 1)
         return self._submitted(tuple(self._samples(prompts, completions, ids, columns)))
+
+    def _gathers(self, rows: int, trainer: Any) -> bool:
+        """Whether groups that are spread over ranks are gathered. Not of asynchronous functions: TRL runs several of
+        them at once, and ranks would make their collective calls in different orders."""
+        return not self.is_async and _spread(rows, trainer) and depends_on_siblings(self.judged.config)
 
     def _submitted(self, samples: tuple[Sample, ...]) -> Pending:
         for early in self._early:
@@ -132,7 +147,9 @@ class TrlReward:
                 return early
         return self.judged.submit(samples)
 
-    def finish(self, rewards: list[Reward], pending: Pending, columns: Mapping[str, Any]) -> list[float | None]:
+    def finish(
+        self, rewards: list[Reward], pending: Pending | SpreadBatch, columns: Mapping[str, Any]
+    ) -> list[float | None]:
         """TRL's list, and its metrics."""
         if self.log_details and rewards:
             _report(self.name, rewards, pending.waited_s, columns, has_rubric(self.judged.config))
@@ -170,11 +187,11 @@ class TrlReward:
             if depends_on_siblings(self.judged.config):
                 self._warn(UNSEEN)
             return
-        size, ranks = group_size(trainer), getattr(getattr(trainer, "accelerator", None), "num_processes", 1)
-        if not size or rows % size == 0 or ranks == 1:
+        if not _spread(rows, trainer) or self._gathers(rows, trainer):
             return
         training = is_training(trainer)
-        problem = spread_over_ranks(self.judged.config, rows, size, WHOLE_TRAINING if training else WHOLE_EVALUATION)
+        whole = WHOLE_TRAINING if training else WHOLE_EVALUATION
+        problem = spread_over_ranks(self.judged.config, rows, group_size(trainer) or 1, f"{whole} {GATHERED}")
         if problem is not None and training:
             raise problem
         if problem is not None:
@@ -198,6 +215,10 @@ class TrlReward:
 
 class TrlTerms(TrlReward):
     """What stands behind a function for each judge: one batch for all of them."""
+
+    def _gathers(self, rows: int, trainer: Any) -> bool:
+        """Not yet: [missing] policy = "group_mean" is computed for each function, from this rank's rows."""
+        return False
 
     def __init__(self, judged: Judged, name: str, is_async: bool, log_details: bool) -> None:
         super().__init__(judged, name, is_async, log_details)
@@ -233,6 +254,12 @@ class TrlTerms(TrlReward):
             )
 
 
+def _spread(rows: int, trainer: Any) -> bool:
+    """Whether a rank with so many rows has a part of a group."""
+    size, ranks = group_size(trainer), getattr(getattr(trainer, "accelerator", None), "num_processes", 1)
+    return size is not None and rows % size != 0 and ranks > 1
+
+
 def _function(reward: TrlReward) -> RewardFunction:
     """The function for a reward. Its qualified name says how to make it again, which is how it pickles."""
     qualified = reward.encoded()
@@ -245,6 +272,7 @@ def _function(reward: TrlReward) -> RewardFunction:
 
     async def ajudge(prompts: Any, completions: Any, completion_ids: Any = None, **columns: Any) -> list[float | None]:
         pending = reward.pending(prompts, completions, completion_ids, columns)
+        assert not isinstance(pending, SpreadBatch)
         return reward.finish(await pending, pending, columns)
 
     return _named(ajudge if reward.is_async else judge, reward.name, qualified, reward)

@@ -356,12 +356,12 @@ function costPanel(report, theme) {
   return {
     id: "cost",
     title: "What did it cost?",
-    note: `${money(cost.spent)} spent. Going on like this: ${projected}. Not spent: ${money(cost.saved_cache)} by the cache, ${money(cost.saved_shared)} by asking twins once.${fromCache}`,
+    note: `${money(cost.spent)} spent. Going on like this: ${projected}. Not spent: ${money(cost.saved_cache)} by the cache, ${money(cost.saved_shared)} by asking equal requests once.${fromCache}`,
     chart: {
       data: [
         ...spent,
         bars(x, report.steps.map((row) => row.saved_cache), "saved by the cache", theme.green, hover),
-        bars(x, report.steps.map((row) => row.saved_shared), "saved by asking twins once", theme.teal, hover),
+        bars(x, report.steps.map((row) => row.saved_shared), "saved by asking equal requests once", theme.teal, hover),
       ],
       layout: { xaxis: axis, yaxis: { title: "US dollars", rangemode: "tozero", tickprefix: "$", ...PLAIN }, barmode: "stack" },
     },
