@@ -247,6 +247,8 @@ def test_a_cascade_is_replayed_at_every_threshold(tmp_path: Path, referee: Run, 
     assert found["line"].startswith("until = { uncertainty = 0.")
     shown = referee("calibrate", "labels.jsonl", "--cascade", "-q")
     assert found["line"] in shown.stdout
+    done = referee("calibrate", "labels.jsonl", "--cascade", "-o", "page.html")
+    assert (done.returncode, "goes with neither -o" in done.stderr) == (2, True)
     write_config(tmp_path / "referee.toml", url, '[judge]\nkind = "yes_no"')
     done = referee("calibrate", "labels.jsonl", "--cascade")
     assert done.returncode == 2
