@@ -227,22 +227,12 @@ def _level(value: float, low: float, unit: float) -> int:
 
 def _preferences(subject: Subject, common: Common, scored: Sequence[int]) -> dict[str, Any]:
     accuracy, count, prompts = _order(subject, common, scored)
-    low, high = accuracy.low, accuracy.high
-    twice = Estimate(
-        None if accuracy.value is None else 2 * accuracy.value - 1,
-        None if low is None else 2 * low - 1,
-        None if high is None else 2 * high - 1,
-        accuracy.n,
-        accuracy.groups,
-        accuracy.level,
-        accuracy.reason,
-    )
     return {
         "n": count,
         "prompts": prompts,
         "accuracy": accuracy,
         "accuracy_of": "the preferred response scores higher; ties half",
-        "kappa": twice,
+        "kappa": accuracy.line(2, -1),
         "kappa_of": "2 * accuracy - 1",
         "order": accuracy,
         "best": _best(subject, common, scored),

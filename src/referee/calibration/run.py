@@ -5,6 +5,8 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Iterator, Sequence
 
+from msgspec.structs import replace
+
 from referee.calibration.checks import CHECKS, Check, Evidence
 from referee.calibration.findings import findings
 from referee.calibration.labels import Row
@@ -146,11 +148,8 @@ def _corrected(whole: Subject, common: Common) -> Corrected | None:
     if whole.truth.kind != "binary":
         return found
     says = [value > CUT for value in judged], [value > CUT for value in more]
-    return Corrected(
-        labelled=found.labelled,
-        unlabelled=found.unlabelled,
-        judge_mean=found.judge_mean,
-        prediction_powered=found.prediction_powered,
+    return replace(
+        found,
         judge_share=sum(says[1]) / len(more),
         rogan_gladen=rogan_gladen([value > CUT for value in human], *says, groups, more_groups),
     )

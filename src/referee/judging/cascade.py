@@ -11,7 +11,16 @@ from collections.abc import Mapping, Sequence
 
 from referee.config import JudgeConfig, Until
 from referee.judging.kind import Deliberation, Form, Judge
-from referee.judging.members import Member, calls_of, columns_of, is_over, is_settled, members_of, unit_of_members
+from referee.judging.members import (
+    Member,
+    calls_of,
+    columns_of,
+    is_over,
+    is_settled,
+    members_of,
+    of_member,
+    unit_of_members,
+)
 from referee.records import Part, Sample, Unscored, Verdict
 
 DECIDED, UNSURE, UNSAID, MISSING = "decided", "unsure", "uncertainty unknown", "no verdict"
@@ -58,17 +67,7 @@ class CascadeJudge:
     def _verdict(self, said: Sequence[Verdict | Unscored], last: int) -> Verdict | Unscored:
         """Of what each member that was asked said of one sample: that of the last one that counts."""
         parts = tuple([self._part(number, given, number == last) for number, given in enumerate(said)])
-        decided, given = parts[last], said[last]
-        if isinstance(given, Unscored):
-            return Unscored(reason=given.reason, detail=f"{decided.name}: {given.detail}", parts=parts)
-        return Verdict(
-            score=given.value,
-            value=given.value,
-            reason=given.reason if given.how == "gate" else f"decided by {decided.name}: {given.reason}",
-            how="gate" if given.how == "gate" else "cascade",
-            uncertainty=given.uncertainty,
-            parts=parts,
-        )
+        return of_member(parts[last], parts, "decided", "cascade")
 
     def _part(self, number: int, given: Verdict | Unscored, last: bool) -> Part:
         label = label_of(given, self._until)
