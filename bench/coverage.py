@@ -114,6 +114,16 @@ def checked(chance: random.Random, count: int) -> Rows:
     return human[:count], judged[:count], judged[count:]
 
 
+def probabilities(generous: float) -> Draw:
+    """Probabilities that a judge gives, so much above the true ones, and what was true."""
+
+    def draw(chance: random.Random, count: int) -> Rows:
+        said = [chance.betavariate(1.5, 1.5) for _ in range(count)]
+        return said, [float(chance.random() < p - generous) for p in said]
+
+    return draw
+
+
 def grouped_labels(chance: random.Random, count: int) -> Rows:
     """Yes and no, mostly the same in a group, and a judge whose accuracy differs between groups."""
     human, judged, groups = [], [], []
@@ -189,6 +199,12 @@ def resampled(statistic: Callable[..., float | None]) -> Callable[..., Estimate]
     return lambda columns, groups, chance, resamples: stats.bootstrap(statistic, columns, chance, groups, resamples)
 
 
+def calibration_error(columns: Rows, groups: Any, chance: random.Random, resamples: int) -> Estimate:
+    """The ECE in bins of eight rows and more."""
+    bins = min(10, len(columns[0]) // 8)
+    return stats.ece_interval(columns[0], columns[1], chance, groups, bins, resamples=resamples)
+
+
 def weighted(human: Sequence[int], judged: Sequence[int], groups: Any = None) -> Estimate:
     """Quadratic kappa."""
     return stats.kappa_interval(human, judged, "quadratic", groups)
@@ -225,6 +241,10 @@ def cases() -> Iterator[Case]:
         area = NormalDist().cdf(distance / math.sqrt(2))
         name = f"ROC-AUC: one in four positive, {distance:g} sd apart"
         yield Case(name, lambda area=area: area, separated(distance), plain(stats.roc_auc_interval))
+    for generous_by in (0.0, 0.15):
+        said = probabilities(generous_by)
+        name = f"ECE: {generous_by:g} too generous, on the safe side"
+        yield Case(name, lambda said=said: large(stats.ece, said), said, calibration_error)
     yield Case("mean of the labels alone", lambda: 0.6, generous, plain(lambda y, f, u, groups: stats.mean_interval(y)))
     yield Case("prediction-powered mean", lambda: 0.6, generous, powered(1.0))
     yield Case("prediction-powered mean, tuned", lambda: 0.6, generous, powered(None))

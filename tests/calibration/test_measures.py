@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +14,16 @@ from msgspec.structs import replace
 from tests.calibration.population import calibrated, referee_with, rows_of, write, yes_and_no
 from tests.contracts.group_judges import KIND, registered
 
-from referee.calibration import Calibration, as_data, calibrate, common_of, compare
+from referee.calibration import Calibration, Row, as_data, calibrate, common_of, compare
 from referee.calibration.checks import Evidence, length, level_of, position
 from referee.calibration.findings import findings, legend
 from referee.calibration.measures import Common, Measures, measure
 from referee.calibration.said import Said, Subject, subjects
 from referee.calibration.shape import Finding
+from referee.calibration.shape import Part as ShownPart
 from referee.calibration.truth import Kind, Truth
 from referee.config import Config, JudgeConfig
-from referee.records import Part, Reward, Settled, Term, Verdict
+from referee.records import Part, Reason, Reward, Settled, Term, Unscored, Verdict
 from referee.stats import Estimate
 from referee.testing import Question
 
@@ -405,19 +406,116 @@ def test_members_of_a_jury_are_measured_by_themselves(tmp_path: Path) -> None:
     rows = rows_of(write(tmp_path / "in.jsonl", yes_and_no(20)))
     members = tuple(JudgeConfig(name=name, kind="yes_no") for name in ("wise", "fool"))
     config = Config(judge=(JudgeConfig(name="panel", kind="yes_no", uses=members),))
-    rewards = []
-    for place, row in enumerate(rows):
-        parts = tuple(
-            Part(name=name, verdict=Verdict(score=1.0, value=float((row.label is True) == (name == "wise"))))
+
+    def parts(place: int) -> tuple[Part, ...]:
+        right = rows[place].label is True
+        return tuple(
+            Part(name=name, verdict=Verdict(score=1.0, value=float(right == (name == "wise"))))
             for name in ("wise", "fool")
         )
-        settled = Settled(verdict=Verdict(score=0.5, value=0.5, parts=parts))
-        term = Term("panel", 0.5, 1.0, settled)
-        rewards.append(Reward(index=place, id=row.sample.id, group="", value=0.5, settled=settled, terms=(term,)))
-    found = {one.name: one for one in subjects(config, rows, rewards, None, str)}
+
+    found = {one.name: one for one in subjects(config, rows, said_by(rows, parts), None, str)}
     assert [one.what for one in found.values()] == ["judge", "juror", "juror"]
     assert measure(found["wise"], common_of(rows), 0, range(20)).accuracy.value == 1.0
     assert measure(found["fool"], common_of(rows), 0, range(20)).accuracy.value == 0.0
+
+
+def said_by(rows: Sequence[Row], parts: Callable[[int], tuple[Part, ...]]) -> list[Reward]:
+    """Rewards of one judge whose verdicts are made of these parts."""
+    found = []
+    for place, row in enumerate(rows):
+        settled = Settled(verdict=Verdict(score=0.5, value=0.5, how="cascade", parts=parts(place)))
+        term = Term("panel", 0.5, 1.0, settled)
+        found.append(Reward(index=place, id=row.sample.id, group="", value=0.5, settled=settled, terms=(term,)))
+    return found
+
+
+def test_a_member_that_was_asked_about_few_rows_reads_labels_as_all_rows_do(tmp_path: Path) -> None:
+    """Scores of 0 and 1 of ten are low ones, also where a cascade's last member was asked about no others."""
+    rows = rows_of(
+        write(
+            tmp_path / "in.jsonl",
+            [{"prompt": f"q{n}", "response": f"a{n}", "label": label} for n, label in enumerate([0, 1, 9, 10])],
+        )
+    )
+    members = tuple(JudgeConfig(name=name, kind="score", low=0, high=10) for name in ("cheap", "strong"))
+    config = Config(judge=(JudgeConfig(name="panel", kind="cascade", uses=members),))
+
+    def parts(place: int) -> tuple[Part, ...]:
+        given = Verdict(score=1.0, value=0.1)
+        return tuple(Part(name=name, verdict=given) for name in ("cheap", "strong")[: 2 if place < 2 else 1])
+
+    found = {one.name: one for one in subjects(config, rows, said_by(rows, parts), None, str)}
+    assert (found["strong"].truth.kind, found["strong"].truth.values) == ("ordinal", (0.0, 0.1))
+
+
+def test_jurors_are_found_inside_repeats_and_cascades(tmp_path: Path) -> None:
+    """What each said first; a criterion of the same name is none of them."""
+    rows = rows_of(write(tmp_path / "in.jsonl", yes_and_no(20)))
+    members = tuple(JudgeConfig(name=name, kind="yes_no") for name in ("wise", "fool"))
+    config = Config(judge=(JudgeConfig(name="panel", kind="jury", uses=members),))
+
+    def parts(place: int) -> tuple[Part, ...]:
+        right = float(rows[place].label is True)
+        jurors = (
+            Part(name="wise", verdict=Verdict(score=right, value=right)),
+            Part(name="fool", verdict=Verdict(score=0.0, value=1 - right)),
+        )
+        answers = [Verdict(score=0.5, value=0.5, how="jury", parts=order) for order in (jurors, jurors[::-1])]
+        return tuple(Part(name=f"answer {number}", verdict=answer) for number, answer in enumerate(answers, 1))
+
+    found = {one.name: one for one in subjects(config, rows, said_by(rows, parts), None, str)}
+    assert measure(found["wise"], common_of(rows), 0).accuracy.value == 1.0
+    assert measure(found["fool"], common_of(rows), 0).accuracy.value == 0.0
+
+
+def test_parts_have_every_measure() -> None:
+    """Of a juror, a criterion or a value of a column nothing is called undefined that is not."""
+    human, judged = table((1, 0.9, 20), (1, 0.2, 5), (0, 0.8, 10), (0, 0.1, 15))
+    found = measure(subject("binary", human, judged), alone(50), 0, range(50))
+    for estimate in (found.spearman, found.kendall, found.ece):
+        assert (estimate.low is not None, estimate.reason) == (True, "")
+    assert found.order.reason != "not defined for these labels"
+
+
+def test_without_an_interval_nothing_is_called_agreement() -> None:
+    """Four right answers to one prompt are one draw."""
+    whole = subject("binary", [1.0, 0.0, 1.0, 0.0], [0.9, 0.1, 0.9, 0.1])
+    found = measure(whole, Common(range(4), ["same"] * 4), 0)
+    assert found.kappa.value == 1.0
+    [first] = [one for one in findings(whole, found, (), "yes_no") if one.check == "agreement"]
+    assert first.level == "warn"
+    assert "Not known" in first.text
+
+
+def test_a_member_that_judges_only_what_is_hard_is_not_called_worse() -> None:
+    """The last one of a cascade is asked about rows of which the first was unsure."""
+    whole = subject("binary", [1.0] * 50 + [0.0] * 50, [0.9] * 50 + [0.1] * 50)
+    hard = measure(subject("binary", [1.0, 0.0] * 20, [0.9] * 40), alone(40), 0)
+    juror = ShownPart(name="strong", what="juror", measures=hard)
+    every = ShownPart(name="law", what="by", column="topic", measures=hard)
+    found = findings(whole, measure(whole, alone(100), 0), (juror, every), "cascade")
+    assert [one.check for one in found if one.text.startswith("Worse")] == ["by"]
+
+
+def test_what_a_row_costs_is_of_rows_that_were_asked(tmp_path: Path) -> None:
+    """Neither those that the end of the budget left out, nor as nothing what a cache does not tell."""
+    rows = rows_of(write(tmp_path / "in.jsonl", yes_and_no(4)))
+    with referee_with(kind="yes_no") as referee:
+        config = referee.config
+    unpaid = Settled(verdict=Unscored(reason=Reason.BUDGET))
+    there = Verdict(score=1.0, value=1.0)
+
+    def cost(*settled: Settled) -> float | None:
+        terms = [(Term("judge", 1.0, 1.0, one),) for one in settled]
+        rewards = [Reward(index=0, id="", group="", value=None, settled=one[0].settled, terms=one) for one in terms]
+        ((found, _),) = calibrate(config, rows, rewards=rewards)
+        return found.cost_per_1000
+
+    paid = Settled(verdict=there, origin="call", cost=0.002)
+    assert cost(paid, paid, unpaid, unpaid) == pytest.approx(2.0)
+    assert cost(paid, Settled(verdict=there, origin="cache", saved=0.004), unpaid, unpaid) == pytest.approx(3.0)
+    assert cost(paid, Settled(verdict=there, origin="cache"), unpaid, unpaid) is None
 
 
 def likes_the_first(question: Question) -> str:

@@ -1,30 +1,68 @@
-"""A provider in a process of its own, and the command line as a user runs it."""
+"""A provider on a thread of its own, and the command line as a user runs it, in a process of its own."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import subprocess
-import sys
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+import msgspec
 import pytest
+from tests.cli.forked import Forks
 
-from referee.sim import ProviderSpec, ServerProcess, start_server_process
+from referee.sim import Provider, ProviderSpec
+from referee.sim.http import serve_http
+from referee.sim.stats import Stats
 
+T = TypeVar("T")
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
+Start = Callable[..., "Server"]
 KEY = "sk-canary-0123456789abcdef"
 
 
-@pytest.fixture
-def provider() -> Iterator[Callable[..., ServerProcess]]:
-    """Starts simulated providers and stops them after the test."""
-    servers: list[ServerProcess] = []
+class Server:
+    """A simulated provider on a thread of its own."""
 
-    def start(**spec: Any) -> ServerProcess:
-        servers.append(start_server_process(ProviderSpec(**spec), seed=1))
+    def __init__(self, spec: ProviderSpec) -> None:
+        self._provider = Provider(spec, 1)
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._thread.start()
+        self._server = self._on_loop(serve_http(self._provider, "127.0.0.1", 0))
+        self.url: str = self._server.url
+
+    def stats(self) -> Stats:
+        """What it has counted so far."""
+        return self._on_loop(_called(self._provider.stats))
+
+    def stop(self) -> None:
+        """Close it. Safe to call twice."""
+        if not self._loop.is_closed():
+            self._on_loop(self._server.close())
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+            self._loop.close()
+
+    def _on_loop(self, what: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(what, self._loop).result(30)
+
+
+async def _called(function: Callable[[], T]) -> T:
+    return function()
+
+
+@pytest.fixture
+def provider() -> Iterator[Callable[..., Server]]:
+    """Starts simulated providers and stops them after the test."""
+    servers: list[Server] = []
+
+    def start(**spec: Any) -> Server:
+        servers.append(Server(msgspec.convert(spec, ProviderSpec)))
         return servers[-1]
 
     yield start
@@ -38,20 +76,20 @@ def environment(**more: str) -> dict[str, str]:
     return {**kept, "COLUMNS": "200", **more}
 
 
+@pytest.fixture(scope="session")
+def forks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forks]:
+    """What runs of the command are forked from."""
+    found = Forks(tmp_path_factory.mktemp("streams"))
+    yield found
+    found.close()
+
+
 @pytest.fixture
-def referee(tmp_path: Path) -> Run:
+def referee(tmp_path: Path, forks: Forks) -> Run:
     """Runs `referee …` in the test's folder; the timeout only stops a hang."""
 
     def run(*args: str, stdin: str | None = None, **env: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "referee.cli.main", *args],
-            cwd=tmp_path,
-            env=environment(**env),
-            input=stdin,
-            capture_output=True,
-            text=True,
-            timeout=55,
-        )
+        return forks.run(args, tmp_path, environment(**env), stdin, 55)
 
     return run
 

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
-from tests.cli.conftest import Run, write_config
+from tests.cli.conftest import Run, Start, write_config
 
 from referee.probes import ATTACKS
-from referee.sim import ServerProcess
-
-Start = Callable[..., ServerProcess]
 
 
 def test_what_attacks_earn_is_counted_by_family_and_judge(tmp_path: Path, referee: Run, provider: Start) -> None:

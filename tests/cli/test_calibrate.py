@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.calibration.population import write, yes_and_no
-from tests.cli.conftest import Run, write_config
+from tests.cli.conftest import Run, Server, Start, write_config
 from tests.report.browser import launch
 
-from referee.sim import ServerProcess
-
-Start = Callable[..., ServerProcess]
 YES_NO = '[judge]\nkind = "yes_no"\n[cache]\npath = ""'
 SCORE = '[judge]\nkind = "score"\n[cache]\npath = ""'
 
 
-def setup(tmp_path: Path, server: ServerProcess, rows: list[dict[str, Any]], text: str = YES_NO) -> None:
+def setup(tmp_path: Path, server: Server, rows: list[dict[str, Any]], text: str = YES_NO) -> None:
     write(tmp_path / "labels.jsonl", rows)
     write_config(tmp_path / "a.toml", server.url, text, price_in=1.0, price_out=4.0)
 
@@ -247,6 +243,8 @@ def test_a_cascade_is_replayed_at_every_threshold(tmp_path: Path, referee: Run, 
     assert found["line"].startswith("until = { uncertainty = 0.")
     shown = referee("calibrate", "labels.jsonl", "--cascade", "-q")
     assert found["line"] in shown.stdout
+    done = referee("calibrate", "labels.jsonl", "--cascade", "-o", "page.html")
+    assert (done.returncode, "goes with neither -o" in done.stderr) == (2, True)
     write_config(tmp_path / "referee.toml", url, '[judge]\nkind = "yes_no"')
     done = referee("calibrate", "labels.jsonl", "--cascade")
     assert done.returncode == 2

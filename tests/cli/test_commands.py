@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Callable
 from importlib import resources
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cli.conftest import KEY, Run, rows, write_config, write_rollouts
+from tests.cli.conftest import KEY, Run, Start, rows, write_config, write_rollouts
 from typer.testing import CliRunner
 
 from referee.cli.doctor import wrapped
 from referee.cli.main import app
 from referee.config import Config, load
-from referee.sim import ServerProcess
-
-Start = Callable[..., ServerProcess]
 
 
 def test_init_writes_a_starter_that_loads(tmp_path: Path, referee: Run) -> None:

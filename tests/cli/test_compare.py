@@ -10,14 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cli.conftest import Run, write_config
+from tests.cli.conftest import Run, Start, write_config
 from tests.cli.test_score import start_and_wait
 from typer.testing import CliRunner, Result
 
 from referee.cli.main import app
-from referee.sim import ServerProcess
 
-Start = Callable[..., ServerProcess]
 PAIRWISE = '[judge]\nkind = "pairwise"\n'
 
 

@@ -8,17 +8,14 @@ import random
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cli.conftest import Run, environment, rows, write_config
+from tests.cli.conftest import Run, Start, environment, rows, write_config
 
 from referee import clock
-from referee.sim import ServerProcess
 
-Start = Callable[..., ServerProcess]
 LISTWISE = '[judge]\nkind = "listwise"\n'
 PAIRWISE = '[judge]\nkind = "pairwise"\nschedule = "all"\nstrength = "win_rate"\n'
 KINDS = pytest.mark.parametrize("judge", [LISTWISE, PAIRWISE], ids=["listwise", "pairwise"])

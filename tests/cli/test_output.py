@@ -9,22 +9,19 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
 
 import pytest
-from tests.cli.conftest import Run, rows, write_config, write_rollouts
+from tests.cli.conftest import Run, Start, rows, write_config, write_rollouts
 from tests.cli.test_score import start_and_wait
 
 from referee.cli import rows as row_files
 from referee.cli.output import claimed
 from referee.cli.rows import Row, RowWriter, consolidate, joining, partial, read_rows
 from referee.errors import ConfigError
-from referee.sim import ServerProcess
 from referee.sim.billing import PromptCache
 
-Start = Callable[..., ServerProcess]
 NOWHERE = "http://127.0.0.1:9/v1"
 
 

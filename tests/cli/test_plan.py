@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.cli.conftest import Run, rows, write_config, write_rollouts
+from tests.cli.conftest import Run, Start, rows, write_config, write_rollouts
 from tests.cli.test_output import NOWHERE, refused
-
-from referee.sim import ServerProcess
-
-Start = Callable[..., ServerProcess]
 
 
 def test_a_plan_does_not_invent_a_cost(tmp_path: Path, referee: Run) -> None:

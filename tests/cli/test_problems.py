@@ -11,14 +11,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.cli.conftest import Run, write_config
+from tests.cli.conftest import Run, Server, write_config
 from typer.testing import CliRunner
 
 from referee.cli.main import app
 from referee.cli.problems import SHOWN, Problems
 from referee.errors import InputError
 from referee.rollouts import BadLine
-from referee.sim import ServerProcess
 
 ROWS = [{"prompt": f"p{n}", "response": "r"} for n in range(3)]
 CSV = "prompt,response,group\n" + "\n".join(f'"a, b",r{n},g' for n in range(50))
@@ -105,7 +104,7 @@ def test_bad_lines_are_counted_and_not_kept() -> None:
     assert all(not item.raw for item, _ in problems._kinds.values())
 
 
-def test_counts_of_one_are_singular(tmp_path: Path, referee: Run, provider: Callable[..., ServerProcess]) -> None:
+def test_counts_of_one_are_singular(tmp_path: Path, referee: Run, provider: Callable[..., Server]) -> None:
     """One rollout, one request, one verdict, one unusable line."""
     write_config(tmp_path / "referee.toml", provider().url)
     (tmp_path / "in.jsonl").write_text('{"prompt": "p", "response": "[[quality=7]]", "lenght": 3}\n{}\n')

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
-from tests.cli.conftest import Run, rows, write_config
+from tests.cli.conftest import Run, Server, Start, rows, write_config
 
-from referee.sim import ServerProcess
-
-Start = Callable[..., ServerProcess]
 CALLS = [
     {
         "role": "assistant",
@@ -22,7 +18,7 @@ CALLS = [
 ]
 
 
-def write(tmp_path: Path, server: ServerProcess) -> None:
+def write(tmp_path: Path, server: Server) -> None:
     given = [
         {"id": "a", "prompt": "2 + 2?", "response": CALLS, "group": "g", "topic": "sums", "reference": "4"},
         {"id": "b", "prompt": "2 + 2?", "response": "It is 5.", "group": "g", "topic": "sums", "truncated": True},

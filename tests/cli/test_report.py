@@ -6,16 +6,12 @@ import json
 import os
 import re
 import signal
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.cli.conftest import Run, rows, write_config, write_rollouts
+from tests.cli.conftest import Run, Start, rows, write_config, write_rollouts
 from tests.cli.test_score import start_and_wait
 
-from referee.sim import ServerProcess
-
-Start = Callable[..., ServerProcess]
 COUNT = 600
 
 

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cli.conftest import Run, rows
+from tests.cli.conftest import Run, Server, Start, rows
 
-from referee.sim import ServerProcess
-
-Start = Callable[..., ServerProcess]
 CONFIG = """
 [judge]
 kind = "rubric"
@@ -40,7 +36,7 @@ RULED = {
 }
 
 
-def write(tmp_path: Path, server: ServerProcess, *given: dict[str, Any], more: str = "") -> None:
+def write(tmp_path: Path, server: Server, *given: dict[str, Any], more: str = "") -> None:
     (tmp_path / "in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in given))
     (tmp_path / "referee.toml").write_text(CONFIG.format(url=server.url, more=more))
 

@@ -6,14 +6,13 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.cli.conftest import Run, rows, write_config
+from tests.cli.conftest import Run, Server, rows, write_config
 
 from referee.ledger import read
 from referee.ledger.metrics import metrics
 from referee.report import build
 from referee.report.data import Gathering
 from referee.report.files import Rewards
-from referee.sim import ServerProcess
 
 CRITERIA = [
     {"name": "short", "text": "At most 50 words", "check": "max_words", "parameters": 50, "weight": 1},
@@ -31,7 +30,7 @@ CRITERIA = [
 
 
 def test_the_summary_names_criteria_that_never_differ(
-    tmp_path: Path, referee: Run, provider: Callable[..., ServerProcess]
+    tmp_path: Path, referee: Run, provider: Callable[..., Server]
 ) -> None:
     """Verdicts, the share without one, and what is always or never true; the record and the rewards file say the
     same."""

@@ -8,23 +8,19 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.cli.conftest import KEY, Run, environment, rows, write_config, write_rollouts
+from tests.cli.conftest import KEY, Run, Server, Start, environment, rows, write_config, write_rollouts
 from tests.contracts.group_judges import KIND, registered
 from typer.testing import CliRunner
 
 from referee import clock
 from referee.cache import SqliteCache
 from referee.cli.main import app
-from referee.sim import ServerProcess
-
-Start = Callable[..., ServerProcess]
 
 
-def setup(tmp_path: Path, server: ServerProcess, count: int, text: str = "") -> None:
+def setup(tmp_path: Path, server: Server, count: int, text: str = "") -> None:
     write_rollouts(tmp_path / "in.jsonl", count)
     write_config(tmp_path / "referee.toml", server.url, text)
 
@@ -193,7 +189,7 @@ SCORE = ("score", "in.jsonl", "-o", "out.jsonl")
 
 
 def start_and_wait(
-    tmp_path: Path, server: ServerProcess, enough: int, command: tuple[str, ...] = SCORE
+    tmp_path: Path, server: Server, enough: int, command: tuple[str, ...] = SCORE
 ) -> subprocess.Popen[str]:
     """Start a run and wait until the provider has answered `enough` requests."""
     child = subprocess.Popen(

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.cli.conftest import KEY, Run, rows, write_config, write_rollouts
+from tests.cli.conftest import KEY, Run, Start, rows, write_config, write_rollouts
 from typer.testing import CliRunner
 
 from referee.cli.main import app
-from referee.sim import ServerProcess
-
-Start = Callable[..., ServerProcess]
 
 
 def write_judges(path: Path, cheap: str, strong: str, judge: str = "", more: str = "") -> None:

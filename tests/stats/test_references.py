@@ -1,4 +1,5 @@
-"""The same numbers as scikit-learn, SciPy and ppi-python, where they are installed. None of them is a dependency."""
+"""The same numbers as scikit-learn and SciPy, which `make test-local` installs, and as ppi-python where a developer has
+it. None of them is a dependency."""
 
 from __future__ import annotations
 
@@ -9,6 +10,8 @@ import pytest
 
 from referee import stats
 from referee.stats.quantiles import student
+
+pytestmark = pytest.mark.local
 
 
 def drawn(seed: int, count: int = 120, levels: int = 5) -> tuple[list[int], list[int]]:

@@ -62,11 +62,8 @@ def _difference(one: Units, best: Units, kind: Kind, seed: int, mixed: bool) -> 
         return Estimate(None, reason="no row has a verdict of both")
     people, one_said, best_said = zip(*((best[key][0], one[key][1], best[key][1]) for key in shared), strict=True)
     found = less(people, one_said, best_said, [best[key][2] for key in shared], kind, seed)
-    if not mixed:
-        return found
     # 2 * share - 1 has no meaning beside another judge's kappa; the share does.
-    low, high = found.low and found.low / 2, found.high and found.high / 2
-    return Estimate(found.value and found.value / 2, low, high, found.n, found.groups, found.level, found.reason)
+    return found.line(0.5) if mixed else found
 
 
 def _cheapest(judges: Sequence[Calibrated], best: str, others: Sequence[Compared]) -> str:

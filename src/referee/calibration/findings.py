@@ -52,7 +52,9 @@ def _agreement(measures: Measures, parts: bool) -> Iterator[Finding]:
         )
         return
     low, high = found.low, found.high
-    if low is not None and low <= 0.0:
+    if low is None:
+        level, word = "warn", f"Not known how far it agrees ({found.reason})"
+    elif low <= 0.0:
         level, word = "bad", "No better than chance, as far as these labels show"
         if found.value >= FAIR:
             level, word = "warn", "Perhaps fair, but too few labels to rule out chance"
@@ -65,7 +67,9 @@ def _agreement(measures: Measures, parts: bool) -> Iterator[Finding]:
     text = f"{word}: kappa {value(found)}, accuracy {percent(measures.accuracy)}, on {measures.n} {unit} of "
     text += f"{measures.prompts} prompt{'' if measures.prompts == 1 else 's'}."
     advice = ""
-    if level != "good":
+    if low is None:
+        advice = "Label answers to more prompts."
+    elif level != "good":
         advice = "Read the worst disagreements, sharpen the criteria or try a stronger model, and run this again."
     if low is not None and high is not None and (high - low) / 2 > 2 * WANTED_HALF:
         needed = round(measures.prompts * ((high - low) / 2 / WANTED_HALF) ** 2, -1)
@@ -78,6 +82,7 @@ def _order(measures: Measures) -> Iterator[Finding]:
     if measures.kind == "preference" or found.value is None or found.n < FEW_PAIRS:
         return
     level: Level = "good" if found.value >= ORDERED else "warn" if found.value >= HARDLY_ORDERED else "bad"
+    level = "warn" if found.low is None else level
     yield Finding(
         check="order",
         level=level,
@@ -168,6 +173,8 @@ def _worse(measures: Measures, parts: Sequence[Part]) -> Iterator[Finding]:
         found = part.measures.accuracy
         if whole is None or found.high is None or part.measures.n < FEW or found.high >= whole:
             continue
+        if part.what == "juror" and part.measures.labelled < measures.labelled:
+            continue  # a cascade's later member judges what is hard
         where = f"{part.column} = {part.name}" if part.what == "by" else f"{part.what} {part.name}"
         yield Finding(
             check=part.what,

@@ -20,8 +20,8 @@ from referee.stats import (
     Estimate,
     bootstrap,
     confusion,
-    ece,
     ece_floor,
+    ece_interval,
     kappa,
     kappa_interval,
     kendall,
@@ -63,7 +63,7 @@ class Measures(Struct, frozen=True, kw_only=True):
     roc_auc: Estimate = NONE
     ece: Estimate = NONE
     ece_floor: float | None = None
-    """What a perfectly calibrated judge would have with so few rows."""
+    """Of yes and no: what a perfectly calibrated judge would have with so few rows."""
     bias: Estimate = NONE
     """Judge less people, in [0, 1] terms."""
     sensitivity: Estimate = NONE
@@ -87,7 +87,7 @@ class Common(Struct, frozen=True):
 
 
 def measure(subject: Subject, common: Common, seed: int, places: Sequence[int] | None = None) -> Measures:
-    """Everything, over these places or all. Of some only what needs no resampling."""
+    """Everything, over these places or all."""
     among = range(len(subject.said)) if places is None else places
     labelled = [place for place in among if subject.truth.values[place] is not None]
     scored = [place for place in labelled if subject.said[place].value is not None]
@@ -111,7 +111,7 @@ def measure(subject: Subject, common: Common, seed: int, places: Sequence[int] |
         "mean_judge": _mean(judged),
         **(_binary if subject.truth.kind == "binary" else _ordinal)(subject, human, judged, groups),
     }
-    if places is None and scored:
+    if scored:
         chance = Random(seed)
         times = RESAMPLES_OF_MANY if len(scored) > MANY else RESAMPLES
         bins = max(2, min(BINS, len(scored) // ROWS_OF_A_BIN))
@@ -122,8 +122,8 @@ def measure(subject: Subject, common: Common, seed: int, places: Sequence[int] |
         found |= {
             "spearman": resampled(spearman, human, judged),
             "kendall": resampled(kendall, human, judged),
-            "ece": resampled(lambda said, true: ece(said, true, bins), judged, human),
-            "ece_floor": ece_floor([min(1.0, max(0.0, value)) for value in judged], chance, bins),
+            "ece": ece_interval(judged, human, chance, groups, bins, resamples=times),
+            "ece_floor": ece_floor(judged, chance, bins) if subject.truth.kind == "binary" else None,
             "curve": tuple(reliability(judged, human, bins)),
             "order": _order(subject, common, scored)[0],
         }
@@ -227,22 +227,12 @@ def _level(value: float, low: float, unit: float) -> int:
 
 def _preferences(subject: Subject, common: Common, scored: Sequence[int]) -> dict[str, Any]:
     accuracy, count, prompts = _order(subject, common, scored)
-    low, high = accuracy.low, accuracy.high
-    twice = Estimate(
-        None if accuracy.value is None else 2 * accuracy.value - 1,
-        None if low is None else 2 * low - 1,
-        None if high is None else 2 * high - 1,
-        accuracy.n,
-        accuracy.groups,
-        accuracy.level,
-        accuracy.reason,
-    )
     return {
         "n": count,
         "prompts": prompts,
         "accuracy": accuracy,
         "accuracy_of": "the preferred response scores higher; ties half",
-        "kappa": twice,
+        "kappa": accuracy.line(2, -1),
         "kappa_of": "2 * accuracy - 1",
         "order": accuracy,
         "best": _best(subject, common, scored),

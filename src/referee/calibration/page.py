@@ -129,7 +129,8 @@ def _panels(judge: Calibrated) -> str:
     if measures.curve:
         note = "Rows in groups of similar value; bars are intervals. On the dashed line people agree on average."
         if measures.ece.value is not None:
-            note += f" Off by {measures.ece.value:.2f} (ECE; chance alone gives {measures.ece_floor or 0.0:.2f})."
+            floor = "" if measures.ece_floor is None else f"; chance alone gives {measures.ece_floor:.2f}"
+            note += f" Off by {value(measures.ece)} (ECE{floor})."
         drawn = curve(measures.curve, 0.0, 1.0, max(each.count for each in measures.curve))
         panels.append(_panel("Does 0.8 mean 0.8?", note, drawn))
     if measures.confusion is not None:

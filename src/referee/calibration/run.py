@@ -5,6 +5,8 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Iterator, Sequence
 
+from msgspec.structs import replace
+
 from referee.calibration.checks import CHECKS, Check, Evidence
 from referee.calibration.findings import findings
 from referee.calibration.labels import Row
@@ -14,7 +16,7 @@ from referee.calibration.shape import Calibrated, Corrected, Disagreement, Findi
 from referee.calibration.truth import YesRule, pairs
 from referee.config import Config, JudgeConfig, all_judges, endpoints_of
 from referee.errors import RefereeError
-from referee.records import Reward, Settled
+from referee.records import Reward, Settled, Verdict
 from referee.referee import Referee
 from referee.rollouts import plain
 from referee.stats import prediction_powered, rogan_gladen
@@ -146,11 +148,8 @@ def _corrected(whole: Subject, common: Common) -> Corrected | None:
     if whole.truth.kind != "binary":
         return found
     says = [value > CUT for value in judged], [value > CUT for value in more]
-    return Corrected(
-        labelled=found.labelled,
-        unlabelled=found.unlabelled,
-        judge_mean=found.judge_mean,
-        prediction_powered=found.prediction_powered,
+    return replace(
+        found,
         judge_share=sum(says[1]) / len(more),
         rogan_gladen=rogan_gladen([value > CUT for value in human], *says, groups, more_groups),
     )
@@ -203,9 +202,16 @@ def _disagreements(whole: Subject, rows: Sequence[Row], common: Common, most: in
 def _cost(config: Config, judge: JudgeConfig, settled: Sequence[Settled]) -> float | None:
     asking = [one for one in all_judges([judge]) if one.kind not in MADE_OF_OTHERS]
     asked = {place for one in asking for place in endpoints_of(one, config.endpoint)}
-    if not settled or any(config.endpoint[place].price_in is None for place in asked):
-        return None
-    return 1000 * sum(one.cost + one.saved for one in settled) / len(settled)
+    prices = [config.endpoint[place].price_in for place in asked]
+    # A row that the end of the budget left unasked is not a cheap one.
+    judged = [one for one in settled if isinstance(one.verdict, Verdict) or _paid(one)]
+    # Rewards of `referee score` do not say what a cached verdict cost once.
+    unknown = any(prices) and any(one.origin == "cache" and not _paid(one) for one in judged)
+    return None if not judged or unknown or None in prices else 1000 * sum(map(_paid, judged)) / len(judged)
+
+
+def _paid(settled: Settled) -> float:
+    return settled.cost + settled.saved
 
 
 def _seconds(settled: Sequence[Settled]) -> float | None:

@@ -108,23 +108,37 @@ def _said(verdict: Verdict | Unscored) -> Said:
     return Said(None, verdict.reason.value, verdict.detail)
 
 
-def _parts(settled: Settled) -> tuple[Part, ...]:
-    verdict = settled.verdict
-    return verdict.parts if isinstance(verdict, Verdict) and verdict.how not in COMPARISONS else ()
+def _parts(verdict: Verdict | Unscored) -> tuple[Part, ...]:
+    return verdict.parts if isinstance(verdict, Unscored) or verdict.how not in COMPARISONS else ()
+
+
+def _inner(verdict: Verdict | Unscored) -> Iterator[Part]:
+    """Parts, then those inside them: a jury may be repeated, or a member of a cascade."""
+    level = _parts(verdict)
+    while level:
+        yield from level
+        level = tuple(inner for part in level for inner in _parts(part.verdict))
 
 
 def _jurors(
     name: str, judge: JudgeConfig, rows: Sequence[Row], settled: Sequence[Settled], yes: YesRule | None
 ) -> Iterator[Subject]:
-    """Members of a jury or a cascade: parts that have the name of a judge inside this one."""
+    """Members of a jury or a cascade: parts that have the name of a judge inside this one. Of repeated ones, what each
+    said first."""
     for member in all_judges(judge.uses):
-        found = {place: part for place, one in enumerate(settled) for part in _parts(one) if part.name == member.name}
+        parts = ((place, part) for place, one in enumerate(settled) for part in _inner(one.verdict))
+        found: dict[int, Part] = {}
+        for place, part in parts:
+            if part.name == member.name:
+                found.setdefault(place, part)
         if found:
+            # Of all rows: a member that was asked about few of them must not read their labels on another scale.
+            truth = truth_of(rows, member, yes)
             yield Subject(
                 name=member.name,
                 what="juror",
                 judge=name,
-                truth=truth_of([rows[place] for place in found], member, yes),
+                truth=replace(truth, values=tuple(truth.values[place] for place in found)),
                 said=tuple(_said(part.verdict) for part in found.values()),
                 keys=tuple((place, "") for place in found),
             )
@@ -154,7 +168,7 @@ def _criteria(name: str, judge: JudgeConfig, rows: Sequence[Row], settled: Seque
 
 
 def _of_criterion(settled: Settled, criterion: Criterion) -> Said:
-    part = next((part for part in _parts(settled) if part.text == criterion.text), None)
+    part = next((part for part in _parts(settled.verdict) if part.text == criterion.text), None)
     if part is None:  # a gate settled the row, or the whole has no verdict
         whole = _said(settled.verdict)
         return Said(None, whole.unscored or "not asked", whole.why)

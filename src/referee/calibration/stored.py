@@ -10,7 +10,7 @@ from referee.calibration.labels import Row
 from referee.config import Config
 from referee.errors import InputError
 from referee.ledger import JudgeLine, RunLine, VerdictLine
-from referee.records import How, Part, Reason, Reward, Settled, Term, Unscored, Verdict
+from referee.records import How, Origin, Part, Reason, Reward, Settled, Term, Unscored, Verdict
 from referee.report.files import lines_of
 from referee.report.resumed_runs import Samples
 from referee.rollouts import plain
@@ -73,9 +73,8 @@ def _of(line: VerdictLine | JudgeLine) -> Settled:
             uncertainty=line.uncertainty,
             parts=parts,
         )
-    return Settled(
-        verdict=verdict, origin="cache", model=line.model, endpoint=line.endpoint, saved=line.cost + line.saved
-    )
+    paid, origin = line.cost + line.saved, cast(Origin, line.origin)
+    return Settled(verdict=verdict, origin=origin, model=line.model, endpoint=line.endpoint, saved=paid)
 
 
 def _part(row: Mapping[str, Any]) -> Part:

@@ -98,6 +98,11 @@ def command(
         check_page(output)
     if verdicts is not None and (not config or len(config) > 1 or check or cascade):
         raise InputError("--verdicts needs one -c, that of the run, and goes with neither --check nor --cascade.")
+    if cascade and (check or by or fail_below or output or unlabelled or len(config or ()) > 1):
+        raise InputError(
+            "--cascade replays the thresholds of one configuration and nothing else: it goes with neither -o, --check, "
+            "--by, --fail-below nor --unlabelled."
+        )
     wanted = [_threshold(text) for text in fail_below or ()]
     checks = [*CHECKS, *_stress(check or (), check_rows)]
     rule, columns = yes_rule(yes), tuple(by or ())

@@ -9,9 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from referee.config import JudgeConfig
+from referee.config import JudgeConfig, Until
 from referee.judging.kind import Deliberation, Form, Judge
-from referee.judging.members import Member, calls_of, columns_of, is_over, is_settled, members_of, unit_of_members
+from referee.judging.members import (
+    Member,
+    calls_of,
+    columns_of,
+    is_over,
+    is_settled,
+    members_of,
+    of_member,
+    unit_of_members,
+)
 from referee.records import Part, Sample, Unscored, Verdict
 
 DECIDED, UNSURE, UNSAID, MISSING = "decided", "unsure", "uncertainty unknown", "no verdict"
@@ -50,46 +59,37 @@ class CascadeJudge:
     def _have_decided(self, member: Member, samples: Sequence[Sample], verdicts: Sequence[Verdict | Unscored]) -> bool:
         """Whether a member's verdicts are the last ones. One that was not even asked about a sample has decided on its
         siblings all the same."""
-        left = [place for place, verdict in enumerate(verdicts) if self._label(verdict) != DECIDED]
+        left = [place for place, verdict in enumerate(verdicts) if label_of(verdict, self._until) != DECIDED]
         return len(left) < len(verdicts) and all(
             is_settled(verdicts[place], member.deliberate((samples[place],))) for place in left
         )
 
-    def _label(self, verdict: Verdict | Unscored) -> str:
-        """Whether a member has decided, or why it has not. What a gate has settled is certain."""
-        if isinstance(verdict, Unscored):
-            return MISSING
-        most, band = self._until.uncertainty, self._until.outside
-        if verdict.how == "gate":
-            return DECIDED
-        if most is not None and verdict.uncertainty is None:
-            return UNSAID
-        if most is not None and verdict.uncertainty is not None and verdict.uncertainty > most:
-            return UNSURE
-        return UNSURE if band is not None and band[0] <= verdict.value <= band[1] else DECIDED
-
     def _verdict(self, said: Sequence[Verdict | Unscored], last: int) -> Verdict | Unscored:
         """Of what each member that was asked said of one sample: that of the last one that counts."""
         parts = tuple([self._part(number, given, number == last) for number, given in enumerate(said)])
-        decided, given = parts[last], said[last]
-        if isinstance(given, Unscored):
-            return Unscored(reason=given.reason, detail=f"{decided.name}: {given.detail}", parts=parts)
-        return Verdict(
-            score=given.value,
-            value=given.value,
-            reason=given.reason if given.how == "gate" else f"decided by {decided.name}: {given.reason}",
-            how="gate" if given.how == "gate" else "cascade",
-            uncertainty=given.uncertainty,
-            parts=parts,
-        )
+        return of_member(parts[last], parts, "decided", "cascade")
 
     def _part(self, number: int, given: Verdict | Unscored, last: bool) -> Part:
-        label = self._label(given)
+        label = label_of(given, self._until)
         if isinstance(given, Verdict) and last:
             label = DECIDED
         elif label == DECIDED:
             label = WENT_ON
         return Part(name=self._members[number].name, verdict=given, weight=float(last), label=label)
+
+
+def label_of(verdict: Verdict | Unscored, until: Until) -> str:
+    """Whether a member has decided, or why it has not. What a gate has settled is certain."""
+    if isinstance(verdict, Unscored):
+        return MISSING
+    most, band = until.uncertainty, until.outside
+    if verdict.how == "gate":
+        return DECIDED
+    if most is not None and verdict.uncertainty is None:
+        return UNSAID
+    if most is not None and verdict.uncertainty is not None and verdict.uncertainty > most:
+        return UNSURE
+    return UNSURE if band is not None and band[0] <= verdict.value <= band[1] else DECIDED
 
 
 def _is_there(given: Verdict | Unscored) -> bool:

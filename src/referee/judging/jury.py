@@ -12,7 +12,7 @@ from hashlib import blake2b
 
 from referee.config import JudgeConfig, quorum_of
 from referee.judging.kind import Deliberation, Form, Judge
-from referee.judging.members import calls_of, columns_of, members_of, unit_of_members, without_verdict
+from referee.judging.members import calls_of, columns_of, members_of, of_member, unit_of_members, without_verdict
 from referee.judging.together import together
 from referee.records import Part, Sample, Unscored, Verdict
 from referee.rollouts import plain
@@ -46,7 +46,7 @@ class JuryJudge:
             parts = tuple(
                 [Part(name=member.name, verdict=verdict) for member, verdict in zip(asked, mine, strict=True)]
             )
-            verdicts.append(_drawn(parts) if self._one else self._combined(parts))
+            verdicts.append(of_member(parts[0], parts, "judged", "jury") if self._one else self._combined(parts))
         return verdicts
 
     def _drawn(self, samples: Sequence[Sample]) -> int:
@@ -77,22 +77,6 @@ class JuryJudge:
             uncertainty=statistics.pstdev(values) if len(values) > 1 and not gated else None,
             parts=parts,
         )
-
-
-def _drawn(parts: tuple[Part, ...]) -> Verdict | Unscored:
-    """What the member that was drawn said."""
-    part = parts[0]
-    given = part.verdict
-    if isinstance(given, Unscored):
-        return Unscored(reason=given.reason, detail=f"{part.name}: {given.detail}", parts=parts)
-    return Verdict(
-        score=given.value,
-        value=given.value,
-        reason=given.reason if given.how == "gate" else f"judged by {part.name}: {given.reason}",
-        how="gate" if given.how == "gate" else "jury",
-        uncertainty=given.uncertainty,
-        parts=parts,
-    )
 
 
 def majority(values: Sequence[float]) -> float:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from referee.config import JudgeConfig
 from referee.judging.kind import Deliberation, Form, Judge, Unit
 from referee.judging.together import together
-from referee.records import Part, Reason, Sample, Unscored, Verdict
+from referee.records import How, Part, Reason, Sample, Unscored, Verdict
 from referee.soundness import sound
 
 OVER = frozenset({Reason.DEADLINE, Reason.CANCELLED, Reason.BUDGET})
@@ -73,6 +73,22 @@ def without_verdict(parts: Sequence[Part], problem: str) -> Unscored:
     missing = part.verdict
     assert isinstance(missing, Unscored)
     return Unscored(reason=missing.reason, detail=f"{problem}; {part.name}: {missing.detail}", parts=tuple(parts))
+
+
+def of_member(part: Part, parts: tuple[Part, ...], did: str, how: How) -> Verdict | Unscored:
+    """What one member said, as the verdict of the judge it is a member of. `did`: that it decided, or was drawn."""
+    given = part.verdict
+    if isinstance(given, Unscored):
+        return Unscored(reason=given.reason, detail=f"{part.name}: {given.detail}", parts=parts)
+    gated = given.how == "gate"
+    return Verdict(
+        score=given.value,
+        value=given.value,
+        reason=given.reason if gated else f"{did} by {part.name}: {given.reason}",
+        how="gate" if gated else how,
+        uncertainty=given.uncertainty,
+        parts=parts,
+    )
 
 
 def is_settled(given: Verdict | Unscored, by_itself: Deliberation) -> bool:

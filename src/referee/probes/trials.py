@@ -1,4 +1,4 @@
-"""The shipped attacks as samples for a judge, and what they earned. Pure: who asks the judge is the caller's."""
+"""The shipped attacks as samples for a judge, and what they earned. Pure: the caller asks the judge."""
 
 from __future__ import annotations
 

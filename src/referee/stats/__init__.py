@@ -12,7 +12,7 @@ from referee.stats.agreement import (
 )
 from referee.stats.agreement_interval import kappa_interval, roc_auc_interval
 from referee.stats.bootstrap import Chance, bootstrap
-from referee.stats.calibration import Bin, brier, ece, ece_floor, reliability
+from referee.stats.calibration import Bin, brier, ece, ece_floor, ece_interval, reliability
 from referee.stats.corrected import prediction_powered, rogan_gladen, tuned_weight
 from referee.stats.interval import Estimate, mean_interval, proportion
 from referee.stats.ranks import kendall, pearson, ranks, roc_auc, spearman
@@ -33,6 +33,7 @@ __all__ = [
     "confusion",
     "ece",
     "ece_floor",
+    "ece_interval",
     "flips",
     "icc",
     "kappa",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from referee.stats.clusters import Groups, clusters, mean, variance_of_sum
 from referee.stats.quantiles import normal, student
@@ -28,6 +28,11 @@ class Estimate:
     """Independent draws among them."""
     level: float = LEVEL
     reason: str = ""
+
+    def line(self, factor: float, shift: float = 0.0) -> Estimate:
+        """The same of `factor` times the statistic, which is positive, plus `shift`."""
+        value, low, high = (None if one is None else factor * one + shift for one in (self.value, self.low, self.high))
+        return replace(self, value=value, low=low, high=high)
 
 
 def wilson(share: float, count: float, z: float) -> tuple[float, float]:
