@@ -22,6 +22,7 @@ SECTIONS = {
     "Until": "[judge.until]",
     "EndpointConfig": "[[endpoint]]",
     "LimitsConfig": "[limits]",
+    "BatchConfig": "[batch]",
     "CacheConfig": "[cache]",
     "RedisConfig": "[redis]",
     "ShapingConfig": "[shaping]",

@@ -7,6 +7,7 @@ from referee.config.keys import is_variable, looks_like_key
 from referee.config.load import anchored, load
 from referee.config.members import MADE_OF_OTHERS, quorum_of
 from referee.config.schema import (
+    BatchConfig,
     CacheConfig,
     Config,
     EndpointConfig,
@@ -22,6 +23,7 @@ from referee.config.schema import (
 
 __all__ = [
     "MADE_OF_OTHERS",
+    "BatchConfig",
     "CacheConfig",
     "Config",
     "EndpointConfig",

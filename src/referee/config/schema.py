@@ -132,6 +132,15 @@ class LimitsConfig(Struct, frozen=True, forbid_unknown_fields=True):
     is the time for one rollout, from its first attempt on."""
 
 
+class BatchConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """`referee score --batch`: providers' batch APIs, see docs/batch.md. Only it reads this section."""
+
+    poll: float = 30.0
+    """Longest seconds between two looks at a batch."""
+    max_open: int = 50_000
+    """Questions open at once, in all batches together. Each takes about 15 kB of memory and twice its prompt."""
+
+
 class CacheConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """Verdicts already paid for."""
 
@@ -260,6 +269,7 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True):
     judge: tuple[JudgeConfig, ...] = field(default_factory=lambda: (JudgeConfig(name=LONE),))
     endpoint: tuple[EndpointConfig, ...] = field(default_factory=lambda: (EndpointConfig(),))
     limits: LimitsConfig = field(default_factory=LimitsConfig)
+    batch: BatchConfig = field(default_factory=BatchConfig)
     cache: CacheConfig = field(default_factory=CacheConfig)
     redis: RedisConfig = field(default_factory=RedisConfig)
     shaping: ShapingConfig = field(default_factory=ShapingConfig)
