@@ -7,7 +7,7 @@ import math
 from collections.abc import Collection, Iterator, Sequence
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw, Struct, field
 
 from referee.batch.calls import Caller, read_answer, sound_id
 from referee.batch.port import CANCELLED, EXPIRED, Line, Result, Seen
@@ -48,8 +48,8 @@ class _List(Struct):
 
 class _Result(Struct):
     type: str
-    message: Raw | None = None
-    error: Raw | None = None
+    message: Raw = field(default_factory=Raw)
+    error: Raw = field(default_factory=Raw)
 
 
 class _Output(Struct):
@@ -144,9 +144,9 @@ def _results(body: bytes) -> Iterator[Result]:
         try:
             found = _output.decode(row)
             result = found.result
-            if result.type == "succeeded" and result.message is not None:
+            if result.type == "succeeded" and bytes(result.message):
                 yield Result(found.custom_id, 200, bytes(result.message))
-            elif result.type == "errored" and result.error is not None:
+            elif result.type == "errored" and bytes(result.error):
                 inner = msgspec.json.decode(result.error, type=_Error).error
                 yield Result(found.custom_id, STATUSES.get(inner.type if inner else "", 500), bytes(result.error))
             elif result.type in ("expired", "canceled"):

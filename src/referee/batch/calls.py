@@ -55,7 +55,7 @@ class Pace(Struct, frozen=True):
     @property
     def idle(self) -> float:
         """A batch is sent when no question has come for so long."""
-        return min(2.0, self.poll / 4)
+        return min(2.0, max(0.25, self.poll / 4))
 
     @property
     def settle(self) -> float:

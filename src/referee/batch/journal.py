@@ -158,8 +158,9 @@ class Journal:
         self._db.commit()
 
     def progress(self, number: int, done: int) -> None:
-        """So many of its requests have an answer at the provider. Committed with what comes next."""
+        """So many of its requests have an answer at the provider."""
         self._db.execute("UPDATE batches SET done = ? WHERE number = ?", (done, number))
+        self._db.commit()
 
     def items_of(self, number: int) -> list[tuple[Item, int]]:
         """The requests of a batch in the order they were sent, and in how many batches each has been."""

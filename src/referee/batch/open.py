@@ -12,10 +12,11 @@ from referee.batch.anthropic import AnthropicBatches
 from referee.batch.calls import Caller, Pace
 from referee.batch.journal import Journal
 from referee.batch.openai import OpenAIBatches
+from referee.batch.outcomes import MAX_TRIES
 from referee.batch.paid import PaidCache
 from referee.batch.port import BatchApi
 from referee.batch.status import Board
-from referee.batch.transport import MAX_TRIES, STUCK_S, BatchTransport
+from referee.batch.transport import STUCK_S, BatchTransport
 from referee.cache import Cache
 from referee.config import Config, EndpointConfig, RedisConfig
 from referee.config.providers import PROVIDERS, provider_of
@@ -99,7 +100,8 @@ def api_of(endpoint: EndpointConfig, headers: Mapping[str, str], pace: Pace) -> 
 
 def endpoint_name(endpoint: EndpointConfig) -> str:
     """An endpoint's name in the journal: batches of another are not looked after with its key."""
-    return f"{endpoint.label} {endpoint.model} {endpoint.known_as or find_dialect(endpoint.api).url(endpoint)}"
+    address = endpoint.known_as or find_dialect(endpoint.api).url(endpoint)
+    return " ".join(filter(None, (endpoint.name, endpoint.model, address)))
 
 
 def _provider(endpoint: EndpointConfig) -> str:

@@ -12,24 +12,21 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
+import sqlite3
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any
 
-import msgspec
-
 from referee import clock
-from referee.batch.calls import TEMPORARY, Pace
-from referee.batch.journal import INTENDED, RUNNING, Item, Journal, Listed, Stored, item_of
-from referee.batch.port import CANCELLED, EXPIRED, BatchApi, Line, Refused, Seen, Unsure
+from referee.batch.calls import Pace
+from referee.batch.journal import INTENDED, RUNNING, Item, Journal, Listed, item_of
+from referee.batch.outcomes import error, response, sort_refused, sort_results
+from referee.batch.port import EXPIRED, BatchApi, Line, Refused, Seen, Unsure
 from referee.batch.status import Board
 from referee.engine.port import Response, TransportFault
-from referee.wire.failure import failure
 
 log = logging.getLogger("referee.batch")
 
-MAX_TRIES = 3
-"""Batches that one request may be part of before it is given up."""
 STUCK_S = 30 * 3600.0
 """Providers end a batch after 24 hours. One that is open after this is no longer waited for; --resume looks again."""
 LONGEST_WAIT_S = 60.0
@@ -40,9 +37,6 @@ FEWEST = 100
 """Requests below which a batch is not made smaller for an account without room: others fill it then."""
 GIVE_WAY = 256
 """Answers handed out between two turns of the loop."""
-KEPT_STATUSES = (400, 422)
-"""Errors that are kept like answers: they are about the request's own bytes, and the engine learns from them what to
-leave out. Others may be cured by the time a run is resumed."""
 TOKEN_LIMIT = "token_limit_exceeded"  # noqa: S105  # OpenAI's word for more enqueued tokens than the account may have
 
 OpenApi = Callable[[Mapping[str, str]], BatchApi]
@@ -85,14 +79,14 @@ class BatchTransport:
         """See Transport."""
         if self._api is None:
             self._begin(headers)
-        digest = blake2b(b"%b\0%b\0%b" % (self._name.encode(), url.encode(), body), digest_size=16).digest()
+        digest = blake2b(b"%b\0%b" % (self._name.encode(), body), digest_size=16).digest()
         known, n = self._journal.find(digest), 0
         while (n in known and known[n].given) or Item(digest, n) in self._waiting:
             n += 1
         item, found = Item(digest, n), known.get(n)
         if found is not None and found.reply is not None and found.status is not None:
             self._journal.given(item)
-            return self._response(item, found.status, found.reply)
+            return response(self._journal.run, item, found.status, found.reply)
         future: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
         self._waiting[item] = _Waiting(body, future)
         if found is None or found.batch is None:
@@ -157,7 +151,12 @@ class BatchTransport:
         items = [item for item in pending if item in self._waiting]  # others were cancelled meanwhile
         for at in range(0, len(items), self._most):
             part = items[at : at + self._most]
-            batch = self._journal.intend(self._name, part)
+            try:
+                batch = self._journal.intend(self._name, part)
+            except sqlite3.Error as fault:
+                log.error("the journal of batches cannot be written: %s", fault)
+                self._answer(part, error(400, "journal", f"not sent: {self._journal.path} cannot be written"))
+                continue
             lines = [Line(item.name(batch.token), self._waiting[item].body) for item in part]
             self._spawn(batch.number, self._submit(batch, lines))
 
@@ -174,11 +173,15 @@ class BatchTransport:
         self._running.discard(number)
         self._change.set()
         self._change = asyncio.Event()
-        error = None if task.cancelled() else task.exception()
-        if error is not None:  # a bug of ours: an end all the same, and never a hang
-            log.error("a batch could not be looked after", exc_info=error)
-            fault = TransportFault("protocol", f"internal error: {type(error).__name__}; --resume takes the batch up")
-            self._fail([item for item, _ in self._journal.items_of(number)], fault)
+        bug = None if task.cancelled() else task.exception()
+        if bug is not None:  # a full disk, or a bug of ours: an end all the same, and never a hang
+            log.error("a batch could not be looked after", exc_info=bug)
+            try:
+                items = [item for item, _ in self._journal.items_of(number)]
+            except sqlite3.Error:
+                items = list(self._waiting)
+            message = f"internal error: {type(bug).__name__}; --resume takes the batch up again"
+            self._answer(items, error(400, "internal", message))
 
     async def _submit(self, batch: Listed, lines: Sequence[Line]) -> None:
         assert self._api is not None
@@ -243,6 +246,7 @@ class BatchTransport:
         wait = self._pace.first
         while True:
             try:
+                seen = None
                 seen = await self._api.look(remote)
                 self._journal.progress(batch.number, seen.done)
                 self._board.progress(batch.token, seen.done)
@@ -252,15 +256,11 @@ class BatchTransport:
             except TransportFault as fault:
                 log.warning("%s: batch %s cannot be looked at (%s); trying on", self._name, remote, fault.kind)
             except Refused as refused:
-                if refused.response.status in (404, 410):  # the batch or its answers are gone for good
-                    log.error("%s: batch %s, or its answers, are no longer there", self._name, remote)
-                    self._drop(batch, refused.response)
-                else:
-                    self._answer(self._waiting_of(batch), refused.response)
+                self._unreachable(batch, remote, refused.response, seen is None)
                 return
             if clock.wall() - batch.created > STUCK_S:
                 message = f"batch {remote} has not ended in {STUCK_S / 3600:g} h; --resume looks at it again"
-                self._answer(self._waiting_of(batch), _error(EXPIRED, "batch_stuck", message))
+                self._answer(self._waiting_of(batch), error(EXPIRED, "batch_stuck", message))
                 return
             await clock.sleep(wait)
             wait = min(self._pace.poll, wait * 1.5)
@@ -269,6 +269,21 @@ class BatchTransport:
         else:
             await self._collect(batch, seen, results)
 
+    def _unreachable(self, batch: Listed, remote: str, answer: Response, unknown: bool) -> None:
+        """A batch, or (`unknown` is False) the answers of one that has ended, cannot be had."""
+        absent = answer.status in (404, 410)
+        if absent and not unknown:
+            log.error("%s: the answers of batch %s are no longer there", self._name, remote)
+            self._drop(batch, answer)
+            return
+        if absent:
+            message = (
+                f"the account of this key does not know batch {remote}. Was the key changed? If the batch is gone, "
+                "`referee batches cancel --forget` lets its requests be asked again"
+            )
+            answer = error(404, "batch_unknown", message)
+        self._answer(self._waiting_of(batch), answer)
+
     async def _results(self, seen: Seen) -> dict[Item, tuple[int, bytes]]:
         assert self._api is not None
         found = await self._api.results(seen)
@@ -276,60 +291,29 @@ class BatchTransport:
 
     async def _collect(self, batch: Listed, seen: Seen, results: Mapping[Item, tuple[int, bytes]]) -> None:
         """Keep the answers, then hand them out; what was not answered goes into the next batch."""
-        stored: list[Stored] = []
-        answers: list[tuple[Item, Response]] = []
-        again: list[Item] = []
-        afresh: list[Item] = []
-        absent = CANCELLED if seen.ended == "cancelled" else EXPIRED
-        for item, tries in self._journal.items_of(batch.number):
-            status, body = results.get(item) or (absent, b"")
-            if 200 <= status < 300 or status in KEPT_STATUSES:
-                stored.append(Stored(item, status, body, item in self._waiting))
-                answers.append((item, self._response(item, status, body)))
-            elif status == CANCELLED:
-                afresh.append(item)
-                message = f"batch {seen.id} was cancelled at the provider; --resume asks again"
-                answers.append((item, _error(CANCELLED, "batch_cancelled", message)))
-            elif failure(status, {}, body, 0.0).action in TEMPORARY and tries < MAX_TRIES:
-                again.append(item)
-            else:
-                afresh.append(item)
-                message = f"not answered in {tries} batches before they expired"
-                final = body and status != EXPIRED
-                answers.append(
-                    (item, self._response(item, status, body) if final else _error(status, "batch_expired", message))
-                )
-        self._journal.collected(batch.number, seen.ended, stored, afresh)
-        if again:
-            log.info("%s: %d requests of batch %s go into the next one", self._name, len(again), seen.id)
-        self._again(again)
-        for number, (item, response) in enumerate(answers):
-            self._answer((item,), response)
+        items = self._journal.items_of(batch.number)
+        found = sort_results(items, seen, results, self._journal.run, self._waiting)
+        self._journal.collected(batch.number, seen.ended, found.stored, found.afresh)
+        if found.again:
+            log.info("%s: %d requests of batch %s go into the next one", self._name, len(found.again), seen.id)
+        self._again(found.again)
+        for number, (item, answer) in enumerate(found.answers):
+            self._answer((item,), answer)
             if number % GIVE_WAY == GIVE_WAY - 1:
                 await clock.breathe()
 
     async def _refused_whole(self, batch: Listed, seen: Seen) -> None:
-        """The provider did not accept a file. Nothing of it is billed. Lines that are to blame get the reason; the
-        others go into the next batch, unless no line is to blame."""
+        """The provider did not accept a file. Nothing of it is billed."""
         items = [item for item, _ in self._journal.items_of(batch.number)]
         self._journal.collected(batch.number, "failed", (), items)
-        blamed = {items[p.line - 1]: p for p in seen.problems if 0 < p.line <= len(items)}
-        first = seen.problems[0] if seen.problems else None
-        if first is not None and first.code == TOKEN_LIMIT:
+        if seen.problems and seen.problems[0].code == TOKEN_LIMIT:
             await self._wait_for_room(batch, len(items))
             self._again(items)
             return
-        for item, problem in blamed.items():
-            message = f"batch {seen.id} was refused for its line {problem.line}: {problem.message}"
-            self._answer((item,), _error(400, problem.code, message))
-        rest = [item for item in items if item not in blamed]
-        if blamed:
-            self._again(rest)
-            return
-        code, message = (first.code, first.message) if first else ("batch_failed", "no reason was given")
-        status = 404 if "model" in code and "mismatch" not in code else 429 if "billing" in code else 400
-        code = "insufficient_quota" if "billing" in code else code
-        self._answer(rest, _error(status, code, f"batch {seen.id} was refused: {message}"))
+        found = sort_refused(items, seen)
+        self._again(found.again)
+        for item, answer in found.answers:
+            self._answer((item,), answer)
 
     async def _wait_for_room(self, batch: Listed, items: int) -> None:
         """The account may not have so many tokens in batches at once. If none of ours fills it, ask for less."""
@@ -345,27 +329,20 @@ class BatchTransport:
 
     # Answers.
 
-    def _response(self, item: Item, status: int, body: bytes) -> Response:
-        # The name says that this run has paid for the answer, also when it is met again in the cache.
-        headers = {"x-request-id": item.name(self._journal.run), "request-id": item.name(self._journal.run)}
-        if not 200 <= status < 300:
-            headers["x-should-retry"] = "false"
-        return Response(status, headers, body)
-
-    def _drop(self, batch: Listed, response: Response) -> None:
+    def _drop(self, batch: Listed, answer: Response) -> None:
         """A whole batch has no answers and will have none."""
         items = [item for item, _ in self._journal.items_of(batch.number)]
         self._journal.collected(batch.number, "refused", (), items)
-        self._answer(items, response)
+        self._answer(items, answer)
 
     def _waiting_of(self, batch: Listed) -> list[Item]:
         return [item for item, _ in self._journal.items_of(batch.number) if item in self._waiting]
 
-    def _answer(self, items: Iterable[Item], response: Response) -> None:
+    def _answer(self, items: Iterable[Item], answer: Response) -> None:
         for item in items:
             waiting = self._waiting.get(item)
             if waiting is not None and not waiting.future.done():
-                waiting.future.set_result(response)
+                waiting.future.set_result(answer)
 
     def _fail(self, items: Iterable[Item], fault: TransportFault) -> None:
         for item in items:
@@ -378,9 +355,3 @@ class BatchTransport:
         for item in items:
             if item in self._waiting and not self._waiting[item].future.done():
                 self._gather(item)
-
-
-def _error(status: int, code: str, message: str) -> Response:
-    """An answer of our own about a request that a provider did not get to, or would not take."""
-    body = msgspec.json.encode({"error": {"code": code, "message": message}})
-    return Response(status, {"x-should-retry": "false"}, body)

@@ -15,6 +15,7 @@ from referee.batch.calls import Pace
 from referee.batch.journal import RUNNING
 from referee.batch.open import api_of, endpoint_name
 from referee.batch.port import Refused
+from referee.cli.output import claimed
 from referee.cli.settings import settings
 from referee.config import Config
 from referee.engine import Endpoint, find_key
@@ -40,6 +41,9 @@ def cancel(
     output: OutputArgument,
     ids: Annotated[list[str] | None, typer.Argument(help="Only these batches. Default: all that are open.")] = None,
     config: Annotated[Path | None, typer.Option("--config", "-c", help="For the key. Default: ./referee.toml.")] = None,
+    forget: Annotated[
+        bool, typer.Option("--forget", help="Forget batches that the provider does not know: they are asked again.")
+    ] = False,
 ) -> None:
     """Stop open batches. What the provider has done by then is billed, and --batch --resume collects it."""
     wanted = [batch for batch in _read(output) if batch.open and (not ids or batch.remote in ids)]
@@ -47,14 +51,22 @@ def cancel(
         typer.echo("no open batch")
         return
     with settings(config) as chosen:
-        failed = asyncio.run(_cancel(chosen, wanted))
+        failed, unknown = asyncio.run(_cancel(chosen, wanted))
+    if forget and unknown:
+        with claimed(str(output)):
+            journal = Journal(_folder(output))
+            for batch in unknown:
+                journal.collected(batch.number, "forgotten", (), [item for item, _ in journal.items_of(batch.number)])
+            journal.close()
+        failed -= len(unknown)
     if failed:
         raise RefereeError(f"{failed} of {len(wanted)} batches could not be cancelled.")
 
 
-async def _cancel(config: Config, batches: list[Listed]) -> int:
+async def _cancel(config: Config, batches: list[Listed]) -> tuple[int, list[Listed]]:
+    """Returns how many failed, and of those the ones that the provider does not know."""
     endpoints = {endpoint_name(endpoint): endpoint for endpoint in config.endpoint}
-    failed = 0
+    failed, unknown = 0, list[Listed]()
     for batch in batches:
         endpoint = endpoints.get(batch.endpoint)
         if endpoint is None:
@@ -75,14 +87,20 @@ async def _cancel(config: Config, batches: list[Listed]) -> int:
             what = f"status {error.response.status}" if isinstance(error, Refused) else error.kind
             typer.echo(f"{batch.remote or batch.token}: not cancelled ({what})", err=True)
             failed += 1
-    return failed
+            if isinstance(error, Refused) and error.response.status in (404, 410):
+                unknown.append(batch)
+    return failed, unknown
 
 
-def _read(output: Path) -> list[Listed]:
+def _folder(output: Path) -> Path:
     folder = output if output.is_dir() else output.with_suffix(".run")
     if not folder.is_dir():
         raise ConfigError(f"{output}: there is no folder {folder} of a run.")
-    journal = Journal(folder, readonly=True)
+    return folder
+
+
+def _read(output: Path) -> list[Listed]:
+    journal = Journal(_folder(output), readonly=True)
     try:
         return journal.batches()
     finally:
