@@ -300,6 +300,7 @@ def test_progress_in_words(tmp_path: Path, name: str) -> None:
         asking = asyncio.ensure_future(ask(world.start(), *BODIES))
         await clock.sleep(0.1)
         assert world.board.text() == "60 to be sent"
+        assert world.board.count == 0
         await clock.sleep(2000)
         assert "1 batch in progress, 30/60 items done, oldest 0:00:" in world.board.text()
         await asking

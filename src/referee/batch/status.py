@@ -20,11 +20,9 @@ class Board:
         self._open: dict[str, _Open] = {}
         self.waiting = 0
         """Questions that are not in a batch yet."""
-        self.sent = 0
-        """Batches that this process has created."""
 
     def opened(self, token: str, created: float, items: int) -> None:
-        """A batch is in progress."""
+        """A batch is in progress, or on its way to the provider."""
         self._open[token] = _Open(created, items)
 
     def progress(self, token: str, done: int) -> None:

@@ -92,7 +92,8 @@ class BatchTransport:
         if found is None or found.batch is None:
             self._gather(item)
         elif found.batch not in self._running:  # it was given up, and is looked at again for this
-            self._spawn(found.batch, self._resume(self._journal.batch(found.batch)))
+            batch = self._journal.batch(found.batch)
+            self._spawn(batch, self._resume(batch))
         try:
             async with asyncio.timeout(timeout):
                 return await future
@@ -115,7 +116,7 @@ class BatchTransport:
         self._most = api.max_items
         for batch in self._journal.batches():
             if batch.open and batch.endpoint == self._name:
-                self._spawn(batch.number, self._resume(batch))
+                self._spawn(batch, self._resume(batch))
 
     # Collecting requests.
 
@@ -158,26 +159,28 @@ class BatchTransport:
                 self._answer(part, error(400, "journal", f"not sent: {self._journal.path} cannot be written"))
                 continue
             lines = [Line(item.name(batch.token), self._waiting[item].body) for item in part]
-            self._spawn(batch.number, self._submit(batch, lines))
+            self._spawn(batch, self._submit(batch, lines))
 
     # The life of a batch.
 
-    def _spawn(self, number: int, life: Coroutine[Any, Any, None]) -> None:
+    def _spawn(self, batch: Listed, life: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(life)
         self._tasks.add(task)
-        self._running.add(number)
-        task.add_done_callback(functools.partial(self._over, number))
+        self._running.add(batch.number)
+        self._board.opened(batch.token, batch.created, batch.items)
+        task.add_done_callback(functools.partial(self._over, batch))
 
-    def _over(self, number: int, task: asyncio.Task[None]) -> None:
+    def _over(self, batch: Listed, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
-        self._running.discard(number)
+        self._running.discard(batch.number)
+        self._board.closed(batch.token)
         self._change.set()
         self._change = asyncio.Event()
         bug = None if task.cancelled() else task.exception()
         if bug is not None:  # a full disk, or a bug of ours: an end all the same, and never a hang
             log.error("a batch could not be looked after", exc_info=bug)
             try:
-                items = [item for item, _ in self._journal.items_of(number)]
+                items = [item for item, _ in self._journal.items_of(batch.number)]
             except sqlite3.Error:
                 items = list(self._waiting)
             message = f"internal error: {type(bug).__name__}; --resume takes the batch up again"
@@ -216,12 +219,7 @@ class BatchTransport:
             return
         if batch.state == INTENDED:
             self._journal.created(batch.number, remote)
-        self._board.sent += 1
-        self._board.opened(batch.token, batch.created, batch.items)
-        try:
-            await self._follow(batch, remote)
-        finally:
-            self._board.closed(batch.token)
+        await self._follow(batch, remote)
 
     async def _search(self, batch: Listed) -> str:
         """The id of a batch that a process, perhaps this one, meant to create. Empty: it was not created."""
