@@ -23,6 +23,7 @@ SECTIONS = {
     "EndpointConfig": "[[endpoint]]",
     "LocalConfig": "[endpoint.local]",
     "LimitsConfig": "[limits]",
+    "BatchConfig": "[batch]",
     "CacheConfig": "[cache]",
     "RedisConfig": "[redis]",
     "ShapingConfig": "[shaping]",

@@ -19,6 +19,7 @@ RANKS: list[set[str]] = [
     {"judging", "shaping", "limits", "wire", "probes"},
     {"cache", "ledger", "local"},
     {"engine"},
+    {"batch"},
     {"scoring"},
     {"runtime"},
     {"referee", "ticket"},

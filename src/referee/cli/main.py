@@ -12,6 +12,7 @@ import typer.core
 
 from referee.cli import (
     attack,
+    batches,
     cache,
     calibrate,
     compare,
@@ -68,6 +69,7 @@ app.command("score", short_help="Judge a file of rollouts.")(score.command)
 app.command("serve", short_help="Serve rewards over HTTP.")(serve.command)
 app.command("init")(init.command)
 app.command("doctor")(doctor.command)
+app.add_typer(batches.app, name="batches")
 app.add_typer(cache.app, name="cache")
 app.command("plan", short_help="Say how long judging takes and what it costs.")(plan.command)
 app.command("prices", short_help="List providers by name, and what their models cost.")(prices.command)

@@ -13,6 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColum
 from referee import clock
 
 LINE_EVERY = 10.0
+BATCH_LINE_EVERY = 60.0
 REFRESH = 0.25
 WIDE = 110
 """Columns from which there is room for a bar beside the figures."""
@@ -22,10 +23,17 @@ class Meter:
     """Shows how a run of `total` samples goes. `metrics` is asked now and then, from a thread of its own."""
 
     def __init__(
-        self, total: int, metrics: Callable[[], dict[str, float]], quiet: bool = False, priced: bool = True
+        self,
+        total: int,
+        metrics: Callable[[], dict[str, float]],
+        quiet: bool = False,
+        priced: bool = True,
+        batches: Callable[[], str] | None = None,
     ) -> None:
+        """`batches` says how those do: shown instead of a rate, which would tell nothing."""
         self._total = total
         self._priced = priced
+        self._batches = batches
         self._metrics = metrics
         self._quiet = quiet
         self._done = 0
@@ -55,7 +63,7 @@ class Meter:
 
     def _run(self) -> None:
         if not self._live:
-            while not self._stop.wait(LINE_EVERY):
+            while not self._stop.wait(LINE_EVERY if self._batches is None else BATCH_LINE_EVERY):
                 print(self.line(), file=sys.stderr, flush=True)  # noqa: T201
             return
         columns: list[ProgressColumn] = [MofNCompleteColumn(), TextColumn("{task.fields[say]}")]
@@ -81,14 +89,14 @@ class Meter:
         spent = clock.monotonic() - self._started
         rate = judged / spent if spent > 0 else 0.0
         left = (self._total - self._settled()) / rate if rate > 0 else None
+        pace = [f"{rate:.1f}/s", f"{now.get('in_flight', 0):.0f}/{now.get('limit', 0):.0f} in flight"]
         parts = [
-            f"{rate:.1f}/s",
-            f"{now.get('in_flight', 0):.0f}/{now.get('limit', 0):.0f} in flight",
+            *(pace if self._batches is None else [self._batches()]),
             f"{now.get('cache_hits', 0) + now.get('shared', 0):.0f} reused",
             f"{now.get('unscored', 0):.0f} unscored",
             f"${now.get('cost_usd', 0):.4f}" if self._priced else "cost unknown",
         ]
-        if left is not None:
+        if left is not None and self._batches is None:
             parts.append(f"ETA {_duration(left)}")
         return "  ".join(parts)
 

@@ -12,6 +12,7 @@ from typing import Annotated, NamedTuple
 import msgspec
 import typer
 
+from referee.cli.asking import Asking, asking, check_asking
 from referee.cli.groups import Sizes, calls_in_words, check_alone, sizes_of
 from referee.cli.output import check_output, claimed, rejects_of
 from referee.cli.plan import show_file
@@ -47,6 +48,9 @@ def command(
         bool, typer.Option("--resume", help="Go on after an interruption; judge only what is missing.")
     ] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Start over although the output exists.")] = False,
+    batch: Annotated[
+        bool, typer.Option("--batch", help="Ask through the provider's batch API: half the price, up to a day.")
+    ] = False,
     skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Set unusable lines aside in a rejects file.")] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only say what it takes, as `referee plan`; send and write nothing.")
@@ -76,6 +80,7 @@ def command(
         if bad.count and not (skip_bad and total):
             raise InputError(bad.complaint(rollouts, _MEND if total else _FORMAT))
         with settings(config, references == total) as chosen:
+            check_asking(chosen, output, folder, batch, overwrite)
             refused = bad
             if media or columns_shown(chosen) or rubric_polarity(chosen):
                 sizes, total, refused = _usable(source, chosen)
@@ -103,7 +108,8 @@ def command(
                     consolidate(Path(output))
                 old = _records(folder) if overwrite and chosen.ledger.dir == str(folder) else []
                 counts = _Counts(sizes, total, refused.count)
-                summary = _score(source, output, chosen, counts, _Earlier(resume, overwrite), quiet)
+                with asking(chosen, output, folder, batch, overwrite) as way:
+                    summary = _score(source, output, chosen, counts, _Earlier(resume, overwrite), quiet, way)
                 for path in old:  # the record goes with the output it belongs to
                     path.unlink(missing_ok=True)
             if not quiet and folder is not None:
@@ -141,16 +147,20 @@ class _Counts(NamedTuple):
     refused: int
 
 
-def _score(source: Path, output: str, config: Config, counts: _Counts, earlier: _Earlier, quiet: bool) -> Summary:
+def _score(
+    source: Path, output: str, config: Config, counts: _Counts, earlier: _Earlier, quiet: bool, way: Asking
+) -> Summary:
     digests = Digests(config)
     summary, priced = Summary(config), any(endpoint.price_in is not None for endpoint in config.endpoint)
     sizes, total, refused = counts
-    items = _items(_read(source, config), refused, digests, read_rows(Path(output)) if earlier.resume else iter(()))
-    with Referee(config) as referee:  # first: what is wrong with the settings must not touch the output
+    old = read_rows(Path(output)) if earlier.resume else iter(())
+    items = _items(_read(source, config), refused, digests, old, way)
+    with Referee(way.config, way.build) as referee:  # first: what is wrong with the settings must not touch the output
         writer = RowWriter(output, sys.stdout.buffer if output == "-" else None, fresh=earlier.overwrite)
         try:
-            with Meter(total, referee.metrics, quiet, priced) as meter:
-                for item, reward in stream(referee, items, sizes if depends_on_siblings(config) else None):
+            together = sizes if depends_on_siblings(config) else None
+            with Meter(total, referee.metrics, quiet, priced, way.say) as meter:
+                for item, reward in stream(referee, items, together, way.window):
                     row = item.kept if reward is None else row_of(item.tag, digests.of(item.sample), reward)
                     assert row is not None
                     writer.write([row])
@@ -158,11 +168,14 @@ def _score(source: Path, output: str, config: Config, counts: _Counts, earlier: 
                     meter.advance(1, kept=int(reward is None))
                 metrics = referee.metrics()
             writer.finish()
+            way.complete = True
         except BaseException:
             where = writer.abandon()
             if output != "-":
                 judged = referee.metrics().get("scored", 0) - referee.metrics().get("gated", 0)
                 typer.echo(_stopped(summary.rows, total, where, judged > 0, config), err=True)
+            if left := way.left():
+                typer.echo(left, err=True)
             raise
     if not quiet:
         typer.echo(summary.text(metrics), err=True)
@@ -185,7 +198,7 @@ def _read(source: Path, config: Config) -> Iterator[tuple[int, Sample | BadLine]
 
 
 def _items(
-    given: Iterator[tuple[int, Sample | BadLine]], refused: int, digests: Digests, earlier: Iterator[Row]
+    given: Iterator[tuple[int, Sample | BadLine]], refused: int, digests: Digests, earlier: Iterator[Row], way: Asking
 ) -> Iterator[Item[int, Row]]:
     """Samples in order, each with its row of an earlier run if that still holds. `refused`: how many lines are known to
     be unusable; one more is an error, or its row would be missing without a word."""
@@ -200,6 +213,8 @@ def _items(
             old = next(earlier, None)
         same = old is not None and old.line == line and old.scored and old.digest == digests.of(sample)
         kept = old if same and old is not None and old.whole else None
+        if kept is not None:
+            way.kept(kept)
         yield Item(line, sample, kept)
 
 

@@ -36,12 +36,13 @@ class Item(Generic[Tag, Done]):
 
 
 def stream(
-    referee: Referee, items: Iterable[Item[Tag, Done]], sizes: Mapping[str, int] | None
+    referee: Referee, items: Iterable[Item[Tag, Done]], sizes: Mapping[str, int] | None, window: int = WINDOW
 ) -> Iterator[tuple[Item[Tag, Done], Reward | None]]:
     """Every item with its reward (None where the earlier result is kept), in input order.
 
     `sizes` says how many samples each named group has, when rewards depend on the group: a group is submitted when
-    its last member has been read, so members far apart in the input hold back what lies between them.
+    its last member has been read, so members far apart in the input hold back what lies between them. `window`: samples
+    submitted and not yet collected.
 
     Interrupted, or stopped by an error, it first yields what is scored already, in order and with gaps.
     """
@@ -81,7 +82,7 @@ def stream(
                     admit(groups.pop(name))
             if len(chunk) >= CHUNK:
                 outstanding += submit()
-            while outstanding > WINDOW:
+            while outstanding > window:
                 outstanding -= collect()
             while out in ready:
                 yield ready.pop(out)

@@ -11,6 +11,7 @@ from referee.config.prices import find_price, price_table
 from referee.config.providers import LOCAL, PROVIDERS, provider_name, provider_of, runs_here
 from referee.config.resolve import price_words
 from referee.config.schema import (
+    BatchConfig,
     CacheConfig,
     Config,
     EndpointConfig,
@@ -30,6 +31,7 @@ __all__ = [
     "LOCAL",
     "MADE_OF_OTHERS",
     "PROVIDERS",
+    "BatchConfig",
     "CacheConfig",
     "Config",
     "EndpointConfig",

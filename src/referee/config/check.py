@@ -39,6 +39,7 @@ def checked(config: Config, where: str) -> Config:
         ("limits.concurrency", limits.concurrency if limits.concurrency != "auto" else 1, 1),
         ("limits.rpm", limits.rpm if limits.rpm is not None else 1, 1),
         ("limits.tpm", limits.tpm if limits.tpm is not None else 1, 1),
+        ("batch.max_open", config.batch.max_open, 1),
         ("cache.memory_items", config.cache.memory_items, 0),
         ("cache.max_gb", config.cache.max_gb, 0),
         ("workers", config.workers, 1),
@@ -50,6 +51,7 @@ def checked(config: Config, where: str) -> Config:
         ("limits.attempt_timeout", limits.attempt_timeout),
         ("limits.give_up_after", limits.give_up_after),
         ("limits.deadline", limits.deadline),
+        ("batch.poll", config.batch.poll),
     ):
         if not (seconds > 0 and math.isfinite(seconds)):
             raise refuse(name, f"must be a positive number of seconds, not {seconds}.")

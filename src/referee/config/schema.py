@@ -167,6 +167,15 @@ class LimitsConfig(Struct, frozen=True, forbid_unknown_fields=True):
     is the time for one rollout, from its first attempt on."""
 
 
+class BatchConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """`referee score --batch`: providers' batch APIs, see docs/batch.md. Only it reads this section."""
+
+    poll: float = 30.0
+    """Longest seconds between two looks at a batch."""
+    max_open: int = 20_000
+    """Questions open at once, in all batches together. 20,000 with prompts of 5 kB take about 0.6 GB of memory."""
+
+
 class CacheConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """Verdicts already paid for."""
 
@@ -295,6 +304,7 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True):
     judge: tuple[JudgeConfig, ...] = field(default_factory=lambda: (JudgeConfig(name=LONE),))
     endpoint: tuple[EndpointConfig, ...] = field(default_factory=lambda: (EndpointConfig(),))
     limits: LimitsConfig = field(default_factory=LimitsConfig)
+    batch: BatchConfig = field(default_factory=BatchConfig)
     cache: CacheConfig = field(default_factory=CacheConfig)
     redis: RedisConfig = field(default_factory=RedisConfig)
     shaping: ShapingConfig = field(default_factory=ShapingConfig)

@@ -29,9 +29,9 @@ def unpack(raw: bytes, encoding: str) -> bytes:
     return content
 
 
-def too_large() -> TransportFault:
-    """The fault of a reply beyond MAX_BODY."""
-    return TransportFault("too_large", f"the reply passed {MAX_BODY} bytes")
+def too_large(most: int = MAX_BODY) -> TransportFault:
+    """The fault of a reply of more bytes than that."""
+    return TransportFault("too_large", f"the reply passed {most} bytes")
 
 
 def say(error: BaseException) -> str:

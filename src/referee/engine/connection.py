@@ -49,6 +49,7 @@ class Connection(asyncio.Protocol):
         "_keep",
         "_loop",
         "_may_repeat",
+        "_most",
         "_on_free",
         "_on_lost",
         "_on_open",
@@ -85,6 +86,7 @@ class Connection(asyncio.Protocol):
         self._reused = False
         self._asked = 0.0
         self._timeout = 0.0
+        self._most = MAX_BODY
         self.due = math.inf
         """When the answer under way must be whole; the pool calls `expire` then."""
         self.idle_since = 0.0
@@ -112,15 +114,16 @@ class Connection(asyncio.Protocol):
         """The socket holds nothing that the loop has not read yet: no unsolicited bytes, no end of stream."""
         return self._poll is None or not self._poll.poll(0)
 
-    async def ask(self, request: bytes, deadline: float, timeout: float) -> Response:
-        """Send the whole request in one write and wait for the whole answer. `timeout` is only for the message."""
+    async def ask(self, request: bytes, deadline: float, timeout: float, most: int = MAX_BODY) -> Response:
+        """Send the whole request in one write and wait for the whole answer, of at most so many bytes. `timeout` is
+        only for the message."""
         transport = self._transport
         if transport is None:
             raise TransportFault("reset", "the connection was closed before it was used", stale=True)
         future: asyncio.Future[Response] = self._loop.create_future()
         self._future = future
         self._asked = self._loop.time()
-        self.due, self._timeout = deadline, timeout
+        self.due, self._timeout, self._most = deadline, timeout, most
         transport.write(request)
         try:
             return await future
@@ -179,8 +182,8 @@ class Connection(asyncio.Protocol):
                 self._finish(self._keep)
             elif not self._head_done and self._received > MAX_HEAD:
                 self._fail(TransportFault("protocol", f"the headers passed {MAX_HEAD} bytes"))
-            elif self._received > 2 * MAX_BODY:
-                self._fail(too_large())  # framing without content
+            elif self._received > 2 * self._most:
+                self._fail(too_large(self._most))  # framing without content
 
     def eof_received(self) -> None:
         """The server has closed its side; `connection_lost` follows and says what that means."""
@@ -224,14 +227,14 @@ class Connection(asyncio.Protocol):
         length = self._headers.get("content-length")
         if length is None:
             self._ends_by_close = "chunked" not in self._headers.get("transfer-encoding", "").lower()
-        elif int(length) > MAX_BODY:  # the parser has refused what is not a number
-            self._refuse(too_large())
+        elif int(length) > self._most:  # the parser has refused what is not a number
+            self._refuse(too_large(self._most))
 
     def on_body(self, data: bytes) -> None:
         """A piece of the body."""
         self._size += len(data)
-        if self._size > MAX_BODY:
-            self._refuse(too_large())
+        if self._size > self._most:
+            self._refuse(too_large(self._most))
         self._body.append(data)
 
     def on_message_complete(self) -> None:

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from urllib.parse import SplitResult, quote, urlsplit
 
 from referee import clock
+from referee.engine.body import MAX_BODY
 from referee.engine.connection import Connection
 from referee.engine.dial import Dialer
 from referee.engine.port import Response, TransportFault
@@ -65,6 +66,22 @@ class HttpTransport:
             target.compare(answer.body)
         return answer
 
+    async def request(
+        self, method: str, url: str, headers: Mapping[str, str], body: bytes, timeout: float, most: int = MAX_BODY
+    ) -> Response:
+        """Any other request, on a connection of its own: what is looked at again and again has equal answers, which
+        `post` takes for copies. `most`: bytes of the answer."""
+        loop = asyncio.get_running_loop()
+        target = _Target(loop, urlsplit(url), self._proxy, self._tls, method)
+        deadline = target.now() + timeout
+        try:
+            connection = await target.connect(deadline)
+            target.watch(deadline)
+            request = b"%b%d\r\n\r\n%b" % (target.head(headers), len(body), body)
+            return await connection.ask(request, deadline, timeout, most)
+        finally:
+            await target.close()
+
     async def close(self) -> None:
         """Close every connection."""
         targets, self._targets = self._targets, {}
@@ -80,15 +97,16 @@ class _Target:
         url: SplitResult,
         proxy: Proxy | None,
         tls: ssl.SSLContext | None,
+        method: str = "POST",
     ) -> None:
         self._loop = loop
         self.now = loop.time
         self._host = url.hostname or ""
         authority = url.netloc.rpartition("@")[2]
         target = quote(url.path or "/", safe=_SAFE) + (f"?{quote(url.query, safe=_SAFE)}" if url.query else "")
-        self._line = f"POST {target} HTTP/1.1\r\nhost: {authority}\r\n"
+        self._line = f"{method} {target} HTTP/1.1\r\nhost: {authority}\r\n"
         if proxy is not None and url.scheme == "http":  # the proxy reads the request, so it needs URL and login
-            self._line = f"POST http://{authority}{target} HTTP/1.1\r\nhost: {authority}\r\n{proxy.login}"
+            self._line = f"{method} http://{authority}{target} HTTP/1.1\r\nhost: {authority}\r\n{proxy.login}"
         self._dialer = Dialer(loop, url, proxy, tls, self._new)
         self._headers: Mapping[str, str] | None = None
         self._head = b""

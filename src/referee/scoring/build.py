@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from referee.cache import RedisLink, open_cache
+from referee.cache import Cache, RedisLink, open_cache
 from referee.config import Config, JudgeConfig, all_judges, asking_judges, change_judges, endpoints_of, runs_here
 from referee.engine import Endpoint, Engine, Transport, find_key
 from referee.engine.redis_lease import share_limits
@@ -39,15 +39,18 @@ def build_worker(
     transport: Transport | None = None,
     rng: random.Random | None = None,
     secret: bytes | None = None,
+    transports_of: Callable[[Config], Sequence[Transport]] | None = None,
+    cache_over: Callable[[Cache], Cache] | None = None,
 ) -> JudgeWorker:
-    """A worker on the running loop. Tests and simulations give their own transport, chance and secret."""
+    """A worker on the running loop. Tests and simulations give their own transport, chance and secret; batch runs a
+    transport for each endpoint, and what they put before the cache."""
     servers: Sequence[SharedServer] = ()
     if transport is None and any(map(runs_here, config.endpoint)):
         from referee.local.shared import attach  # only where it is used: it is no small import
 
         config, servers = attach(config)
     endpoints = [Endpoint(endpoint, config.limits, find_key(endpoint)) for endpoint in config.endpoint]
-    transports = [transport] * len(endpoints) if transport else _transports(config)
+    transports = [transport] * len(endpoints) if transport else (transports_of or _transports)(config)
     loop = asyncio.get_running_loop()
 
     def on_commit(calls: list[Callable[[], None]]) -> None:
@@ -55,6 +58,8 @@ def build_worker(
 
     link = RedisLink(config.redis) if config.redis.url else None
     cache = open_cache(config.cache, on_commit, link)
+    if cache_over is not None:
+        cache = cache_over(cache)
 
     def open_engine(on_room: Callable[[], None], more_to_come: Callable[[], bool]) -> OpenedEngine:
         chance = rng or random.Random(secrets.randbits(64))

@@ -24,8 +24,9 @@ from referee.shaping import UnscoredWatch, whole
 
 log = logging.getLogger("referee")
 
-SAMPLE_EVERY = 1.0
-"""Seconds between two records of the load on endpoints, while there is work."""
+SAMPLE_EVERY, SAMPLE_SELDOM, HOURS = 1.0, 60.0, 3600.0
+"""Seconds between two records of the load on endpoints, while there is work: seldom where a deadline beyond HOURS says
+that answers take as long."""
 
 
 class OpenBatch:
@@ -230,7 +231,8 @@ class BatchTracker:
         """Record the load on each endpoint once a second, as long as there is work."""
         if self._sampler is None and self.recorder.kept:
             loop = asyncio.get_running_loop()
-            self._sampler = clock.at(loop, loop.time() + SAMPLE_EVERY, self._sample_limits)
+            every = SAMPLE_EVERY if self._config.limits.deadline <= HOURS else SAMPLE_SELDOM
+            self._sampler = clock.at(loop, loop.time() + every, self._sample_limits)
 
     def _sample_limits(self) -> None:
         self._sampler = None

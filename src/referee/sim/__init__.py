@@ -6,13 +6,14 @@ from referee.sim.judge import GullibleJudge, HonestJudge, Judge, QuotingJudge
 from referee.sim.process import ServerProcess, run_server, start_server_process
 from referee.sim.provider import Provider
 from referee.sim.replies import SimResponse
-from referee.sim.spec import FAULTS, Fault, ProviderSpec, read_spec
+from referee.sim.spec import FAULTS, BatchSpec, Fault, ProviderSpec, read_spec
 from referee.sim.stats import Stats, key_label
 from referee.sim.transport import SimTransport
 from referee.sim.virtual import Deadlock, VirtualLoop, run_virtual
 
 __all__ = [
     "FAULTS",
+    "BatchSpec",
     "Deadlock",
     "Fault",
     "GullibleJudge",

@@ -1,7 +1,8 @@
 """The simulated provider as an HTTP/1.1 server. Sockets only: replies are decided in `provider`.
 
 One write per reply, keep-alive and pipelining, and every wire fault for real: silence, single bytes, resets, cuts,
-endless bodies. Routes: POST to the paths of its API, such as …/chat/completions, GET /stats, GET /v1/models.
+endless bodies. Routes: POST to the paths of its API, such as …/chat/completions, GET /stats, GET /v1/models, and those
+of `batches` if the provider has them.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import cast
 import msgspec
 
 from referee import clock
+from referee.sim.batches import SimBatches
 from referee.sim.parse import BadRequest, Request, RequestParser
 from referee.sim.provider import Provider
 from referee.sim.replies import JSON, SimResponse, error
@@ -32,6 +34,7 @@ class SimServer:
 
     def __init__(self, provider: Provider) -> None:
         self.provider = provider
+        self.batches = SimBatches(provider, provider.spec.batch) if provider.spec.batch is not None else None
         self.url = ""
         self._server: asyncio.Server | None = None
         self._connections: set[_Connection] = set()
@@ -39,16 +42,21 @@ class SimServer:
     async def start(self, host: str, port: int) -> None:
         """Listen; port 0 takes a free one."""
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(lambda: _Connection(self.provider, self._connections), host, port)
+        self._server = await loop.create_server(self._connect, host, port)
         bound = self._server.sockets[0].getsockname()[1]
         shown = f"[{host}]" if ":" in host else host
         path = "/v1/chat/completions" if self.provider.spec.api == "chat" else ""
         self.url = f"http://{shown}:{bound}{path}"
 
+    def _connect(self) -> _Connection:
+        return _Connection(self.provider, self.batches, self._connections)
+
     async def close(self) -> None:
         """Stop listening and drop every connection."""
         if self._server is None:
             return
+        if self.batches is not None:
+            await self.batches.close()
         self._server.close()
         tasks = [task for connection in list(self._connections) if (task := connection.drop())]
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -66,8 +74,9 @@ async def serve_http(provider: Provider, host: str = "127.0.0.1", port: int = 0)
 class _Connection(asyncio.Protocol):
     """One client. Requests are answered one at a time, in order of arrival."""
 
-    def __init__(self, provider: Provider, peers: set[_Connection]) -> None:
+    def __init__(self, provider: Provider, batches: SimBatches | None, peers: set[_Connection]) -> None:
         self._provider = provider
+        self._batches = batches
         self._peers = peers
         self._parser = RequestParser()
         self._pending: deque[Request | BadRequest] = deque()
@@ -136,7 +145,9 @@ class _Connection(asyncio.Protocol):
 
     async def _answer(self, request: Request) -> None:
         path = request.path.partition("?")[0]
-        if request.method == "POST" and self._provider.api.serves(path):
+        if self._batches is not None and self._batches.serves(path):
+            answer = self._batches.answer(request)
+        elif request.method == "POST" and self._provider.api.serves(path):
             answer = await self._provider.serve(request.body, request.headers, path)
             if answer.wire not in ("", "bomb"):
                 await self._send_faulty(answer)

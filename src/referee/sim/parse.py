@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 MAX_HEAD = 32 * 1024
 """Bytes of request line and headers."""
-MAX_BODY = 32 * 1024 * 1024
+MAX_BODY = 256 * 1024 * 1024
 """Bytes of a request's body."""
 
 NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")

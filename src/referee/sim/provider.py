@@ -77,6 +77,8 @@ class Provider:
         self.api = find_api(spec.api)
         self._origin: float | None = None
         self._tally = Tally()
+        self.batches = 0
+        """Batches created."""
         self.sleep = clock.sleep
         """Replaced where millisecond timers are too coarse."""
         self._constant = constant() if spec.judge == "constant" and judge is None else None
@@ -110,6 +112,7 @@ class Provider:
         found.tokens_cache_write = self.bill.written
         found.busy, found.max_busy = station.busy, station.max_busy
         found.queued, found.max_queued = station.queued, station.max_queued
+        found.batches = self.batches
         return found
 
     def received(self, body: bytes) -> int:

@@ -79,6 +79,27 @@ Fault = Literal[
 FAULTS: tuple[Fault, ...] = get_args(Fault)
 
 
+class BatchSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A provider's batch APIs, OpenAI's and Anthropic's. Items are served as single requests are, and billed so."""
+
+    validate_s: float = 0.0
+    """Seconds a file is checked for before work begins (OpenAI)."""
+    process_s: float = 0.0
+    """Seconds from then to the last item."""
+    error_share: float = 0.0
+    """Share of items that end with an error of the server's, not billed."""
+    expire_share: float = 0.0
+    """Share of items that are not begun before the batch expires."""
+    refuse_text: str = ""
+    """OpenAI: a file with a line that holds this is refused, and the line named. Anthropic: the item is."""
+    fail_code: str = ""
+    """OpenAI: every file is refused for this, without a line."""
+    max_running: int | None = None
+    """OpenAI: items of all running batches together; beyond that a batch fails with token_limit_exceeded."""
+    lost_answers: float = 0.0
+    """Share of batches that are created although their creation is answered with 500."""
+
+
 class ProviderSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A provider's behaviour. The default replies at once, without limits or faults."""
 
@@ -155,6 +176,8 @@ class ProviderSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     measuring clients. Only latency and capacity apply."""
     compares: Perception = Perception()
     """How it sees the responses of a group: noise, liking for the first place, ties."""
+    batch: BatchSpec | None = None
+    """Its batch APIs; None: it has none. Only as an HTTP server."""
 
     def __post_init__(self) -> None:
         _require(self.api in APIS, "api", f"one of {', '.join(APIS)}, not {self.api!r}")

@@ -56,6 +56,8 @@ class Stats(Struct, kw_only=True):
     """Distinct bodies received."""
     max_repeats: int = 0
     """Largest number of times one body was received."""
+    batches: int = 0
+    """Batches created. Their items are counted like single requests."""
 
 
 class Tally:

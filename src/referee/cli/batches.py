@@ -1,0 +1,107 @@
+"""`referee batches`: what `referee score --batch` has at providers, and stopping it."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from referee import clock
+from referee.batch import Journal, Listed
+from referee.batch.calls import Pace
+from referee.batch.journal import RUNNING
+from referee.batch.open import api_of, endpoint_name
+from referee.batch.port import Refused
+from referee.cli.output import claimed
+from referee.cli.settings import settings
+from referee.config import Config
+from referee.engine import Endpoint, find_key
+from referee.engine.port import TransportFault
+from referee.errors import ConfigError, RefereeError
+
+app = typer.Typer(help="List the batches of `referee score --batch`, or cancel them.", no_args_is_help=True)
+OutputArgument = Annotated[Path, typer.Argument(help="The output of the run (out.jsonl), or its folder (out.run).")]
+SKEW_S = 3600.0
+
+
+@app.command("list")
+def list_(output: OutputArgument) -> None:
+    """List batches, the oldest first, with their state when the run last looked."""
+    for batch in _read(output):
+        when = datetime.datetime.fromtimestamp(batch.created).astimezone().strftime("%Y-%m-%d %H:%M")
+        name = batch.remote or f"(no id yet; token {batch.token})"
+        typer.echo(f"{name}  {batch.state}  {batch.done}/{batch.items} done  {when}  {batch.endpoint}")
+
+
+@app.command()
+def cancel(
+    output: OutputArgument,
+    ids: Annotated[list[str] | None, typer.Argument(help="Only these batches. Default: all that are open.")] = None,
+    config: Annotated[Path | None, typer.Option("--config", "-c", help="For the key. Default: ./referee.toml.")] = None,
+    forget: Annotated[
+        bool, typer.Option("--forget", help="Forget batches that the provider does not know: they are asked again.")
+    ] = False,
+) -> None:
+    """Stop open batches. What the provider has done by then is billed, and --batch --resume collects it."""
+    wanted = [batch for batch in _read(output) if batch.open and (not ids or batch.remote in ids)]
+    if not wanted:
+        typer.echo("no open batch")
+        return
+    with settings(config) as chosen:
+        failed, unknown = asyncio.run(_cancel(chosen, wanted))
+    if forget and unknown:
+        with claimed(str(output)):
+            journal = Journal(_folder(output))
+            for batch in unknown:
+                journal.collected(batch.number, "forgotten", (), [item for item, _ in journal.items_of(batch.number)])
+            journal.close()
+        failed -= len(unknown)
+    if failed:
+        raise RefereeError(f"{failed} of {len(wanted)} batches could not be cancelled.")
+
+
+async def _cancel(config: Config, batches: list[Listed]) -> tuple[int, list[Listed]]:
+    """Returns how many failed, and of those the ones that the provider does not know."""
+    endpoints = {endpoint_name(endpoint): endpoint for endpoint in config.endpoint}
+    failed, unknown = 0, list[Listed]()
+    for batch in batches:
+        endpoint = endpoints.get(batch.endpoint)
+        if endpoint is None:
+            typer.echo(f"{batch.remote or batch.token}: its endpoint ({batch.endpoint}) is not configured", err=True)
+            failed += 1
+            continue
+        api = api_of(endpoint, Endpoint(endpoint, config.limits, find_key(endpoint)).headers, Pace(config.batch.poll))
+        try:
+            id = batch.remote
+            if batch.state != RUNNING:
+                id, _ = await api.find(batch.token, batch.items, batch.created - SKEW_S, ())
+            if not id:
+                typer.echo(f"{batch.token}: not found at the provider: probably never created")
+                continue
+            await api.cancel(id)
+            typer.echo(f"{id}: cancelling, {clock.wall() - batch.created:.0f} s after it was sent")
+        except (Refused, TransportFault) as error:
+            what = f"status {error.response.status}" if isinstance(error, Refused) else error.kind
+            typer.echo(f"{batch.remote or batch.token}: not cancelled ({what})", err=True)
+            failed += 1
+            if isinstance(error, Refused) and error.response.status in (404, 410):
+                unknown.append(batch)
+    return failed, unknown
+
+
+def _folder(output: Path) -> Path:
+    folder = output if output.is_dir() else output.with_suffix(".run")
+    if not folder.is_dir():
+        raise ConfigError(f"{output}: there is no folder {folder} of a run.")
+    return folder
+
+
+def _read(output: Path) -> list[Listed]:
+    journal = Journal(_folder(output), readonly=True)
+    try:
+        return journal.batches()
+    finally:
+        journal.close()
