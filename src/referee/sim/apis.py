@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from referee.errors import ConfigError
 from referee.sim.anthropic import ANTHROPIC
 from referee.sim.api import CHAT, Api
 from referee.sim.gemini import GEMINI
@@ -21,5 +22,8 @@ APIS: dict[str, Api] = {
 
 
 def find_api(name: str) -> Api:
-    """The API of this name; `ProviderSpec` has checked that there is one."""
-    return APIS[name]
+    """The API of this name, or a ConfigError that lists those there are."""
+    found = APIS.get(name)
+    if found is None:
+        raise ConfigError(f"simulated provider: api needs one of {', '.join(APIS)}, not {name!r}", setting="api")
+    return found
