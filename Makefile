@@ -42,7 +42,7 @@ test-trainers: .venv-trainers/.made .venv-trainers/releases/.made .venv-hooks/.m
 		$(TRAINED) $$file --last-failed --last-failed-no-failures none $(ARGS); }; done
 	REQUIRED_HOOKS=art,skyrl_gym,verifiers .venv-hooks/bin/python -m pytest tests/hooks $(ARGS)
 
-test-sdk: .venv-sdk/.made ## Run the tests with the SDKs of OpenAI, Anthropic and Google, against our simulated servers
+test-sdk: .venv-sdk/.made ## Run the tests with the SDKs of OpenAI, Anthropic, Google and TypeSafe, against our simulated servers
 	REFEREE_TEST_SDKS=1 .venv-sdk/bin/python -m pytest --numprocesses 2 tests/sdk $(ARGS)
 
 SEEDS ?= 2000
@@ -146,8 +146,8 @@ RELEASES := 0.5.0 0.6.1 0.8.0
 
 # The providers' own SDKs, which the core does without.
 .venv-sdk/.made: pyproject.toml constraints-sdk.txt
-	@echo "setting up .venv-sdk (openai, anthropic, google-genai)"
+	@echo "setting up .venv-sdk (openai, anthropic, google-genai, typesafe-sdk)"
 	@"$(PYTHON)" -m venv .venv-sdk
 	@.venv-sdk/bin/python -m pip install --quiet --disable-pip-version-check --no-input \
-		--constraint constraints-sdk.txt openai anthropic google-genai pytest pytest-timeout pytest-xdist hypothesis --editable .
+		--constraint constraints-sdk.txt openai anthropic google-genai typesafe-sdk pytest pytest-timeout pytest-xdist hypothesis --editable .
 	@touch $@

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from referee.ledger import (
     AskLine,
     BatchLine,
+    ChangeLine,
     JudgeLine,
     Ledger,
     LimitsLine,
@@ -85,6 +86,7 @@ def test_the_numbers_of_a_small_run() -> None:
         "attempts": 6,
         "requests": 9,
         "throttled": 2,
+        "judge_changes": 0,
         "tokens_in": 30,
         "tokens_out": 5,
         "tokens_cached": 4,
@@ -248,7 +250,7 @@ def test_every_number_is_documented_and_every_documented_number_exists() -> None
 
 @pytest.mark.parametrize(
     "kind",
-    [RunLine, VerdictLine, JudgeLine, AskLine, RewardLine, BatchLine, LimitsLine],
+    [RunLine, VerdictLine, JudgeLine, AskLine, RewardLine, BatchLine, LimitsLine, ChangeLine],
     ids=lambda kind: kind.__name__,
 )
 def test_every_field_of_a_line_is_documented(kind: Any) -> None:

@@ -12,10 +12,12 @@ from tests.runtime.fleet import Fleet, sail
 from tests.runtime.test_fleet import SLOW
 
 from referee import clock
+from referee.engine.identity import Change, Who
 from referee.judging import Deliberation, Form, make_judge
 from referee.judging.registry import COMPOSED, Composed, Materials
 from referee.records import Reason, Sample, Unscored
-from referee.scoring.messages import Gauge, Update
+from referee.runtime.messages import decode_outbound, encode
+from referee.scoring.messages import Gauge, Results, Update
 from referee.sim import ProviderSpec
 
 
@@ -112,3 +114,20 @@ def test_a_judges_own_deadline_is_not_that_of_the_batch(monkeypatch: pytest.Monk
         "missing": {"abort_above": 1.0},
     }
     sail(story, hosts=1, alone=True, **sections, cache={"enabled": False})
+
+
+def test_a_changed_judge_is_told_once_by_all_workers_together() -> None:
+    """Each of them sees the change, and sends all it has seen with every update."""
+
+    async def story(fleet: Fleet) -> None:
+        job = fleet.submit(samples(4))
+        change = Change("a.test", Who("old"), Who("new"), 9e12)
+        part = Results(1, ())
+        message = Update((part,), changes=(change,))
+        assert decode_outbound(encode(message)) == message
+        for number in (0, 1, 0):
+            fleet.remote.updated(number, message)
+        await job.result()
+        assert fleet.remote.metrics()["judge_changes"] == 1
+
+    sail(story, hosts=2)
