@@ -13,6 +13,8 @@ from referee.records import Sample
 from referee.sim import ProviderSpec
 from referee.sim.billing import Prices, PromptCache
 
+NAMED = {"chat": "openai", "responses": "openai", "anthropic": "anthropic", "gemini": "gemini"}
+"""A provider that speaks each API."""
 money = st.none() | st.sampled_from([0.0, 0.0125, 0.075, 0.5, 3.75])
 
 
@@ -27,6 +29,7 @@ def groups(count: int, size: int, words: int) -> list[Sample]:
 
 @settings(max_examples=40, deadline=None)
 @given(
+    api=st.sampled_from(sorted(NAMED)),
     chars=st.sampled_from([1.0, 3.3, 4.0]),
     hidden=st.sampled_from([0, 7, 900]),
     cache=st.none()
@@ -45,6 +48,7 @@ def groups(count: int, size: int, words: int) -> list[Sample]:
     hosts=st.integers(1, 3),
 )
 def test_rows_add_up_to_the_bill(
+    api: str,
     chars: float,
     hidden: int,
     cache: PromptCache | None,
@@ -56,7 +60,9 @@ def test_rows_add_up_to_the_bill(
     hosts: int,
 ) -> None:
     """To the nano-dollar, also where replies held no verdict; and tokens are those of the provider's own count."""
+    tier = tier if NAMED[api] == "openai" else {}
     spec = ProviderSpec(
+        api=api,
         latency_median=0.5,
         latency_sigma=0.3,
         chars_per_token=chars,
@@ -70,7 +76,7 @@ def test_rows_add_up_to_the_bill(
     done = run(
         groups(4, 5, 700),
         {f"h{n}": spec for n in range(hosts)},
-        endpoints=[{"provider": "openai", **prices, **tier}] * hosts,
+        endpoints=[{"provider": NAMED[api], "api": api, **prices, **tier}] * hosts,
         limits={"concurrency": 6, "budget_usd": 100.0},
         judge={"ask_again": 6},
         missing={"abort_above": 1.0},
