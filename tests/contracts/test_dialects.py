@@ -37,7 +37,7 @@ from referee.records import Failure, Media, Message, Reason, Reply, Sample, Samp
 from referee.sim import ProviderSpec
 from referee.sim.spec import Fault
 from referee.testing import check_dialect, fake_referee
-from referee.wire import PLAIN, find_dialect
+from referee.wire import PLAIN, TIER, adapt, find_dialect
 from referee.wire.registry import SHIPPED
 
 SCORELESS = ("classify", "score", "pooling", "decide")
@@ -123,6 +123,20 @@ def test_extra_fields_are_in_every_request(case: Case) -> None:
     """What endpoint.extra says is sent as it is."""
     endpoint = type(case.endpoint)(url=case.url, api=case.api, model=MODEL, extra={"metadata": {"run": "7"}})
     assert json.loads(case.dialect.encoder(endpoint).encode(ask()))["metadata"] == {"run": "7"}
+
+
+@every
+def test_the_flex_tier_is_asked_for_where_the_api_has_it(case: Case) -> None:
+    """And left out again where the engine says so, never because a server complains: that would cost more."""
+    flexed = type(case.endpoint)(url=case.url, api=case.api, model=MODEL, tier="flex")
+    encode = case.dialect.encoder(flexed).encode
+    if TIER in case.dialect.can_omit:
+        assert json.loads(encode(ask()))["service_tier"] == "flex"
+    assert encode(ask(), frozenset((TIER,))) == case.text_request
+    refused = b'{"error": {"code": "unsupported_parameter", "param": "service_tier", "message": "Not supported."}}'
+    found = case.dialect.read(400, {}, refused, WALL)
+    assert isinstance(found, Failure)
+    assert adapt(case.dialect, PLAIN, found.unsupported) is None
 
 
 @every

@@ -55,7 +55,6 @@ def build_worker(
         paced, leave = share_limits(engine, config, link)
         return OpenedEngine(engine, paced, [close for close in (leave, link.close) if close is not None])
 
-    check_images(config)
     judges = build_judges(config, secret or secrets.token_bytes(32))
     return JudgeWorker(config, judges, open_engine, lines, emit)
 
@@ -83,10 +82,11 @@ def build_scorer(
 
 def build_judges(config: Config, secret: bytes) -> list[Judge]:
     """The judges of a configuration, in its order. With an empty secret they are only checked."""
+    _check_images(config)
     return [build_judge(judge, secret) for judge in config.judge]
 
 
-def check_images(config: Config) -> None:
+def _check_images(config: Config) -> None:
     """ConfigError where a judge is to be shown images by an API that has none."""
     for judge in asking_judges(config.judge):
         for place in endpoints_of(judge, config.endpoint) if judge.parts == "show" else ():

@@ -21,7 +21,7 @@ from referee.wire.vocabulary import AUTH, BAD_IMAGE, BAD_OUTPUT, NO_MODEL, POLIC
 
 # For an error inside a 200 without a status: the status its label stands for.
 _STATUS_OF = (
-    (QUOTA, 402),
+    (QUOTA, 429),
     (AUTH, 401),
     (frozenset(("permission_error", "permission_denied")), 403),
     (NO_MODEL, 404),
