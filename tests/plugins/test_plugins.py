@@ -126,7 +126,10 @@ def test_a_judge_that_cannot_be_had_says_why(kind: str, words: list[str]) -> Non
 @pytest.mark.parametrize(
     ("api", "words"),
     [
-        ("chats", ["endpoint.api: 'chats' is not known", "Did you mean 'chat'?", "Shipped: chat", "referee.dialects"]),
+        (
+            "chats",
+            ["endpoint.api: 'chats' is not known", "Did you mean 'chat'?", "Shipped: ", "chat, ", "referee.dialects"],
+        ),
         ("kind", ["entry point 'kind' of the package some-apis 1.0", "an object"]),
     ],
 )
