@@ -27,7 +27,7 @@ def groups(count: int, size: int, words: int) -> list[Sample]:
     ]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(
     api=st.sampled_from(sorted(NAMED)),
     chars=st.sampled_from([1.0, 3.3, 4.0]),

@@ -61,7 +61,8 @@ class Blocks:
         spec = self._spec
         text = "\0".join([f"{message.role}\0{message.text}" for message in request.messages])
         chain, blocks = 0, []
-        edges = range(0, min(len(text), int(tokens_in / spec.block) * self._size) + 1, self._size)
+        most = len(text) if request.cached_until is None else request.cached_until
+        edges = range(0, min(most, int(tokens_in / spec.block) * self._size) + 1, self._size)
         for start, end in pairwise(edges):
             chain = hash((chain, text[start:end]))
             blocks.append(chain)

@@ -97,6 +97,7 @@ class ResponsesApi(ChatApi):
             else None,
             logprobs=LOGPROBS in given.include,
             top_logprobs=given.top_logprobs,
+            service_tier=given.service_tier,
         )
 
     def field(self, name: str, body: dict[str, Any]) -> str:
@@ -131,6 +132,7 @@ class ResponsesApi(ChatApi):
             "tools": [],
             "top_p": 1.0,
             "text": {"format": {"type": "text"}},
+            "service_tier": chat.get("service_tier", "default"),
             "usage": {
                 "input_tokens": usage["prompt_tokens"],
                 "input_tokens_details": details,
