@@ -355,3 +355,23 @@ def test_closing_ends_what_nobody_cancelled() -> None:
         return caught.value.kind
 
     assert on_server(silent, use) == "reset"
+
+
+def test_other_methods_have_their_own_connection_and_cap() -> None:
+    """`request` sends any method; equal answers are no copies of each other; `most` bounds the answer."""
+    seen: list[bytes] = []
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        seen.append(await reader.readuntil(b"\r\n\r\n"))
+        writer.write(OK + b"{}")
+        await writer.drain()
+
+    async def use(transport: HttpTransport, url: str) -> None:
+        for _ in range(2):
+            answer = await transport.request("GET", url, {"a": "b"}, b"", 10.0)
+            assert (answer.status, answer.body) == (200, b"{}")
+        with pytest.raises(TransportFault, match="too_large"):
+            await transport.request("GET", url, {}, b"", 10.0, most=1)
+
+    on_server(talk, use)
+    assert [line.split(b" ", 1)[0] for line in seen] == [b"GET"] * 3

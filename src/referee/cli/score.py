@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
@@ -154,7 +154,7 @@ def _score(
     summary, priced = Summary(config), any(endpoint.price_in is not None for endpoint in config.endpoint)
     sizes, total, refused = counts
     old = read_rows(Path(output)) if earlier.resume else iter(())
-    items = _items(_read(source, config), refused, digests, old, way)
+    items = _items(_read(source, config), refused, digests, old, way.kept)
     with Referee(way.config, way.build) as referee:  # first: what is wrong with the settings must not touch the output
         writer = RowWriter(output, sys.stdout.buffer if output == "-" else None, fresh=earlier.overwrite)
         try:
@@ -198,10 +198,15 @@ def _read(source: Path, config: Config) -> Iterator[tuple[int, Sample | BadLine]
 
 
 def _items(
-    given: Iterator[tuple[int, Sample | BadLine]], refused: int, digests: Digests, earlier: Iterator[Row], way: Asking
+    given: Iterator[tuple[int, Sample | BadLine]],
+    refused: int,
+    digests: Digests,
+    earlier: Iterator[Row],
+    keep: Callable[[Row], None] = lambda _: None,
 ) -> Iterator[Item[int, Row]]:
     """Samples in order, each with its row of an earlier run if that still holds. `refused`: how many lines are known to
-    be unusable; one more is an error, or its row would be missing without a word."""
+    be unusable; one more is an error, or its row would be missing without a word. `keep` is called with each
+    row that still holds."""
     old = next(earlier, None)
     for line, sample in given:
         if isinstance(sample, BadLine):
@@ -214,7 +219,7 @@ def _items(
         same = old is not None and old.line == line and old.scored and old.digest == digests.of(sample)
         kept = old if same and old is not None and old.whole else None
         if kept is not None:
-            way.kept(kept)
+            keep(kept)
         yield Item(line, sample, kept)
 
 
