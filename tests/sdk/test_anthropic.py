@@ -55,8 +55,9 @@ def client(url: str) -> anthropic.Anthropic:
 def create(url: str, **more: Any) -> Message:
     """A message, every field of which is checked by the SDK's own model."""
     wanted = {"model": "m", "max_tokens": 64, "messages": MESSAGES, "system": "Grade it.", **more}
-    raw = client(url).messages.with_raw_response.create(**wanted)
-    return Message.model_validate(json.loads(raw.text()))
+    with client(url) as sdk:
+        raw = sdk.messages.with_raw_response.create(**wanted)
+        return Message.model_validate(json.loads(raw.text()))
 
 
 def test_messages_are_what_the_sdk_expects(serve: Serve) -> None:
@@ -103,8 +104,8 @@ def ours(request: Ask, adaptation: frozenset[str] = PLAIN, **more: Any) -> dict[
 
 def theirs(**given: Any) -> tuple[dict[str, Any], dict[str, str], str]:
     """What the SDK sends for the same, with headers and path. It has no argument for the temperature any more."""
-    with recording(ANTHROPIC.reply) as (url, sent):
-        client(url).messages.create(model="m", max_tokens=64, **given)
+    with recording(ANTHROPIC.reply) as (url, sent), client(url) as sdk:
+        sdk.messages.create(model="m", max_tokens=64, **given)
     return sent[0].body, sent[0].headers, sent[0].path
 
 
@@ -154,9 +155,8 @@ def test_the_marks_of_the_cache_are_the_sdks() -> None:
 
 def test_the_same_verdict_in_both(serve: Serve) -> None:
     """Our reader and the SDK's see the same text, model and usage in one reply."""
-    raw = client(serve(api="anthropic")).messages.with_raw_response.create(
-        model="m", max_tokens=64, output_config=FORMAT, messages=MESSAGES
-    )
+    with client(serve(api="anthropic")) as sdk:
+        raw = sdk.messages.with_raw_response.create(model="m", max_tokens=64, output_config=FORMAT, messages=MESSAGES)
     found, read = raw.parse(), ANTHROPIC.dialect.read(200, {}, raw.text().encode(), 1e9)
     assert read.text == "".join(block.text for block in found.content if block.type == "text")  # type: ignore[union-attr]
     assert read.tokens_in == found.usage.input_tokens  # type: ignore[union-attr]

@@ -43,9 +43,10 @@ FAULTS = {
 
 def generate(url: str, text: str = TEXT, **config: Any) -> types.GenerateContentResponse:
     """A reply."""
-    client = genai.Client(api_key=KEY, http_options=types.HttpOptions(base_url=url, api_version="v1beta"))
     asked = types.GenerateContentConfig(max_output_tokens=64, **config)
-    return client.models.generate_content(model="m", contents=text, config=asked)
+    options = types.HttpOptions(base_url=url, api_version="v1beta")
+    with genai.Client(api_key=KEY, http_options=options) as client:
+        return client.models.generate_content(model="m", contents=text, config=asked)
 
 
 def test_replies_are_what_the_sdk_expects(serve: Serve) -> None:
