@@ -166,6 +166,18 @@ def test_the_shared_beginning_is_marked_for_the_cache() -> None:
     assert "".join(block["text"] for block in found["messages"][0]["content"]) == TASK + ANSWER
     for prices in ({}, {**PRICED, "price_cached": 3.0}, {**PRICED, "price_cached": None}):
         assert marked(body(*asked, nonce="f00d", **prices)) == []
+    together = body(*asked, nonce="f00d", **PRICED, prefix_cache="route")
+    assert marked(together) == [LONG.content], "each of those sent together would pay for the write"
+
+
+def test_a_response_with_several_questions_is_marked_too() -> None:
+    """Up to its closing fence: what differs comes after."""
+    asked = (Message("system", "Be strict."), Message("user", TASK + ANSWER))
+    several = Ask(asked, Sampling(), (), "f00d", 10, prefixes=(("task", 5000), ("f00d", 5100)))
+    endpoint = EndpointConfig(url="https://a.test", model="m", api="anthropic", **PRICED)
+    found = json.loads(ANTHROPIC.encoder(endpoint).encode(several))
+    assert marked(found) == [TASK, ANSWER.removesuffix("\n\nReply in JSON.")]
+    assert "".join(block["text"] for block in found["messages"][0]["content"]) == TASK + ANSWER
 
 
 def test_a_beginning_too_short_to_be_cached_is_not_marked() -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from fractions import Fraction
 from itertools import pairwise
 
 from msgspec import Struct
 
-from referee.sim.chat import ChatRequest
+from referee.sim.chat import ChatMessage, ChatRequest
 
 
 class PromptCache(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -59,7 +61,7 @@ class Blocks:
     def look_up(self, request: ChatRequest, tokens_in: int, at: float) -> tuple[int, int, tuple[int, ...]]:
         """Tokens from the cache, tokens that will be put there, and the prompt's blocks."""
         spec = self._spec
-        text = "\0".join([f"{message.role}\0{message.text}" for message in request.messages])
+        text = "\0".join([f"{message.role}\0{text}" for message, text in _cacheable(request)])
         chain, blocks = 0, []
         most = len(text) if request.cached_until is None else request.cached_until
         edges = range(0, min(most, int(tokens_in / spec.block) * self._size) + 1, self._size)
@@ -80,6 +82,15 @@ class Blocks:
         """A request with these blocks was answered."""
         for block in blocks:
             self._until[block] = at + self._spec.ttl
+
+
+def _cacheable(request: ChatRequest) -> Iterator[tuple[ChatMessage, str]]:
+    """The texts, up to the last place that the request marks, where its API has such marks."""
+    left = math.inf if request.cached_until is None else request.cached_until
+    for message in request.messages:
+        if left > 0:
+            yield message, message.text if left >= len(message.text) else message.text[: int(left)]
+        left -= len(message.text)
 
 
 class Bill:

@@ -52,6 +52,8 @@ class AnthropicEncoder(TurnEncoder):
         self._extra = checked_extra(endpoint, _RESERVED)
         price, cached = endpoint.price_in, endpoint.price_cached
         self._marks = price is not None and cached is not None and cached < price
+        # Of requests that go out together each would pay for the write.
+        self._waits = self._marks and endpoint.prefix_cache in ("", "warm")
 
     def fixed(self, sampling: Sampling, adaptation: Adaptation, max_tokens: int) -> dict[str, Any]:
         """See TurnEncoder."""
@@ -70,7 +72,7 @@ class AnthropicEncoder(TurnEncoder):
 
     def said(self, request: Ask) -> dict[str, Any]:
         """See TurnEncoder."""
-        system, turns = divided(request.messages, _task_end(request) if self._marks else 0)
+        system, turns = divided(request.messages, _shared(request) if self._waits else ())
         messages = [_turn(turn) for turn in turns]
         if not system:
             return {"messages": messages}
@@ -79,14 +81,18 @@ class AnthropicEncoder(TurnEncoder):
         return {"system": told, "messages": messages}
 
 
-def _task_end(request: Ask) -> int:
-    """Where in the last message the paragraph with the nonce begins, if what stands before it is long enough to be
-    cached, else 0: before it is the task, which the rollouts of a group share, and after it the response."""
+def _shared(request: Ask) -> list[int]:
+    """Where in the last message parts end that other requests share, if they are long enough to be cached: the task,
+    before the paragraph with the nonce; and the response, where several questions are asked about it."""
     *first, last = request.messages
-    at = last.content.find(request.nonce) if request.nonce else -1
-    end = last.content.rfind("\n\n", 0, max(at, 0)) + 2
-    long = end + sum([len(message.content) for message in first]) >= CACHED_FROM
-    return end if end >= 2 and long else 0
+    text, nonce = last.content, request.nonce
+    at = text.find(nonce) if nonce else -1
+    close = f"\n{nonce} response>>>"
+    ends = [text.rfind("\n\n", 0, max(at, 0)) + 2]
+    if at > 0 and len(request.prefixes) > 1 and close in text:
+        ends.append(text.rfind(close) + len(close))
+    before = sum([len(message.content) for message in first])
+    return [end for end in ends if end > 1 and before + end >= CACHED_FROM]
 
 
 def _turn(turn: Turn) -> dict[str, Any]:

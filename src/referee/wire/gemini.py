@@ -172,6 +172,7 @@ def _reply(data: dict[str, Any], first: dict[str, Any], blocked: str, given_id: 
         tokens_in=loose.count(usage.get("promptTokenCount")),
         tokens_out=loose.count(usage.get("candidatesTokenCount")) + loose.count(usage.get("thoughtsTokenCount")),
         tokens_cached=loose.count(usage.get("cachedContentTokenCount")),
+        tier=loose.text(usage.get("serviceTier")),
         choices=_tokens(loose.table(first.get("logprobsResult"))),
     )
 

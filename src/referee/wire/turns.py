@@ -22,7 +22,7 @@ SYSTEM = ("system", "developer")
 MODEL = "assistant"
 
 Piece = str | Image | None
-"""A text; an image; None: here the part ends that other requests share."""
+"""A text; an image; None: here a part ends that other requests share."""
 
 _encode = msgspec.json.Encoder().encode
 _text = msgspec.json.Decoder(str).decode
@@ -65,15 +65,15 @@ class TurnEncoder(ABC):
         """Fields that hold the messages."""
 
 
-def divided(messages: Sequence[Message], cut: int = 0) -> tuple[str, list[Turn]]:
-    """The system prompt, and the turns. `cut`: where in the last message's text the shared part ends; 0: nowhere."""
+def divided(messages: Sequence[Message], cuts: Sequence[int] = ()) -> tuple[str, list[Turn]]:
+    """The system prompt, and the turns. `cuts`: where in the last message's text shared parts end, in order."""
     told: list[str] = []
     turns: list[Turn] = []
     for number, message in enumerate(messages, 1):
         if message.role in SYSTEM:
             told.append(message.content)
             continue
-        pieces = list(_pieces(message, cut if number == len(messages) else 0))
+        pieces = list(_pieces(message, cuts if number == len(messages) else ()))
         model = message.role == MODEL
         if turns and turns[-1].model == model:
             turns[-1].pieces += pieces
@@ -82,14 +82,16 @@ def divided(messages: Sequence[Message], cut: int = 0) -> tuple[str, list[Turn]]
     return "\n\n".join(told), turns
 
 
-def _pieces(message: Message, cut: int) -> Iterator[Piece]:
+def _pieces(message: Message, cuts: Sequence[int]) -> Iterator[Piece]:
     for label, image in pictures(message):
         yield label
         yield image
-    if cut:
-        yield message.content[:cut]
+    start = 0
+    for cut in cuts:
+        yield message.content[start:cut]
         yield None
-    yield message.content[cut:]
+        start = cut
+    yield message.content[start:]
 
 
 def checked_extra(endpoint: EndpointConfig, reserved: dict[str, str]) -> dict[str, Any]:
