@@ -63,8 +63,7 @@ class Blocks:
         spec = self._spec
         text = "\0".join([f"{message.role}\0{text}" for message, text in _cacheable(request)])
         chain, blocks = 0, []
-        most = len(text) if request.cached_until is None else request.cached_until
-        edges = range(0, min(most, int(tokens_in / spec.block) * self._size) + 1, self._size)
+        edges = range(0, min(len(text), int(tokens_in / spec.block) * self._size) + 1, self._size)
         for start, end in pairwise(edges):
             chain = hash((chain, text[start:end]))
             blocks.append(chain)
