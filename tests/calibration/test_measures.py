@@ -540,3 +540,30 @@ def test_pairs_of_a_pairwise_judge_are_measured_and_its_favour_found(tmp_path: P
     assert finding.level in ("warn", "bad")
     assert finding.estimate is not None
     assert finding.estimate.value == pytest.approx((20 + 2 * 10) / 60)
+
+
+def by_place(bonus: int) -> Callable[[Question], str]:
+    """A listwise judge that adds `bonus` points to the response shown first."""
+
+    def answer(question: Question) -> str:
+        shown = re.findall(r"Response ([A-Z]{6}):\n<<<.*?\[\[quality=(\d+)\]\]", question.messages[-1].text, re.DOTALL)
+        scores = [int(quality) + bonus * (place == 0) for place, (_, quality) in enumerate(shown)]
+        given = [{"label": name, "reason": "r", "score": score} for (name, _), score in zip(shown, scores, strict=True)]
+        return json.dumps({"responses": given})
+
+    return answer
+
+
+@pytest.mark.parametrize(("bonus", "value"), [(0, 0.0), (2, -2 / 9)])
+def test_what_a_place_in_a_list_is_worth_is_found(tmp_path: Path, bonus: int, value: float) -> None:
+    """From the same responses in two orders: two points of nine for the first place, and nothing where it is fair."""
+    rows = [
+        {"prompt": f"q{n}", "chosen": f"[[quality={5 + n % 3}]] a{n}", "rejected": f"[[quality={2 + n % 3}]] b{n}"}
+        for n in range(12)
+    ]
+    with referee_with(by_place(bonus), kind="listwise", permutations=2) as referee:
+        ((found, _),) = calibrate(referee, rows_of(write(tmp_path / "in.jsonl", rows)))
+    finding = by_check(found.findings)["position"]
+    assert finding.level == ("bad" if bonus else "good")
+    assert finding.estimate is not None
+    assert finding.estimate.value == pytest.approx(value)

@@ -36,7 +36,7 @@ PAIRWISE = pairs(
 
 def listwise(chunks: int, *values: float) -> Verdict:
     """A verdict of several orders, or of a group in chunks."""
-    text = f"in {chunks} chunks" if chunks > 1 else ""
+    text = f"in {chunks} chunks" if chunks > 1 else "shown 1 of 2"
     parts = [
         Part(name=f"order {n + 1}", text=text, verdict=Verdict(score=v, value=v, how="schema"))
         for n, v in enumerate(values)
@@ -122,4 +122,4 @@ def test_a_forged_line_counts_nothing() -> None:
     tally = Tally(("x", "y"))
     tally.add(JudgeLine(judge="y", how="pairwise", value=0.5, parts=[{"name": 3}, {"text": "shown first"}, {}]))
     tally.add(JudgeLine(judge="y", how="listwise", value=0.5, parts=[{"name": "\ud800", "text": "x"}]))
-    assert of(tally, "y") == {"chunked_share": 1.0}
+    assert of(tally, "y") == {"chunked_share": 0.0}

@@ -17,17 +17,20 @@ from referee.calibration.said import Subject
 from referee.calibration.shape import Finding, Level
 from referee.config import Config, LedgerConfig, MissingConfig
 from referee.errors import EndpointClosed
+from referee.judging.listwise import place_in
 from referee.judging.pairwise import FIRST, LOST, WON
 from referee.records import Reason, Settled, Verdict
 from referee.referee import Referee
 from referee.rollouts import own_words
 from referee.shaping.length import count_tokens
-from referee.stats import Estimate, length_slope, position_bias
+from referee.stats import Estimate, length_slope, place_slope, position_bias
 
 LENGTH_WARN, LENGTH_BAD = 0.03, 0.1
 """Of the scale, for each standard deviation of log length."""
 POSITION_WARN, POSITION_BAD = 0.05, 0.15
 """How far the share that the response shown first wins is from a half."""
+PLACE_WARN, PLACE_BAD = 0.02, 0.1
+"""Of the scale, from the first place of a list to the last."""
 
 
 class Evidence(Struct, frozen=True, kw_only=True):
@@ -151,7 +154,37 @@ def position(evidence: Evidence) -> Iterable[Finding]:
     )
 
 
-CHECKS: tuple[Check, ...] = (length, position)
+def place(evidence: Evidence) -> Iterable[Finding]:
+    """Whether a place in the list is worth something, from the same responses in several orders."""
+    values: list[float] = []
+    places: list[float] = []
+    responses: list[int] = []
+    for number, settled in enumerate(evidence.settled):
+        verdict = settled.verdict
+        if not isinstance(verdict, Verdict) or verdict.how != "listwise":
+            continue
+        for part in verdict.parts:
+            where = place_in(part.text)
+            if where is not None and isinstance(part.verdict, Verdict):
+                values.append(part.verdict.value)
+                places.append(where)
+                responses.append(number)
+    found = place_slope(values, places, responses)
+    if found.value is None:
+        return
+    gain = "loses" if found.value < 0 else "gains"
+    said = f"A response {gain} {abs(found.value):.3f} of the scale between the first place of a list and the last"
+    yield Finding(
+        check="position",
+        level=level_of(found, 0.0, PLACE_WARN, PLACE_BAD),
+        text=f"{said if _off(found, 0.0) else 'No place in the list is better than another, as far as these rows show'}"
+        f"{range_of(found, '+.3f')}.",
+        advice="Keep permutations even: every second order is the reverse." if _off(found, 0.0) else "",
+        estimate=found,
+    )
+
+
+CHECKS: tuple[Check, ...] = (length, position, place)
 
 
 def _off(found: Estimate, fair: float) -> bool:

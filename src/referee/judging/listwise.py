@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import re
 import statistics
 import sys
 from collections.abc import Mapping, Sequence
@@ -38,6 +39,9 @@ LONGEST_REPLY = 4096
 for again with twice the room."""
 ANCHORS = 2
 """Responses that every chunk shows. One where a chunk holds fewer than four."""
+IN_CHUNKS = " chunks"
+"""How a part's text ends where the group was split."""
+_PLACE = re.compile(r"shown ([1-9][0-9]*) of ([1-9][0-9]*)")
 LEAST = 3
 """Responses that one request must have room for: an anchor and two to compare with it."""
 
@@ -101,7 +105,8 @@ class ListwiseJudge:
         lost = sum(any(isinstance(said[texts], Unscored) for texts in shown) for shown in zip(*orders, strict=True))
         given = [self._valued(found, [(texts, said[texts]) for texts in order]) for order in orders]
         for text in itertools.chain(*chunks):
-            ends[text] = self._mean([scores[text] for scores in given], len(chunks), lost)
+            shown = [place_words(text, order) for order in orders]
+            ends[text] = self._mean([scores[text] for scores in given], shown, len(chunks), lost)
         return found.ends(ends)
 
     def _orders(self, chunks: Sequence[Texts]) -> list[list[Texts]]:
@@ -141,13 +146,17 @@ class ListwiseJudge:
             ends[text] = verdict
         return ends
 
-    def _mean(self, given: Sequence[Verdict | Unscored], chunks: int, lost: int) -> Verdict | Unscored:
-        """The verdict on one response, of what each order says."""
+    def _mean(
+        self, given: Sequence[Verdict | Unscored], shown: Sequence[str], chunks: int, lost: int
+    ) -> Verdict | Unscored:
+        """The verdict on one response, of what each order says; `shown`: where it stood in each."""
         there = [verdict for verdict in given if isinstance(verdict, Verdict)]
         missing = [verdict for verdict in given if isinstance(verdict, Unscored)]
         lacking = f"{len(missing)} of {len(given)} orders have no verdict"
-        shown = f"in {chunks} chunks" if chunks > 1 else ""
-        numbered = [Part(name=f"order {place}", verdict=verdict, text=shown) for place, verdict in enumerate(given, 1)]
+        numbered = [
+            Part(name=f"order {number}", verdict=verdict, text=where)
+            for number, (verdict, where) in enumerate(zip(given, shown, strict=True), 1)
+        ]
         parts = tuple(numbered) if len(given) > 1 or chunks > 1 or self._config.ranks else ()
         without = f"{lost} of {chunks} chunks have no verdict"
         if missing and (self._config.partial == "unscored" or not there):
@@ -166,6 +175,19 @@ class ListwiseJudge:
             uncertainty=statistics.pstdev(values) if len(values) > 1 else None,
             parts=parts,
         )
+
+
+def place_words(text: str, chunks: Sequence[Texts]) -> str:
+    """Where a response stood in one order."""
+    if len(chunks) > 1:
+        return f"in {len(chunks)}{IN_CHUNKS}"
+    return f"shown {chunks[0].index(text) + 1} of {len(chunks[0])}"
+
+
+def place_in(words: str) -> float | None:
+    """The same as a share of the list, 0 for the first; None: there is none, or in chunks."""
+    found = _PLACE.fullmatch(words)
+    return (int(found[1]) - 1) / (int(found[2]) - 1) if found and found[2] != "1" else None
 
 
 def listwise(config: JudgeConfig) -> Kind:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+from referee.judging.listwise import IN_CHUNKS
 from referee.judging.pairwise import FIRST, TIED, WON
 from referee.ledger.criteria import part_rows
 from referee.records import Part, Verdict
@@ -81,8 +82,8 @@ def _side(part: Part) -> _Side:
 
 def _count(how: str, sides: Iterable[_Side], spread: float | None) -> Compared:
     if how == "listwise":
-        texts = [side.text for side in sides]
-        return Compared(1, orders=spread is not None, spread=spread or 0.0, chunked=any(texts))
+        chunked = any(side.text.endswith(IN_CHUNKS) for side in sides)
+        return Compared(1, orders=spread is not None, spread=spread or 0.0, chunked=chunked)
     counts = dict.fromkeys(("comparisons", "missing", "tied", "first_won", "both", "changed"), 0)
     before: dict[str, str] = {}
     for side in sides:

@@ -16,7 +16,7 @@ from referee.stats.calibration import Bin, brier, ece, ece_floor, ece_interval, 
 from referee.stats.corrected import prediction_powered, rogan_gladen, tuned_weight
 from referee.stats.interval import Estimate, mean_interval, proportion
 from referee.stats.ranks import kendall, pearson, ranks, roc_auc, spearman
-from referee.stats.slopes import length_slope, position_bias
+from referee.stats.slopes import length_slope, place_slope, position_bias
 from referee.stats.spread import changed, flips, icc, within_sd
 
 __all__ = [
@@ -42,6 +42,7 @@ __all__ = [
     "length_slope",
     "mean_interval",
     "pearson",
+    "place_slope",
     "position_bias",
     "prediction_powered",
     "preference_accuracy",

@@ -23,11 +23,30 @@ def length_slope(
     The variance is that of sum(x * residual) over groups. Long answers may be better: of x and y only what `labels` do
     not explain by a line counts, whatever the scale of each.
     """
-    members = clusters(len(scores), groups)
     logs = [math.log(max(1.0, length)) for length in lengths]
+    return _slope(scores, logs, groups, level, labels, "lengths do not differ", whole_range=False)
+
+
+def place_slope(scores: Sequence[float], places: Sequence[float], responses: Groups, level: float = LEVEL) -> Estimate:
+    """Change of a score from the first place of a list (0) to the last (1), of the same response in several orders; 0
+    without bias."""
+    return _slope(scores, places, responses, level, None, "places do not differ", whole_range=True)
+
+
+def _slope(
+    scores: Sequence[float],
+    given: Sequence[float],
+    groups: Groups,
+    level: float,
+    labels: Sequence[float] | None,
+    too_few: str,
+    whole_range: bool,
+) -> Estimate:
+    """`whole_range`: the change for 1 of what is given, instead of for a standard deviation of it."""
+    members = clusters(len(scores), groups)
     # Without groups all rows share one mean, and each is independent of the others.
     blocks = [list(range(len(scores)))] if groups is None else members
-    x, y = _centred(logs, blocks), _centred(scores, blocks)
+    x, y = _centred(given, blocks), _centred(scores, blocks)
     freedom = len(scores) - len(blocks)
     whole = math.fsum(value * value for value in x)
     if labels is not None:
@@ -36,10 +55,10 @@ def length_slope(
     told = [each for each in members if groups is None or any(abs(x[place]) > 1e-9 for place in each)]
     spread = math.fsum(value * value for value in x)
     if len(told) < 3 or spread <= max(1e-18 * len(scores), 1e-9 * whole):
-        reason = "lengths do not differ" + (" within enough groups" if groups is not None else "")
+        reason = too_few + (" within enough groups" if groups is not None else "")
         return Estimate(None, n=len(scores), groups=len(told), level=level, reason=reason)
     rise = math.fsum(a * b for a, b in zip(x, y, strict=True)) / spread
-    unit = math.sqrt(whole / freedom)
+    unit = 1.0 if whole_range else math.sqrt(whole / freedom)
     # Divided by what a row leaves of itself: residuals of long and short rows are pulled to the line.
     pull = [a * (b - rise * a) / (1 - min(0.99, a * a / spread)) for a, b in zip(x, y, strict=True)]
     error = math.sqrt(variance_of_sum(pull, told)) / spread
