@@ -43,7 +43,11 @@ class ChatEncoder:
         if len(parts) != len(made_of) or not all(map(operator.is_, parts, made_of)):
             self._frame(request, adaptation, max_tokens)
             self._made_of = parts
-        return b"%b%b}]}" % (self._head, _content(last) if last.media else json_text(last.content))
+        return b"%b%b}]}" % (self._head, self.content(last) if last.media else json_text(last.content))
+
+    def content(self, message: Message) -> bytes:
+        """A message's text and images."""
+        return _content(message)
 
     def _frame(self, request: Ask, adaptation: Adaptation, max_tokens: int | None) -> None:
         """Encode everything before the last message's text."""

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,7 +11,8 @@ import msgspec
 from referee.config import EndpointConfig
 from referee.records import Action, Ask, Failure, Message, Reason, Reply, TokenChoice
 from referee.wire import loose
-from referee.wire.dialect import PLAIN, SCHEMA, TIER, Adaptation, Dialect, complete_url, json_text, pictures
+from referee.wire.chat import ChatEncoder
+from referee.wire.dialect import SCHEMA, TIER, Adaptation, Dialect, complete_url, json_text, pictures
 from referee.wire.error_body import holds_error
 from referee.wire.failure import failure, inner_failure, request_id, unreadable
 from referee.wire.json_body import load_json
@@ -27,24 +27,8 @@ _FAILED = {"error": {"code": "server_error", "message": "the response failed, an
 _encode = msgspec.json.Encoder().encode
 
 
-class ResponsesEncoder:
-    """Bodies of requests. All but the last message is the same from one request to the next, and is encoded when it
-    changes."""
-
-    def __init__(self, endpoint: EndpointConfig) -> None:
-        self._endpoint = endpoint
-        self._made_of: tuple[object, ...] = ()
-        self._head = b""
-
-    def encode(self, request: Ask, adaptation: Adaptation = PLAIN, max_tokens: int | None = None) -> bytes:
-        """The body, see dialect.Encoder."""
-        *first, last = request.messages
-        parts = (request.sampling, adaptation, max_tokens, last.role, *first)
-        made_of = self._made_of
-        if len(parts) != len(made_of) or not all(map(operator.is_, parts, made_of)):
-            self._frame(request, adaptation, max_tokens)
-            self._made_of = parts
-        return b"%b%b}]}" % (self._head, _content(last))
+class ResponsesEncoder(ChatEncoder):
+    """Bodies of requests, put together as those of chat completions are."""
 
     def _frame(self, request: Ask, adaptation: Adaptation, max_tokens: int | None) -> None:
         """Encode everything before the last message's text."""
@@ -74,6 +58,10 @@ class ResponsesEncoder:
             before,
             json_text(last.role),
         )
+
+    def content(self, message: Message) -> bytes:
+        """The text, or images and then the text."""
+        return _content(message)
 
 
 def _content(message: Message) -> bytes:
