@@ -29,7 +29,7 @@ class Provider(Struct, frozen=True, kw_only=True):
     flex: float | None = None
     """What `tier = "flex"` costs, as a share of the standard price; None: it has no such tier."""
     batch: float | None = None
-    """The same of its batch API."""
+    """The same of its batch API; None: `referee score --batch` does not speak it."""
     example_url: str = ""
     """Where `url` is empty: what such a URL looks like."""
 
@@ -39,23 +39,21 @@ PROVIDERS: dict[str, Provider] = {
     "azure": Provider(
         key_env="AZURE_OPENAI_API_KEY",
         flex=0.5,
-        batch=0.5,
         example_url="https://YOUR-RESOURCE.openai.azure.com/openai/v1",
     ),
     "dashscope": Provider(url="https://dashscope.aliyuncs.com/compatible-mode/v1", key_env="DASHSCOPE_API_KEY"),
     "deepseek": Provider(url="https://api.deepseek.com/v1", key_env="DEEPSEEK_API_KEY"),
-    "fireworks": Provider(url="https://api.fireworks.ai/inference/v1", key_env="FIREWORKS_API_KEY", batch=0.5),
+    "fireworks": Provider(url="https://api.fireworks.ai/inference/v1", key_env="FIREWORKS_API_KEY"),
     "gemini": Provider(
         url="https://generativelanguage.googleapis.com/v1beta",
         api="gemini",
         key_env="GEMINI_API_KEY",
         flex=0.5,
-        batch=0.5,
     ),
-    "groq": Provider(url="https://api.groq.com/openai/v1", key_env="GROQ_API_KEY", flex=1.0, batch=0.5),
+    "groq": Provider(url="https://api.groq.com/openai/v1", key_env="GROQ_API_KEY", flex=1.0),
     "llamacpp": Provider(url="http://127.0.0.1:8080/v1"),
     LOCAL: Provider(url=LOCAL_URL),
-    "mistral": Provider(url="https://api.mistral.ai/v1", key_env="MISTRAL_API_KEY", batch=0.5),
+    "mistral": Provider(url="https://api.mistral.ai/v1", key_env="MISTRAL_API_KEY"),
     "ollama": Provider(url="http://127.0.0.1:11434/v1"),
     "openai": Provider(url="https://api.openai.com/v1", key_env="OPENAI_API_KEY", flex=0.5, batch=0.5),
     "openrouter": Provider(
@@ -66,7 +64,7 @@ PROVIDERS: dict[str, Provider] = {
     ),
     "qianfan": Provider(url="https://qianfan.baidubce.com/v2", key_env="QIANFAN_API_KEY"),
     "sglang": Provider(url="http://127.0.0.1:30000/v1"),
-    "together": Provider(url="https://api.together.xyz/v1", key_env="TOGETHER_API_KEY", batch=0.5),
+    "together": Provider(url="https://api.together.xyz/v1", key_env="TOGETHER_API_KEY"),
     "vllm": Provider(url="http://127.0.0.1:8000/v1"),
 }
 
