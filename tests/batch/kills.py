@@ -75,7 +75,8 @@ def killed_run(folder: Path, provider: str, seed: int, most: int, faults: bool =
         for n in range(ROLLOUTS):
             row = {"id": f"r{n}", "prompt": "p", "response": text_of(n)}
             stream.write(json.dumps(row) + "\n")
-    spec = ProviderSpec(batch=BATCH, faults={"no_verdict": 0.1} if faults else {})
+    api = "anthropic" if provider == "anthropic" else "chat"
+    spec = ProviderSpec(api=api, batch=BATCH, faults={"no_verdict": 0.1} if faults else {})
     with start_server_process(spec, seed) as server:
         endpoint = {"provider": provider, "price_in": PRICE_IN, "price_out": PRICE_OUT}
         more = f"[batch]\npoll = 0.2\nmax_open = {AT_ONCE}\n[missing]\nabort_above = 1.0"

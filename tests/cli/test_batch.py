@@ -38,7 +38,7 @@ def bill(server: ServerProcess) -> float:
 @pytest.mark.parametrize("name", ["openai", "anthropic"])
 def test_the_same_rows_at_half_the_price(referee: Run, provider: Start, tmp_path: Path, name: str) -> None:
     """A batch run gives the rows of a live run; each costs half, as the provider bills it."""
-    server = provider(batch=BatchSpec(error_share=0.05))
+    server = provider(batch=BatchSpec(error_share=0.05), api="anthropic" if name == "anthropic" else "chat")
     prepare(tmp_path, server, provider=name)
     done = referee(*SCORE, "--batch")
     assert done.returncode == 0, done.stderr

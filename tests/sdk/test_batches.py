@@ -1,5 +1,5 @@
-"""The simulated batch APIs as the providers' own SDKs use them, where those are installed (openai, anthropic): what our
-client is tested with must be something that others' clients take for the provider."""
+"""The simulated batch APIs as the providers' own SDKs use them: what our client is tested with must be something that
+others' clients take for the provider."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import urllib.request
 from collections.abc import Iterator
 from typing import Any
 
+import anthropic
+import openai
 import pytest
 
 from referee import clock
@@ -29,7 +31,6 @@ def body(number: int) -> dict[str, Any]:
 
 def test_openai(base: str) -> None:
     """Upload, create, retrieve, list and read both files."""
-    openai = pytest.importorskip("openai")
     client = openai.OpenAI(api_key="x", base_url=base)
     lines = [
         {"custom_id": f"i{n}", "method": "POST", "url": "/v1/chat/completions", "body": body(n)} for n in range(1, 9)
@@ -50,7 +51,6 @@ def test_openai(base: str) -> None:
 
 def test_anthropic(base: str) -> None:
     """Create, retrieve and list; the results by their address here, as `results_url` is elsewhere on purpose."""
-    anthropic = pytest.importorskip("anthropic")
     client = anthropic.Anthropic(api_key="x", base_url=base.removesuffix("/v1"))
     batch = client.messages.batches.create(requests=[{"custom_id": f"i{n}", "params": body(n)} for n in range(1, 9)])
     while batch.processing_status != "ended":
