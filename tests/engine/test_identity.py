@@ -87,7 +87,7 @@ def test_a_change_is_in_log_ledger_metrics_and_report(tmp_path: Path, caplog: py
         for step in range(4):
             samples = [Sample(prompt="p", response=f"[[quality=5]] {step}.{n}", step=step) for n in range(4)]
             assert all(reward.scored for reward in referee.score(samples))
-        counted = referee.metrics()["judge_changes"]
+        counted = referee.metrics()["identity_changes"]
     warnings = [record.getMessage() for record in caplog.records if "the judge changed" in record.getMessage()]
     assert len(warnings) == counted == 1
     assert "sim: the judge changed at step 1, from judge-old to judge-new" in warnings[0]
@@ -97,7 +97,7 @@ def test_a_change_is_in_log_ledger_metrics_and_report(tmp_path: Path, caplog: py
     tally = Tally()
     for line in lines:
         tally.add(line)
-    assert tally.metrics()["judge_changes"] == 1
+    assert tally.metrics()["identity_changes"] == 1
     found = [finding.text for finding in build(lines).findings]
     assert any("changed at step 1 from judge-old to judge-new" in text for text in found)
 
@@ -110,7 +110,7 @@ def test_a_change_from_before_a_client_was_there_is_not_its_own() -> None:
         scorer = referee._runtime._scorer  # type: ignore[attr-defined]
         old, new = Change("sim.test", Who("a"), Who("b"), 1.0), Change("sim.test", Who("b"), Who("c"), 9e12)
         scorer.changed([old, new, new, replace(new, before=new.after, after=new.before)], 0, [])
-        assert referee.metrics()["judge_changes"] == 1
+        assert referee.metrics()["identity_changes"] == 1
 
 
 def test_rows_and_lines_say_who_answered() -> None:

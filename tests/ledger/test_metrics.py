@@ -86,7 +86,7 @@ def test_the_numbers_of_a_small_run() -> None:
         "attempts": 6,
         "requests": 9,
         "throttled": 2,
-        "judge_changes": 0,
+        "identity_changes": 0,
         "tokens_in": 30,
         "tokens_out": 5,
         "tokens_cached": 4,

@@ -128,6 +128,6 @@ def test_a_changed_judge_is_told_once_by_all_workers_together() -> None:
         for number in (0, 1, 0):
             fleet.remote.updated(number, message)
         await job.result()
-        assert fleet.remote.metrics()["judge_changes"] == 1
+        assert fleet.remote.metrics()["identity_changes"] == 1
 
     sail(story, hosts=2)

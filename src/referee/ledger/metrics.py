@@ -290,7 +290,7 @@ class Tally:
             "attempts": self._attempts,
             "requests": requests,
             "throttled": throttled,
-            "judge_changes": self._changes,
+            "identity_changes": self._changes,
             "tokens_in": self._tokens_in,
             "tokens_out": self._tokens_out,
             "tokens_cached": self._tokens_cached,

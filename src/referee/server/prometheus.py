@@ -24,7 +24,7 @@ COUNTERS = {
     "attempts": "attempts: attempts made for samples, retries included",
     "requests": "judge_requests: requests sent to judges",
     "throttled": "throttled: answers that said: too many requests",
-    "judge_changes": "judge_changes: times another model, provider or fingerprint answered at an endpoint than before",
+    "identity_changes": "identity_changes: times another model, provider or fingerprint answered at an endpoint",
     "hedged": "hedged: second requests sent because the first one was late",
     "tokens_in": "tokens_in: prompt tokens, as the provider reports them",
     "tokens_out": "tokens_out: reply tokens, as the provider reports them",
