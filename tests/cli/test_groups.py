@@ -61,7 +61,7 @@ def test_a_plan_says_what_a_group_takes(tmp_path: Path, referee: Run, judge: str
     write_config(tmp_path / "referee.toml", NOWHERE, PAIRWISE + judge, **PRICES)
     done = referee("plan", "in.jsonl")
     assert done.returncode == 0, done.stderr
-    assert f"12 rollouts: {requests} requests, 0 equal to another, 0 without a call" in done.stdout
+    assert f"12 rollouts: {requests} requests, 0 equal to another, 0 in the cache, 0 without a call" in done.stdout
     assert "\n3 groups of 4\n" in done.stdout
     assert f'judge judge (kind = "pairwise"): {each}\n' in done.stdout
     assert "up to $0." in done.stdout
@@ -85,7 +85,9 @@ def test_a_plan_counts_equal_and_lone_responses(tmp_path: Path, referee: Run) ->
     found = json.loads(referee("plan", "in.jsonl", "-c", "referee.toml", "--json").stdout)
     assert found["rollouts"]["groups"] == {"1": 1, "4": 1}
     assert {load["asked"] for load in found["rollouts"]["loads"].values()} == {6, 1}
-    assert 100 < found["workload"]["price_in"] < 200
+    dear, cheap = sorted(found["rollouts"]["loads"].values(), key=lambda load: load["asked"])
+    cost = sum(price * (load["tokens_in"] + load["tokens_out"]) for price, load in ((1000, dear), (1, cheap)))
+    assert found["costs"]["standard"] == pytest.approx(cost / 1e6)
 
 
 @pytest.mark.parametrize("command", [("plan", "in.jsonl"), ("score", "in.jsonl", "-o", "out.jsonl")])

@@ -112,6 +112,7 @@ RESPONSES = Case(
         tokens_out=20,
         tokens_cached=40,
         tokens_cache_write=10,
+        tier="default",
     ),
     refused=response(message({"type": "refusal", "refusal": "I'm sorry, I can't."})),
     truncated=response(
@@ -173,7 +174,7 @@ RESPONSES = Case(
             429,
             b'{"error": {"message": "Resource unavailable", "type": "resource_unavailable", "code": '
             b'"resource_unavailable"}}',
-            Reason.THROTTLED,
+            Reason.OVERLOADED,
         ),
         "too long": Failing(
             400,

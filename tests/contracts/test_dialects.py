@@ -40,7 +40,7 @@ from referee.testing import check_dialect, fake_referee
 from referee.wire import PLAIN, TIER, adapt, find_dialect
 from referee.wire.registry import SHIPPED
 
-SCORELESS = ("classify", "score", "pooling", "decide")
+SCORELESS = ("classify", "score", "pooling", "decision")
 """Dialects whose replies are numbers: another suite's."""
 
 every = pytest.mark.parametrize("case", CASES, ids=[case.api for case in CASES])
@@ -127,7 +127,7 @@ def test_extra_fields_are_in_every_request(case: Case) -> None:
 
 @every
 def test_the_flex_tier_is_asked_for_where_the_api_has_it(case: Case) -> None:
-    """And left out again where the engine says so, never because a server complains: that would cost more."""
+    """And left out again where the engine says so: that costs more, so a refusal only names it."""
     flexed = type(case.endpoint)(url=case.url, api=case.api, model=MODEL, tier="flex")
     encode = case.dialect.encoder(flexed).encode
     if TIER in case.dialect.can_omit:
@@ -137,7 +137,8 @@ def test_the_flex_tier_is_asked_for_where_the_api_has_it(case: Case) -> None:
     refused = b'{"error": {"code": "unsupported_parameter", "param": "service_tier", "message": "Not supported."}}'
     found = case.dialect.read(400, {}, refused, WALL)
     assert isinstance(found, Failure)
-    assert adapt(case.dialect, PLAIN, found.unsupported) is None
+    assert found.unsupported == TIER
+    assert adapt(case.dialect, PLAIN, TIER) == (frozenset((TIER,)) if TIER in case.dialect.can_omit else None)
 
 
 @every

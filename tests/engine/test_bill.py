@@ -7,6 +7,7 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from tests.engine.harness import run
 
 from referee.records import Sample
@@ -61,6 +62,8 @@ def test_rows_add_up_to_the_bill(
 ) -> None:
     """To the nano-dollar, also where replies held no verdict; and tokens are those of the provider's own count."""
     tier = tier if NAMED[api] == "openai" else {}
+    if cache is not None and api == "gemini":  # its usage does not tell what was written
+        cache = replace(cache, writes=False)
     spec = ProviderSpec(
         api=api,
         latency_median=0.5,

@@ -92,5 +92,5 @@ def test_plan_and_doctor_know_it(installed: dict[str, str], server: ServerProces
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
-    assert "2 rollouts: 2 requests, 0 equal to another, 1 without a call" in run("plan", "in.jsonl")
+    assert "2 rollouts: 2 requests, 0 equal to another, 0 in the cache, 1 without a call" in run("plan", "in.jsonl")
     assert "judge judge: safe_score" in run("doctor", "--offline")

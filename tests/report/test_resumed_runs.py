@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from referee.report.workload import observe
 from tests.report.ledgers import CONFIG, START, pair
 
 from referee.ledger import Ledger, LimitsLine, Line, RunLine, VerdictLine
+from referee.plan import observe
 from referee.report import Report, build
 from referee.report.diff import diff
 from referee.report.resumed_runs import KNOWN, Samples, unscored_share

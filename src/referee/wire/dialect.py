@@ -26,8 +26,8 @@ SCHEMA = "response_format"
 
 
 TIER = "tier"
-"""The name of endpoint.tier in an adaptation. It is in no `Failure.unsupported`, because leaving it out costs more:
-whether to do that is endpoint.tier_fallback's to say."""
+"""The name of endpoint.tier in an adaptation. Leaving it out costs more: the engine does so only with
+endpoint.tier_fallback."""
 
 _encode = msgspec.json.Encoder().encode
 
