@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from referee.config import load
-from referee.engine.identity import MAX_CHANGES, Change, Identity, Who
+from referee.engine.identity import MAX_CHANGES, Change, Identity, ModelIdentity
 from referee.engine.port import Response
 from referee.ledger import ChangeLine, Tally, read, verdict_line
 from referee.records import Reply, Sample, Settled, Verdict
@@ -28,7 +28,7 @@ def reply(model: str = "m", provider: str = "", fingerprint: str = "") -> Reply:
     return Reply(text="", model=model, provider=provider, fingerprint=fingerprint)
 
 
-def changes(replies: Sequence[Reply]) -> list[tuple[Who, Who]]:
+def changes(replies: Sequence[Reply]) -> list[tuple[ModelIdentity, ModelIdentity]]:
     """What is told of these, one after the other."""
     identity = Identity()
     return [found for found in map(identity.seen, replies) if found is not None]
@@ -36,8 +36,8 @@ def changes(replies: Sequence[Reply]) -> list[tuple[Who, Who]]:
 
 def test_a_new_model_is_a_change() -> None:
     """It is told with what was before."""
-    assert changes([reply("a"), reply("a"), reply("b"), reply("b")]) == [(Who("a"), Who("b"))]
-    assert changes([reply("a", "x"), reply("a", "y")]) == [(Who("a", "x"), Who("a", "y"))]
+    assert changes([reply("a"), reply("a"), reply("b"), reply("b")]) == [(ModelIdentity("a"), ModelIdentity("b"))]
+    assert changes([reply("a", "x"), reply("a", "y")]) == [(ModelIdentity("a", "x"), ModelIdentity("a", "y"))]
     assert len(changes([reply("a", "", "fp1"), reply("a", "", "fp2")])) == 1
 
 
@@ -108,7 +108,10 @@ def test_a_change_from_before_a_client_was_there_is_not_its_own() -> None:
     with Referee(replace(config, runtime="inline"), worker_with(lambda: Renamed(after=99))) as referee:
         referee.score([Sample(prompt="p", response="[[quality=5]]")])
         scorer = referee._runtime._scorer  # type: ignore[attr-defined]
-        old, new = Change("sim.test", Who("a"), Who("b"), 1.0), Change("sim.test", Who("b"), Who("c"), 9e12)
+        old, new = (
+            Change("sim.test", ModelIdentity("a"), ModelIdentity("b"), 1.0),
+            Change("sim.test", ModelIdentity("b"), ModelIdentity("c"), 9e12),
+        )
         scorer.changed([old, new, new, replace(new, before=new.after, after=new.before)], 0, [])
         assert referee.metrics()["identity_changes"] == 1
 

@@ -12,7 +12,7 @@ from tests.runtime.fleet import Fleet, sail
 from tests.runtime.test_fleet import SLOW
 
 from referee import clock
-from referee.engine.identity import Change, Who
+from referee.engine.identity import Change, ModelIdentity
 from referee.judging import Deliberation, Form, make_judge
 from referee.judging.registry import COMPOSED, Composed, Materials
 from referee.records import Reason, Sample, Unscored
@@ -121,7 +121,7 @@ def test_a_changed_judge_is_told_once_by_all_workers_together() -> None:
 
     async def story(fleet: Fleet) -> None:
         job = fleet.submit(samples(4))
-        change = Change("a.test", Who("old"), Who("new"), 9e12)
+        change = Change("a.test", ModelIdentity("old"), ModelIdentity("new"), 9e12)
         part = Results(1, ())
         message = Update((part,), changes=(change,))
         assert decode_outbound(encode(message)) == message

@@ -158,7 +158,7 @@ class Journal:
         self._db.commit()
 
     def progress(self, number: int, done: int) -> None:
-        """So many of its requests have an answer at the provider."""
+        """This many of its requests have an answer at the provider."""
         self._db.execute("UPDATE batches SET done = ? WHERE number = ?", (done, number))
         self._db.commit()
 

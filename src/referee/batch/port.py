@@ -85,7 +85,7 @@ class BatchApi(Protocol):
         ...
 
     async def find(self, token: str, count: int, since: float, known: Collection[str]) -> tuple[str, bool]:
-        """The batch that was created with this token, of so many requests, not before that time, and none of the known
+        """The batch that was created with this token and `count` requests, not before that time, and none of the known
         ones: its id, or empty. The flag: True if it is certain that there is no other candidate."""
         ...
 

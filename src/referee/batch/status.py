@@ -26,7 +26,7 @@ class Board:
         self._open[token] = _Open(created, items)
 
     def progress(self, token: str, done: int) -> None:
-        """So many of its requests have an answer."""
+        """Its requests that have an answer, now this many."""
         self._open[token].done = done
 
     def closed(self, token: str) -> None:

@@ -314,8 +314,8 @@ class BatchTransport:
             self._answer((item,), answer)
 
     async def _wait_for_room(self, batch: Listed, items: int) -> None:
-        """The account may not have so many tokens in batches at once. If none of ours fills it, ask for less."""
-        log.warning("%s: the account may not have so many tokens in batches; waiting for room", self._name)
+        """The account may not have more tokens in batches at once. If none of ours fills it, ask for less."""
+        log.warning("%s: the account may not have more tokens in batches; waiting for room", self._name)
         self._held.add(batch.number)
         self._board.closed(batch.token)
         if self._running - self._held:

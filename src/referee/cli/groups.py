@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from referee.cli.words import counted
 from referee.config import Config, JudgeConfig, all_judges
-from referee.config.judges import NOBODY
+from referee.config.judges import NO_JUDGE
 from referee.errors import InputError
 from referee.judging import Judge, needs_groups
 from referee.scoring.build import build_judge
@@ -56,7 +56,7 @@ def calls_in_words(config: Config, sizes: Sizes) -> Iterator[str]:
 def most_calls(made: Judge, judge: JudgeConfig, size: int) -> int | None:
     """Requests for a group of `size` different responses, at most; None: a judge of another package does not say."""
     if size == 1:
-        return 0 if judge.alone == NOBODY else 1
+        return 0 if judge.alone == NO_JUDGE else 1
     calls = getattr(made, "calls", None)
     return int(calls(size)) if callable(calls) else None
 
@@ -68,15 +68,15 @@ def check_alone(name: str, config: Config, sizes: Sizes) -> Iterator[str]:
         return
     what = "no two rollouts share a group" if single == total else f"{single} of {total} rollouts share no group"
     for judge in filter(_compares, config.judge):
-        becomes = "are unscored" if judge.alone == NOBODY else f'are judged by "{judge.alone}" instead'
+        becomes = "are unscored" if judge.alone == NO_JUDGE else f'are judged by "{judge.alone}" instead'
         words = (
             f'{name}: judge {judge.name} (kind = "{judge.kind}") compares the responses to one prompt, and {what}, so '
             f"they {becomes}. Give rollouts of one prompt the same `group`"
         )
         counts = not judge.optional and (judge.weight != 0 or len(config.judge) == 1)
-        if single == total and judge.alone == NOBODY and counts:
+        if single == total and judge.alone == NO_JUDGE and counts:
             raise InputError(f"{words}, or name a judge for single ones in judge.alone. Nothing was spent.")
-        yield f"warning: {words}." if judge.alone != NOBODY else f"warning: {words}, or set judge.alone."
+        yield f"warning: {words}." if judge.alone != NO_JUDGE else f"warning: {words}, or set judge.alone."
 
 
 def _compares(judge: JudgeConfig) -> bool:

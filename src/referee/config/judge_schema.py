@@ -146,7 +146,7 @@ class JudgeConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """For kind = "pairwise": ask every comparison twice, each response first once. Won is what is won both times; what
     changes with the order is a tie."""
     strength: Literal["bradley_terry", "win_rate"] = "bradley_terry"
-    """For kind = "pairwise": how comparisons make a value. bradley_terry: also counts whom a response has won against.
+    """For kind = "pairwise": how comparisons make a value. bradley_terry: also counts which ones it has won against.
     win_rate: the share it has won, ties half."""
     min_comparisons: int = 1
     """For kind = "pairwise": a response with fewer comparisons that have a verdict is unscored. Where

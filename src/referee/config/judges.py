@@ -20,7 +20,7 @@ MIN_VIEW_TOKENS = 16
 MAX_WEIGHT = 1e9
 """Of a reward's term: trainers keep 7 digits, beyond this the other terms would vanish."""
 
-NOBODY = "unscored"
+NO_JUDGE = "unscored"
 """What `alone` says where no judge is named."""
 
 _DEFAULT = JudgeConfig()
@@ -72,7 +72,7 @@ def _open_names(judge: JudgeConfig) -> list[str]:
 
 def names_in(judge: JudgeConfig) -> tuple[str, ...]:
     """The judges that one names in its settings."""
-    return judge.members if judge.alone == NOBODY else (*judge.members, judge.alone)
+    return judge.members if judge.alone == NO_JUDGE else (*judge.members, judge.alone)
 
 
 def compares(judge: JudgeConfig) -> bool:
@@ -99,8 +99,8 @@ def check_judges(config: Config, refuse: Refuse) -> None:
             raise refuse(
                 f"{where}.name", f"{judge.name!r} is the name of {names[judge.name]} judges; each needs its own."
             )
-        if judge.name == NOBODY:
-            raise refuse(f"{where}.name", f"{NOBODY!r} cannot be a name: it is what `alone` says for no judge.")
+        if judge.name == NO_JUDGE:
+            raise refuse(f"{where}.name", f"{NO_JUDGE!r} cannot be a name: it is what `alone` says for no judge.")
     for judge, where in zip(judges, places, strict=True):
         _check_judge(judge, where, refuse)
         inside = [inner.name for inner in judge.uses]

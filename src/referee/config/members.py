@@ -115,7 +115,7 @@ def check_members(judge: JudgeConfig, where: str, refuse: Refuse) -> None:
     if judge.combine == "trimmed" and quorum_of(judge) < 3:
         raise refuse(
             f"{where}.combine",
-            '"trimmed" leaves out two verdicts, so it needs three members or more, and so many as quorum.',
+            '"trimmed" leaves out two verdicts, so it needs three members or more, and a quorum of at least three.',
         )
 
 

@@ -115,7 +115,7 @@ class Connection(asyncio.Protocol):
         return self._poll is None or not self._poll.poll(0)
 
     async def ask(self, request: bytes, deadline: float, timeout: float, most: int = MAX_BODY) -> Response:
-        """Send the whole request in one write and wait for the whole answer, of at most so many bytes. `timeout` is
+        """Send the whole request in one write and wait for the whole answer, of at most that many bytes. `timeout` is
         only for the message."""
         transport = self._transport
         if transport is None:

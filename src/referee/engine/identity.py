@@ -1,4 +1,4 @@
-"""Who answers at an endpoint, and when that changes: a router that takes another provider, a model that was replaced.
+"""Which model answers at an endpoint, and when that changes: a router takes another provider, a model is replaced.
 
 Pure: no clock, no I/O.
 """
@@ -13,7 +13,7 @@ MAX_CHANGES = 20
 """Of one endpoint that are told. A server with more faces than this has said nothing by them."""
 
 
-class Who(Struct, frozen=True, array_like=True, gc=False, order=True):
+class ModelIdentity(Struct, frozen=True, array_like=True, gc=False, order=True):
     """What a reply says of its origin; empty where it says nothing."""
 
     model: str = ""
@@ -30,8 +30,8 @@ class Change(Struct, frozen=True, array_like=True, gc=False):
     """Another one answered than before."""
 
     endpoint: str
-    before: Who
-    after: Who
+    before: ModelIdentity
+    after: ModelIdentity
     wall: float = 0.0
 
 
@@ -41,23 +41,23 @@ class Identity:
     __slots__ = ("_last", "_told")
 
     def __init__(self) -> None:
-        self._last: Who | None = None
-        self._told: set[tuple[Who, Who]] = set()
+        self._last: ModelIdentity | None = None
+        self._told: set[tuple[ModelIdentity, ModelIdentity]] = set()
 
-    def seen(self, reply: Reply) -> tuple[Who, Who] | None:
+    def seen(self, reply: Reply) -> tuple[ModelIdentity, ModelIdentity] | None:
         """The origin before and now, the first time that this pair is seen; else None.
 
         What a reply does not say counts as unchanged: a fingerprint that is left out now and then is no change.
         """
         last = self._last
         if last is None:
-            self._last = Who(reply.model, reply.provider, reply.fingerprint)
+            self._last = ModelIdentity(reply.model, reply.provider, reply.fingerprint)
             return None
         model, provider = reply.model or last.model, reply.provider or last.provider
         fingerprint = reply.fingerprint or last.fingerprint
         if (model, provider, fingerprint) == (last.model, last.provider, last.fingerprint):
             return None
-        now = self._last = Who(model, provider, fingerprint)
+        now = self._last = ModelIdentity(model, provider, fingerprint)
         if not (_fits(last.model, model) and _fits(last.provider, provider) and _fits(last.fingerprint, fingerprint)):
             pair = (min(last, now), max(last, now))
             if pair not in self._told and len(self._told) < MAX_CHANGES:

@@ -174,7 +174,7 @@ def _swiss(count: int, rounds: int) -> Rounds:
 def _without_rematch(ranking: Sequence[int], met: Container[Pair]) -> list[Pair]:
     """Pair all of the ranking, from the top, each with the next one it has not met.
 
-    Where two are left who have met, a pair is found to swap with, the lowest possible. There is one as long as each has
+    If two are left that have met, a pair is found to swap with, the lowest possible. There is one as long as each has
     met fewer than half of the others: of the four links between the two and such a pair, three are free somewhere.
     """
     waiting = list(ranking)

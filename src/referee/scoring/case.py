@@ -70,7 +70,7 @@ class Case:
 
     def end(self, why: Unscored) -> None:
         """No more can be asked: what has no answer is answered with `why`, and the judge may still decide. One that
-        only asks more is closed. What was cancelled is not decided: nobody waits for it, and half a case must not be
+        only asks more is closed. What was cancelled is not decided: it has no listener, and half a case must not be
         taken for a whole one when the run is resumed."""
         for _ in range(0 if why.reason is Reason.CANCELLED else LAST_ROUNDS):
             self._resume([why if answer is None else answer for answer in self.slots])

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 
 from referee import clock
 from referee.config import Config
-from referee.engine.identity import Change, Who
+from referee.engine.identity import Change, ModelIdentity
 from referee.errors import RefereeError
 from referee.records import Reason, Reward, Settled, Unscored, Verdict
 from referee.scoring.batch import Batch
@@ -62,7 +62,7 @@ class BatchTracker:
         self._watch = UnscoredWatch(config.missing.abort_above)
         self._sampler: asyncio.TimerHandle | None = None
         self._began = clock.wall()
-        self._changes: set[tuple[str, Who, Who]] = set()
+        self._changes: set[tuple[str, ModelIdentity, ModelIdentity]] = set()
 
     def _begin(self, opened: OpenBatch) -> None:
         """Have workers judge a batch's samples, by its deadline. Results come back through `landed`."""

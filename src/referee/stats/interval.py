@@ -47,7 +47,7 @@ def wilson(share: float, count: float, z: float) -> tuple[float, float]:
 def shaped(share: float, variance: float, groups: int, level: float) -> tuple[float, float]:
     """Wilson's interval of any statistic between 0 and 1, at the number of rows whose share would have its variance.
 
-    That is share(1-share)/variance, and Student's t for so many groups in place of z. At 0 and 1 no variance can be
+    That is share(1-share)/variance, and Student's t for that many groups in place of z. At 0 and 1 no variance can be
     seen, and each group counts as one row.
     """
     inside = 0.0 < share < 1.0 and variance > 0.0

@@ -255,7 +255,7 @@ class TrlTerms(TrlReward):
 
 
 def _spread(rows: int, trainer: Any) -> bool:
-    """Whether a rank with so many rows has a part of a group."""
+    """Whether a rank with this number of rows has a part of a group."""
     size, ranks = group_size(trainer), getattr(getattr(trainer, "accelerator", None), "num_processes", 1)
     return size is not None and rows % size != 0 and ranks > 1
 
