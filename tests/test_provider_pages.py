@@ -51,7 +51,7 @@ def test_a_page_keeps_what_it_says_of_prices(name: str, tmp_path: Path) -> None:
     from_table = bool(endpoint.filled.prices_date)
     assert ("in the [table](README.md#prices)" in text) == from_table
     assert (PROVIDERS[name].flex is not None) == ("| flex | " in text and "| flex | none" not in text)
-    assert (PROVIDERS[name].batch is not None) == ("| batch | " in text)
+    assert (PROVIDERS[name].batch is not None) == ("](../batch.md)" in text)
 
 
 def test_commented_lines_are_right_too(tmp_path: Path) -> None:

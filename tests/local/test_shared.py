@@ -126,8 +126,9 @@ def test_another_file_or_another_way_is_another_server(file: Path, tmp_path: Pat
     assert all_ended(tmp_path)
 
 
-def test_a_configuration_gets_the_address(file: Path, tmp_path: Path) -> None:
+def test_a_configuration_gets_the_address(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Only its local endpoint changes; the cache knows the file by its content, or by the name the user gave."""
+    monkeypatch.setattr(model, "_installed", lambda _: True)
     config = load({"endpoint": [{"provider": "local", "model": str(file)}, {"model": "m", "backup": True}]})
     found, servers = shared.attach(config)
     assert found.endpoint[0].url == servers[0].url
