@@ -17,6 +17,8 @@ from tests.cli.conftest import Run, environment, rows, write_config, write_rollo
 from referee import clock
 from referee.sim import BatchSpec, ServerProcess
 
+pytestmark = pytest.mark.slow
+
 Start = Callable[..., ServerProcess]
 FAST = "[batch]\npoll = 0.2\n"
 PRICES = {"price_in": 2.0, "price_out": 8.0}

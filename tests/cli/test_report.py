@@ -12,6 +12,8 @@ import pytest
 from tests.cli.conftest import Run, Start, rows, write_config, write_rollouts
 from tests.cli.test_score import start_and_wait
 
+pytestmark = pytest.mark.slow
+
 COUNT = 600
 
 

@@ -43,6 +43,7 @@ class TestThread(BackgroundContract, GroupContract, BackgroundGroupContract):
         return open_in_process("thread", spec, sections)
 
 
+@pytest.mark.slow
 class TestProcesses(BackgroundContract, LossContract, LostGroupContract):
     """In worker processes."""
 

@@ -18,6 +18,8 @@ from tests.faults.echo import CLOSING, FORMS, SCORED, UNSCORED, Echo
 from referee import Referee
 from referee.errors import RefereeError
 
+pytestmark = pytest.mark.slow
+
 KEYS = {
     "dashes": "sk-canary-5f2a9c71d0e84b36",
     "project": "sk-proj-Zk4_pQ8vXw2LmN0aBcD-eFgHiJkLmNoPqRsTuVwXyZ0123456789",

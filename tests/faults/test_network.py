@@ -19,7 +19,7 @@ from referee.errors import EndpointClosed
 from referee.sim import ProviderSpec
 
 # The proxy drops connections in every state there is; what asyncio says of its streams then is not about referee.
-pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")]
 
 MENDED: tuple[Mode, ...] = ("clean", "slow", "sliced", "mixed")
 """Modes in which some connections work, so everything is scored in the end."""

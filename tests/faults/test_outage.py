@@ -16,6 +16,8 @@ from referee.scoring.batch import Batch
 from referee.scoring.build import build_scorer
 from referee.sim import Provider, ProviderSpec, SimTransport, run_virtual
 
+pytestmark = pytest.mark.slow
+
 CAPACITY, MEDIAN = 60, 2.0
 RATE = 22
 """Samples a second: four fifths of what 60 places serve at a mean of about 2.2 s."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from tests.faults.soak import REPLAY, run
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("first", range(1, 201, 10))
 def test_what_must_hold_holds(first: int) -> None:

@@ -16,6 +16,8 @@ from tests.runtime.simulated_ray import samples as many
 from referee import clock
 from referee.sim import ProviderSpec
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("seconds", [60.0, math.inf])
 @pytest.mark.parametrize("hosts", [1, 2, 4])

@@ -16,6 +16,8 @@ from referee.runtime import routing
 from referee.runtime.routing import route_key
 from referee.sim import ProviderSpec
 
+pytestmark = pytest.mark.slow
+
 SLOW = ProviderSpec(latency_median=0.5, latency_sigma=0.3)
 NOTHING_KEPT = {"enabled": False}
 

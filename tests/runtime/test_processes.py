@@ -27,6 +27,8 @@ from referee.sim import ProviderSpec, start_server_process
 from referee.sim.process import ServerProcess
 from referee.sim.stats import key_label
 
+pytestmark = pytest.mark.slow
+
 PATIENCE = 50.0
 """Seconds to wait for something that must come. Nothing is asserted about time."""
 Make = Callable[..., tuple[Referee, ServerProcess]]

@@ -14,6 +14,8 @@ from referee.config import load
 from referee.referee import Referee
 from referee.sim import ProviderSpec
 
+pytestmark = pytest.mark.slow
+
 
 class TestSimulatedRay(LossContract, LostGroupContract):
     """On engines of a simulated cluster."""

@@ -20,6 +20,8 @@ from referee.runtime import child as children
 from referee.runtime import processes
 from referee.sim import ProviderSpec
 
+pytestmark = pytest.mark.slow
+
 __all__ = ["make"]
 
 
