@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from referee.cli.rows import Digests, Row, RowWriter, consolidate, partial, read_rows
+from referee.cli.rows import Digests, Row, RowWriter, consolidate, partial, read_rows, row_of
 from referee.config import load
-from referee.records import Sample
+from referee.records import Reply, Reward, Sample, Settled, Verdict
 from referee.rollouts import ALIASES
 
 
@@ -33,6 +33,20 @@ def test_a_finished_run_replaces_the_output_whole(tmp_path: Path) -> None:
     assert lines(out) == [1, 2]
     assert not partial(out).exists()
     assert out.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_row_says_which_provider_and_server_answered(tmp_path: Path) -> None:
+    """OpenAI, llama.cpp and routers name them in every reply; a row has a place for each, also when it is read again."""
+    given = Settled(
+        verdict=Verdict(score=1.0, value=1.0),
+        reply=Reply(text="", model="m", provider="deepinfra", fingerprint="fp_1"),
+    )
+    out = tmp_path / "r.jsonl"
+    writer = RowWriter(str(out), io.BytesIO())
+    writer.write([row_of(1, "d", Reward(index=0, id="a", group="", value=1.0, settled=given)), row(2)])
+    writer.finish()
+    assert [(r.provider, r.fingerprint) for r in read_rows(out)] == [("deepinfra", "fp_1"), ("", "")]
+    assert "fingerprint" not in out.read_text().splitlines()[1]
 
 
 def test_a_torn_line_is_not_a_row(tmp_path: Path) -> None:

@@ -9,7 +9,18 @@ from typing import Any
 import pytest
 from tests.server.harness import Served, sample, samples, serving, until
 
+from referee.records import Reply, Reward, Settled, Verdict
+from referee.server.shapes import encode, result_of
 from referee.sim import ProviderSpec
+
+
+def test_a_result_says_which_provider_and_server_answered() -> None:
+    """OpenAI, llama.cpp and routers name them in every reply; where none does, the keys are there and empty."""
+    for provider, fingerprint in (("deepinfra", "fp_1"), ("", "")):
+        reply = Reply(text="", model="m", provider=provider, fingerprint=fingerprint)
+        settled = Settled(verdict=Verdict(score=1.0, value=1.0), reply=reply)
+        result = json.loads(encode(result_of(Reward(index=0, id="a", group="", value=1.0, settled=settled))))
+        assert (result["provider"], result["fingerprint"]) == (provider, fingerprint)
 
 
 def test_results_come_in_the_order_of_the_request() -> None:

@@ -59,6 +59,9 @@ class Row(Struct, frozen=True, kw_only=True, omit_defaults=True):
     model: str = ""
     """The model that answered, by its own account, and the endpoint it was asked at."""
     endpoint: str = ""
+    provider: str = ""
+    """Behind a router, and what the server says of its configuration, where the last reply says so."""
+    fingerprint: str = ""
     key: str = ""
     """Cache key of the request; `referee cache explain` takes it."""
     parts: list[dict[str, Any]] = []

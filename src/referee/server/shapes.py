@@ -136,6 +136,10 @@ class Result(Struct, frozen=True, kw_only=True):
     model: str
     """The model that answered, by its own account."""
     endpoint: str
+    provider: str = ""
+    """Behind a router, as the last reply says it."""
+    fingerprint: str = ""
+    """What the server says of its own configuration (OpenAI: system_fingerprint)."""
     key: str
     """Cache key of the request."""
     parts: list[dict[str, Any]]
