@@ -12,8 +12,8 @@ from referee.cli.main import app
 from referee.config import PROVIDERS, price_table
 
 
-def run(*arguments: str) -> tuple[int, str, str]:
-    found = CliRunner().invoke(app, list(arguments), env={"COLUMNS": "200"})
+def run(*arguments: str, columns: int = 200) -> tuple[int, str, str]:
+    found = CliRunner().invoke(app, list(arguments), env={"COLUMNS": str(columns)})
     return found.exit_code, found.stdout, found.stderr
 
 
@@ -24,6 +24,15 @@ def test_all_of_it_is_listed() -> None:
     assert all(name in out for name in PROVIDERS)
     assert all(model in out for listed in price_table().providers.values() for model in listed.models)
     assert price_table().date in out
+
+
+def test_nothing_is_broken_in_two_at_80_columns() -> None:
+    """Addresses and names of models stand whole, in lines that fit."""
+    _, out, _ = run("prices", columns=80)
+    assert max(map(len, out.splitlines())) <= 80
+    words = set(out.split())
+    assert {known.url for known in PROVIDERS.values() if known.url and known.key_env} <= words
+    assert {model for listed in price_table().providers.values() for model in listed.models} <= words
 
 
 def test_one_model_with_its_date_is_its_family() -> None:

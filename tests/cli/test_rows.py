@@ -36,7 +36,7 @@ def test_a_finished_run_replaces_the_output_whole(tmp_path: Path) -> None:
 
 
 def test_a_row_says_which_provider_and_server_answered(tmp_path: Path) -> None:
-    """OpenAI, llama.cpp and routers name them in every reply; a row has a place for each, also when it is read again."""
+    """OpenAI, llama.cpp and routers name them in every reply; a row keeps both, also when it is read again."""
     given = Settled(
         verdict=Verdict(score=1.0, value=1.0),
         reply=Reply(text="", model="m", provider="deepinfra", fingerprint="fp_1"),

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from collections.abc import Sequence
+from typing import Annotated
 
 import msgspec
 import typer
-from rich.table import Table
 
 from referee.cli.terminal import terminal
 from referee.config import PROVIDERS, find_price, price_table
@@ -53,38 +53,50 @@ def _found(model: str) -> dict[str, dict[str, Price]]:
 
 
 def _show_providers() -> None:
-    table = Table(box=None, pad_edge=False)
-    for title in ("provider", "url", "api", "key from", "flex", "batch"):
-        table.add_column(title, overflow="fold")
+    rows = [("provider", "api", "key from", "flex", "batch", "url")]
     for name, known in PROVIDERS.items():
         url = "(this machine)" if name == "local" else known.url or f"yours: {known.example_url}"
-        table.add_row(name, url, known.api, known.key_env or "-", _share(known.flex), _share(known.batch))
-    terminal().print(table, end="\n\n")
+        rows.append((name, known.api, known.key_env or "-", _share(known.flex), _share(known.batch), url))
+    _show(rows, "<<<<<<")
+    terminal().print(
+        '\nflex, batch: factor on the price with endpoint.tier = "flex" and `referee score --batch`; -: not there.\n'
+    )
 
 
 def _show_prices(found: dict[str, dict[str, Price]]) -> None:
     listed = price_table()
     if not found:
         return
-    table = Table(box=None, pad_edge=False)
-    for title in ("provider", "model"):
-        table.add_column(title, overflow="fold")
-    for title in ("in", "out", "cached", "cache write", "prompts up to"):
-        table.add_column(title, justify="right")
+    rows = [("provider", "in", "out", "cached", "write", "up to", "model")]
     for name, models in found.items():
         for model, price in models.items():
-            numbers = [_number(value) for value in (price.input, price.out, price.cached, price.write, price.up_to)]
-            table.add_row(name, model, *numbers)
+            longest = "-" if price.up_to is None else f"{price.up_to / 1000:g}k"
+            rows.append((name, *map(_number, (price.input, price.out, price.cached, price.write)), longest, model))
+    _show(rows, "<>>>>><")
     screen = terminal()
-    screen.print(table)
-    screen.print(f"\nUS dollars per million tokens, compared with its sources on {listed.date}.", soft_wrap=True)
+    screen.print(
+        f"\nUS dollars per million tokens, compared with its sources on {listed.date}. cached, write: tokens out of "
+        "the provider's prompt cache, and into it; -: as `in`. up to: a prompt of more tokens costs more than this.\n"
+    )
     for name in found:
         one = listed.providers[name]
-        screen.print(f"{name}: {one.source}{f' ({one.note})' if one.note else ''}", soft_wrap=True)
+        screen.print(f"{name}: {one.source}{f' ({one.note})' if one.note else ''}")
 
 
-def _number(value: Any) -> str:
-    return "-" if value is None else f"{value:g}" if isinstance(value, float) else f"{value:,}"
+def _show(rows: Sequence[Sequence[str]], sides: str) -> None:
+    """A line for each row. If the terminal is too narrow for the last column, all of it goes to lines of its own: an
+    address or a name that is broken in two cannot be copied."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    first = [
+        " ".join(f"{cell:{side}{width}}" for cell, side, width in zip(row, sides, widths, strict=True)) for row in rows
+    ]
+    narrow = max(map(len, first)) > terminal().width
+    for row, line in zip(rows, first, strict=True):
+        typer.echo(f"{line[: len(line) - widths[-1]].rstrip()}\n  {row[-1]}" if narrow else line.rstrip())
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:g}"
 
 
 def _share(value: float | None) -> str:
