@@ -53,6 +53,22 @@ def test_the_same_rows_at_half_the_price(referee: Run, provider: Start, tmp_path
         assert row == other
 
 
+def test_the_simulated_provider_serves_batches_from_the_command_line(referee: Run, tmp_path: Path) -> None:
+    """`referee sim --batch` is enough to try `--batch` without a key."""
+    command = [sys.executable, "-m", "referee.cli.main", "sim", "--port", "0", "--latency", "0", "--batch", "0"]
+    sim = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment())
+    try:
+        assert sim.stdout is not None
+        write_rollouts(tmp_path / "in.jsonl", 4)
+        write_config(tmp_path / "referee.toml", sim.stdout.readline().strip(), FAST, provider="openai", **PRICES)
+        done = referee(*SCORE, "--batch")
+        assert done.returncode == 0, done.stderr
+        assert [row["score"] for row in rows(tmp_path / "out.jsonl")] == [1.0, 2.0, 3.0, 4.0]
+    finally:
+        sim.terminate()
+        sim.communicate(timeout=50)
+
+
 def test_nothing_is_asked_twice(referee: Run, provider: Start, tmp_path: Path) -> None:
     """A second run, and one without --batch, take everything from the cache."""
     server = provider(batch=BatchSpec())

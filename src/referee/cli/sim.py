@@ -9,7 +9,7 @@ import typer
 
 from referee.config import is_variable
 from referee.errors import ConfigError
-from referee.sim import ProviderSpec, run_server
+from referee.sim import BatchSpec, ProviderSpec, run_server
 from referee.sim.apis import APIS
 
 
@@ -23,6 +23,10 @@ def command(
     rpm: Annotated[int, typer.Option(help="Requests per minute; 0: no limit.")] = 0,
     tpm: Annotated[int, typer.Option(help="Tokens per minute; 0: no limit.")] = 0,
     speed: Annotated[float, typer.Option(help="Time runs this many times faster.")] = 1.0,
+    batch: Annotated[
+        float | None,
+        typer.Option(help="Also serve batches, each done after this many seconds (chat, anthropic).", min=0),
+    ] = None,
     model: Annotated[str, typer.Option(help="The only model it knows; empty: any name will do.")] = "",
     key_env: Annotated[str, typer.Option(help="Environment variable with the key callers must send.")] = "",
     seed: Annotated[int, typer.Option(help="Same seed, same behaviour.")] = 0,
@@ -40,6 +44,7 @@ def command(
         rpm=rpm or None,
         tpm=tpm or None,
         time_scale=speed,
+        batch=None if batch is None else BatchSpec(process_s=batch),
         model=model,
         key=_key(key_env),
     )
