@@ -62,7 +62,7 @@ def test_every_juror_asks_its_own_endpoint() -> None:
         assert reward is not None
         row = reward.row()
         assert [part["name"] for part in row["parts"]] == [*HOSTS]
-        assert (row["model"], row["uncertainty"]) == ("one, two, three", pytest.approx(0.0))
+        assert (row["model"], row["uncertainty"]) == ("one, three, two", pytest.approx(0.0))
         assert row["cost"] > 0
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from referee.config import Config, load
 from referee.records import Reason, Reward, Sample, Settled, Unscored, Verdict
-from referee.shaping import needs_group, shape_group
+from referee.shaping import needs_group, shape_group, whole
 
 MISSING = Settled(verdict=Unscored(reason=Reason.TIMEOUT))
 
@@ -174,3 +174,12 @@ def test_alone_or_together_is_the_same_when_siblings_do_not_matter(members: list
         together = group(*ends, lengths=list(lengths), rules=list(rules))
         alone = [shape_group([member], settings_)[0] for member in together]
         assert alone == shape_group(together, settings_)
+
+
+def test_models_of_several_judges_are_named_once() -> None:
+    """In the order of the judges, also where one of them is a jury that asked the same model."""
+    judges = load({"judge": [{"name": "a", "weight": 0.5}, {"name": "b", "weight": 0.5}]}).judge
+    verdict = Verdict(score=5.0, value=0.5)
+    ends = [Settled(verdict=verdict, model=model, endpoint=model) for model in ("small", "large, small")]
+    found = whole(ends, judges)
+    assert (found.model, found.endpoint) == ("small, large", "small, large")

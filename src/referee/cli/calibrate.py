@@ -225,7 +225,7 @@ def _plan(
         chosen = STRESS if "all" in checks else dict.fromkeys(checks)
         more = sum(questions(name, min(check_rows, len(rows))) for name in chosen) * len(config.judge)
         found += f"; --check asks about {more} questions more"
-    return plain(f"{found}. Less by what the cache holds.", 1000)
+    return plain(f"{found}. What the cache holds is not asked again.", 1000)
 
 
 def _check_columns(rows: Sequence[Row], names: Sequence[str]) -> None:

@@ -143,7 +143,8 @@ def _parts(judge: Calibrated, console: Console) -> None:
 
 def _example(example: Disagreement, width: int) -> Text:
     room = max(40, width - 16)
-    lines = [f"  line {example.line}, {plain(example.id, 60)}: people {example.human:.3g}, judge {example.judge:.3g}"]
+    id = "" if example.id == str(example.line) else f", {plain(example.id, 60)}"
+    lines = [f"  line {example.line}{id}: people {example.human:.3g}, judge {example.judge:.3g}"]
     if example.other_judge is not None:
         lines = [f"  line {example.line}: the preferred one {example.judge:.2f}, the other {example.other_judge:.2f}"]
     for name, text in (

@@ -86,7 +86,7 @@ def command(
     if output is not None:
         size = write_versus(output, result, done.comparisons)
         record = f"   record: {asked.ledger.dir}" if asked.ledger.dir else ""
-        typer.echo(f"{output}: {counted(result.pairs, 'comparison')}, {size / 1e6:.1f} MB{record}", err=True)
+        typer.echo(f"{output}: {counted(result.pairs, 'comparison')}, {size / 1e3:.0f} kB{record}", err=True)
     if result.unscored == result.pairs or result.unscored > chosen.missing.abort_above * result.pairs:
         have = f"{counted(result.pairs, 'comparison')} {'has' if result.pairs == 1 else 'have'}"
         typer.echo(f"{result.unscored} of {have} no verdict: exit status {UNSCORED}.", err=True)

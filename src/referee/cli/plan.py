@@ -220,7 +220,7 @@ def _ways(costs: Costs) -> list[tuple[str, float, str]]:
         ("batch", costs.batch, "referee score --batch: within a day"),
         ("cascade", costs.least, "if the first member decides everything; up to the cost above"),
     )
-    return [(name, dollars, note) for name, dollars, note in found if dollars is not None]
+    return [(name, dollars, note) for name, dollars, note in found if dollars is not None and costs.standard]
 
 
 def _tokens(workload: Workload, assumed: Collection[str]) -> str:

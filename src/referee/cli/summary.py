@@ -37,7 +37,7 @@ class _Judge:
     def line(self, priced: bool) -> str:
         found = self._tally.metrics()
         mean = f", mean {found['score_mean']:.3f} of 1" if found["scored"] else ""
-        by = f", by {', '.join(self._by)}" if self._by else ""
+        by = f", by {'; '.join(self._by)}" if self._by else ""
         cost = f", ${found['cost_usd']:.4f}" if priced else ""
         counts = f"{found['scored']:.0f} scored, {found['unscored']:.0f} unscored"
         return f"  judge {self._name} (weight {self._weight:g}): {counts}{mean}{cost}{by}"

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from referee.judging import Deliberation, Form, Judge
 from referee.records import Ask, Origin, Reason, Sample, Settled, Unscored, Verdict
+from referee.shaping import joined
 from referee.soundness import sound
 
 log = logging.getLogger("referee")
@@ -165,13 +166,15 @@ def _part(total: int, which: int, count: int) -> int:
 def _sum(ends: Sequence[Settled], samples: int) -> Settled:
     """What all questions of a case took together; money as the share of one of its samples."""
     last = ends[-1]
+    # Not by which answered first: rows of one run must name the same judges in the same order.
+    named = sorted(ends, key=lambda end: (end.endpoint, end.model))
     return Settled(
         verdict=last.verdict,
         origin=_origin(ends),
         key=last.key,
         reply=last.reply,
-        endpoint=", ".join(dict.fromkeys(end.endpoint for end in ends if end.endpoint)),
-        model=", ".join(dict.fromkeys(end.model for end in ends if end.model)),
+        endpoint=joined(end.endpoint for end in named),
+        model=joined(end.model for end in named),
         attempts=sum(end.attempts for end in ends),
         sent=min((end.sent for end in ends if end.sent), default=0.0),
         queued_s=max(end.queued_s for end in ends),

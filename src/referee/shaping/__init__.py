@@ -1,6 +1,6 @@
 """Verdicts to rewards: length penalty, combination, missing policy. Pure arithmetic."""
 
-from referee.shaping.combine import needs_group, shape_group, whole
+from referee.shaping.combine import joined, needs_group, shape_group, whole
 from referee.shaping.length import check_lengths, count_tokens, length_penalty, median
 from referee.shaping.missing import UnscoredWatch, fill
 
@@ -9,6 +9,7 @@ __all__ = [
     "check_lengths",
     "count_tokens",
     "fill",
+    "joined",
     "length_penalty",
     "median",
     "needs_group",

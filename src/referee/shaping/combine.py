@@ -4,7 +4,7 @@ policy.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import repeat
 
 from referee.config import Config, JudgeConfig, ShapingConfig
@@ -107,8 +107,8 @@ def whole(settled: Sequence[Settled], judges: Sequence[JudgeConfig]) -> Settled:
     return Settled(
         verdict=missing or Verdict(score=score, value=value / weight, how="terms", parts=tuple(parts)),
         origin=next((name for name in names if name in origins), "none"),
-        endpoint=", ".join(dict.fromkeys(end.endpoint for end in settled if end.endpoint)),
-        model=", ".join(dict.fromkeys(end.model for end in settled if end.model)),
+        endpoint=joined(end.endpoint for end in settled),
+        model=joined(end.model for end in settled),
         attempts=sum(end.attempts for end in settled),
         sent=min((end.sent for end in settled if end.sent), default=0.0),
         queued_s=max(end.queued_s for end in settled),
@@ -120,6 +120,11 @@ def whole(settled: Sequence[Settled], judges: Sequence[JudgeConfig]) -> Settled:
         cost=sum(end.cost for end in settled),
         saved=sum(end.saved for end in settled),
     )
+
+
+def joined(names: Iterable[str]) -> str:
+    """Names of endpoints or models, some of them already joined, as one text: each once."""
+    return ", ".join(dict.fromkeys(name for some in names for name in some.split(", ") if name))
 
 
 def _lengths(samples: Sequence[Sample], compared: bool) -> list[int]:
