@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -156,6 +157,9 @@ uncertainty = 0.3
     seen = server.stats()
     assert seen.batches >= 2
     assert 20 < seen.answered < 40
+    later = seen.answered - 20
+    decided = dict(re.findall(r"(cheap|strong) (\d+)", done.stderr.partition("decided by:")[2].partition("\n")[0]))
+    assert decided == {"cheap": str(20 - later), "strong": str(later)}
     assert sum(row["cost"] for row in rows(tmp_path / "out.jsonl")) == pytest.approx(bill(server), abs=1e-9)
 
 

@@ -58,6 +58,15 @@ def test_the_data_of_a_small_run_is_the_gold_file(run: Callable[[], list[Line]])
     assert as_json(build(run())) == (GOLD / f"{run.__name__}.json").read_text()
 
 
+def test_a_batch_of_several_steps_makes_no_step_of_its_own() -> None:
+    """A file with steps is submitted as one batch: what was waited for it belongs to none of them."""
+    lines = [line for step in (1, 2) for line in pair(step, 0, 5)]
+    batch = BatchLine(wall=START + 9, batch="b", samples=2, submitted=START, finished=START + 8, waited_s=8.0)
+    found = build([RUN, *lines, batch])
+    assert [row.first for row in found.steps] == [1, 2]
+    assert found.metrics["wait_s"] == 8.0
+
+
 def test_steps_worked_out_by_hand() -> None:
     """What the gold file says, once in numbers a reader can follow."""
     first, second, third = build(small()).steps

@@ -166,6 +166,7 @@ def _example(example: Disagreement) -> str:
         said = f"people {example.human:.3g}, judge {example.judge:.3g}"
     else:
         said = f"the preferred response {example.judge:.2f}, the other {example.other_judge:.2f}"
+    id = "" if example.id == str(example.line) else f", {shown(example.id)}"
     pairs = (
         ("prompt", example.prompt),
         ("response", example.response),
@@ -175,4 +176,4 @@ def _example(example: Disagreement) -> str:
         ("judge says", example.other_why),
     )
     texts = "".join(f"<dt>{name}</dt><dd><pre>{shown(text)}</pre></dd>" for name, text in pairs if text)
-    return f'<article class="example"><b>line {example.line}, {shown(example.id)}: {said}</b><dl>{texts}</dl></article>'
+    return f'<article class="example"><b>line {example.line}{id}: {said}</b><dl>{texts}</dl></article>'

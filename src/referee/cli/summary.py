@@ -61,6 +61,7 @@ class Summary:
         self._judges = {judge.name: _Judge(judge.name, judge.weight) for judge in several}
         self._criteria: dict[str, Criteria] = {}
         self._compared: dict[str, Compared] = {}
+        self._decided: dict[str, Counter[str]] = {}
 
     def add(self, row: Row, kept: bool) -> None:
         """One more row. `kept`: it came from an earlier run."""
@@ -87,6 +88,9 @@ class Summary:
         if how in COMPARED:
             counts = compared(how, parts, None)
             self._compared[judge] = self._compared.get(judge, Compared()).plus(counts)
+        elif how == "cascade":
+            names = (part["name"] for part in parts if part.get("verdict") == "decided")
+            self._decided.setdefault(judge, Counter()).update(names)
         elif how == "rubric":
             self._criteria.setdefault(judge, Criteria()).add(seen(parts))
 
@@ -115,6 +119,11 @@ class Summary:
             lines += _criteria_lines(f" of {name}" if name else "", criteria)
         for name, counts in self._compared.items():
             lines += _compared_lines(f" of {name}" if name else "", counts)
+        for name, members in self._decided.items():
+            of = f" of {name}" if name else ""
+            lines.append(
+                f"  cascade{of}, decided by: {', '.join(f'{plain(one, 60)} {n}' for one, n in members.items())}"
+            )
         for reason, count in self._unscored.most_common():
             detail = self._examples[reason]
             lines.append(f"  unscored, {reason}: {count}" + (f" (for example: {detail[:120]})" if detail else ""))

@@ -199,10 +199,11 @@ class Waits:
 
 
 def step_rows(steps: dict[Step, StepSums], scale: Scale, call_cost: float, most: int = MOST_STEPS) -> list[StepRow]:
-    """Rows in order of steps, at most `most` of them; samples without a step come first."""
+    """Rows in order of steps, at most `most` of them; samples without a step come first. A batch of several steps is
+    without one, and so is what was waited for it: that alone makes no row beside steps that have a name."""
     named = sorted(step for step in steps if step is not None)
     width = max(1, math.ceil(len(named) / most))
-    rows = [_merged([None], steps, scale, call_cost)] if None in steps else []
+    rows = [_merged([None], steps, scale, call_cost)] if None in steps and (steps[None].origins or not named) else []
     return rows + [_merged(named[at : at + width], steps, scale, call_cost) for at in range(0, len(named), width)]
 
 
