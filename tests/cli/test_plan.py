@@ -10,6 +10,8 @@ import pytest
 from tests.cli.conftest import Run, Start, rows, write_config, write_rollouts
 from tests.cli.test_output import NOWHERE, refused
 
+from referee.cli.plan import money
+
 
 def test_a_plan_does_not_invent_a_cost(tmp_path: Path, referee: Run) -> None:
     """Prices without tokens are no cost, and what is assumed is marked."""
@@ -134,3 +136,12 @@ def test_a_plan_of_a_cascade_says_the_least_and_the_most(tmp_path: Path, referee
     shown = referee("plan", "in.jsonl", "-c", "referee.toml").stdout
     assert "referee score --batch" in shown
     assert "if the first member decides everything" in shown
+
+
+@pytest.mark.parametrize(
+    ("dollars", "words"),
+    [(None, "unknown"), (0.0, "$0.0000"), (3.2e-6, "$0.0000032"), (0.0309, "$0.0309"), (1234.5, "$1,234.50")],
+)
+def test_a_small_cost_is_not_shown_as_nothing(dollars: float | None, words: str) -> None:
+    """A reward model's request costs less than a thousandth of a cent: that is not $0."""
+    assert money(dollars) == words

@@ -226,7 +226,7 @@ def _ways(costs: Costs) -> list[tuple[str, float, str]]:
 def _tokens(workload: Workload, assumed: Collection[str]) -> str:
     if workload.tokens_in is None or workload.tokens_out is None:
         return "tokens not known (--tokens-in, --tokens-out)"
-    most = " (judge.max_tokens; --tokens-out)" if "tokens_out" in assumed else ""
+    most = " (judge.max_tokens; --tokens-out)" if "tokens_out" in assumed and workload.tokens_out else ""
     return f"{workload.tokens_in:.0f} tokens in, {workload.tokens_out:.0f} out{most} a call"
 
 
@@ -241,4 +241,4 @@ def money(dollars: float | None) -> str:
     """US dollars, or that they are not known."""
     if dollars is None:
         return "unknown"
-    return f"${dollars:.4f}" if dollars < 1 else f"${dollars:,.2f}"
+    return f"${dollars:.{4 if dollars == 0 or dollars >= 0.001 else 7}f}" if dollars < 1 else f"${dollars:,.2f}"

@@ -67,7 +67,7 @@ def _show_prices(found: dict[str, dict[str, Price]]) -> None:
     listed = price_table()
     if not found:
         return
-    rows = [("provider", "in", "out", "cached", "write", "up to", "model")]
+    rows: list[Sequence[str]] = [("provider", "in", "out", "cached", "write", "up to", "model")]
     for name, models in found.items():
         for model, price in models.items():
             longest = "-" if price.up_to is None else f"{price.up_to / 1000:g}k"

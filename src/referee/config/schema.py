@@ -276,7 +276,7 @@ class ServeConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """Bytes of one request's body; a longer one is answered 413."""
     max_queue: Annotated[int, Meta(ge=1)] = 20_000
     """Samples held at once, for all callers together: being judged, or in a ticket not yet collected. Then 429, but not
-    for a caller who holds less than an equal share of it."""
+    for a caller that holds less than an equal share of it."""
     max_tickets: Annotated[int, Meta(ge=1)] = 1024
     """Tickets kept at once. Then 429, with the same exception."""
     ticket_seconds: Annotated[float, Meta(gt=0, le=1e9)] = 600.0

@@ -198,7 +198,7 @@ class QuotaClient:
         silent = clock.now() - self._heard
         if not self.alone and silent >= self._patience:
             log.warning(
-                "nobody answers for the shared limits (%s); going by an even part of them until somebody does",
+                "the shared limits cannot be reached (%s); keeping to an even part of them until they can",
                 type(error).__name__,
             )
             self._set_alone(True)
