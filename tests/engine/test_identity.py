@@ -90,7 +90,7 @@ def test_a_change_is_in_log_ledger_metrics_and_report(tmp_path: Path, caplog: py
         counted = referee.metrics()["identity_changes"]
     warnings = [record.getMessage() for record in caplog.records if "the judge changed" in record.getMessage()]
     assert len(warnings) == counted == 1
-    assert "sim: the judge changed at step 1, from judge-old to judge-new" in warnings[0]
+    assert "sim: the judge changed at step 1, from judge-old (fingerprint fp_sim) to judge-new" in warnings[0]
     lines = list(read(tmp_path))
     told = [line for line in lines if isinstance(line, ChangeLine)]
     assert [(line.step, line.before_model, line.model) for line in told] == [(1, "judge-old", "judge-new")]
@@ -99,7 +99,7 @@ def test_a_change_is_in_log_ledger_metrics_and_report(tmp_path: Path, caplog: py
         tally.add(line)
     assert tally.metrics()["identity_changes"] == 1
     found = [finding.text for finding in build(lines).findings]
-    assert any("changed at step 1 from judge-old to judge-new" in text for text in found)
+    assert any("changed at step 1 from judge-old (fingerprint fp_sim) to judge-new" in text for text in found)
 
 
 def test_a_change_from_before_a_client_was_there_is_not_its_own() -> None:

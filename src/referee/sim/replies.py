@@ -25,6 +25,8 @@ WIRES: dict[str, Wire] = {name: name for name in get_args(Wire) if name}
 THROTTLES: dict[str, RetryAfter] = {f"throttle_{form}": form for form in get_args(RetryAfter)}
 
 JSON = {"content-type": "application/json"}
+FINGERPRINT = "fp_sim"
+"""What it says of its own configuration, as OpenAI and llama.cpp do."""
 
 
 class SimResponse(Struct, frozen=True):
@@ -137,6 +139,7 @@ def completion(
         "object": "chat.completion",
         "created": created,
         "model": request.model or "sim",
+        "system_fingerprint": FINGERPRINT,
         "choices": None if fault == "no_choices" else [choice],
         "usage": {
             "prompt_tokens": asked,
