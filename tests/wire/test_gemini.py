@@ -110,6 +110,8 @@ def test_a_refused_schema_is_tried_in_the_older_form_before_text() -> None:
     [
         ("Invalid JSON payload received. Unknown name \"responseJsonSchema\" at 'generation_config'", SCHEMA),
         ("Invalid value at 'generation_config.response_schema.properties[1].value.enum[0]' (TYPE_STRING), 1", SCHEMA),
+        ("* GenerateContentRequest.generation_config.response_schema.properties[score]: must be specified", SCHEMA),
+        ("The specified schema produces a constraint that has too many states for serving.", SCHEMA),
         ("Json mode is not enabled for models/gemini-pro", SCHEMA),
         ("Logprobs is not enabled for models/gemini-2.0-flash", "logprobs"),
         ("the temperature must be in the range [0.0, 2.0]", ""),
