@@ -75,6 +75,7 @@ def test_the_sigmoid_keeps_the_order(one: float, other: float) -> None:
         ("[NaN]", Reason.SCHEMA),
         ("[Infinity]", Reason.SCHEMA),
         ("[-Infinity]", Reason.SCHEMA),
+        ("[1" + "0" * 400 + "]", Reason.SCHEMA),
         ("[true]", Reason.SCHEMA),
         ('["0.5"]', Reason.SCHEMA),
         ("[{}]", Reason.SCHEMA),
@@ -112,6 +113,14 @@ def test_numbers_for_each_step_come_to_one(steps: str, value: float) -> None:
     raw = read("[[3.0], [-1.0]]", api="pooling", steps="min", activation="raw")
     assert isinstance(raw, Verdict)
     assert (raw.score, raw.value) == (-1.0, sigmoid(-1.0))
+
+
+def test_a_mean_of_huge_numbers_is_one() -> None:
+    """Their sum is no float."""
+    found = read("[[1.5e308], [1.5e308], [1.5e308]]", api="pooling", activation="raw", steps="mean")
+    assert isinstance(found, Verdict)
+    assert found.score == pytest.approx(1.5e308)
+    assert found.value == 1.0
 
 
 def test_the_conversation_is_sent_as_it_is() -> None:
