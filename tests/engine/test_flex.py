@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from tests.engine.harness import Run, run, samples
 
 from referee.records import Action, Reason
@@ -54,6 +55,19 @@ def test_with_the_fallback_it_is_asked_at_the_standard_tier_and_price() -> None:
     tiers = [reward.settled.reply.tier for reward in done.rewards if reward and reward.settled.reply]
     assert {"flex", "default"} == set(tiers)
     assert done.metrics["cost_usd"] == pytest.approx(done.seen.billed_usd, abs=1e-9)
+
+
+def test_a_tier_that_is_shed_with_503_falls_back_too() -> None:
+    """Google's way to say it. At the standard tier a 503 is an outage as ever."""
+    google = {"provider": "gemini", "api": "gemini", "tier_fallback": True}
+    spec = ProviderSpec(api="gemini", latency_median=1.0, prices=PRICES, flex_full=((0.0, 300.0),))
+    done = at_flex(spec, endpoint=google)
+    assert done.reasons() == {"scored": 60}
+    assert done.seconds < 15
+    assert done.metrics["cost_usd"] == pytest.approx(done.seen.billed_usd, abs=1e-9)
+    down = at_flex(replace(spec, outages=((0.0, 60.0),)), endpoint=google)
+    assert down.reasons() == {"scored": 60}
+    assert down.seen.received < 60 + 120
 
 
 def test_without_capacity_to_the_deadline_it_is_overloaded() -> None:
