@@ -54,6 +54,7 @@ def read(body: bytes, status: int = 200) -> Reply | Failure:
         ("https://g.test/v1beta/", "models/m-1", "https://g.test/v1beta/models/m-1:generateContent"),
         ("https://g.test/v1beta", "tunedModels/mine", "https://g.test/v1beta/tunedModels/mine:generateContent"),
         ("https://g.test/x/models/y:generateContent", "m-1", "https://g.test/x/models/y:generateContent"),
+        ("https://g.test/x/models/y:generateContent/", "m-1", "https://g.test/x/models/y:generateContent"),
         ("https://g.test/v1beta", "a b?c", "https://g.test/v1beta/models/a%20b%3Fc:generateContent"),
     ],
 )
@@ -131,7 +132,15 @@ def test_extra_is_added_and_never_overrides_a_setting() -> None:
     found = body(USER, extra=extra)
     assert found["generationConfig"]["thinkingConfig"] == {"thinkingBudget": 0}
     assert found["generationConfig"]["maxOutputTokens"] == 512
-    for wrong in ({"contents": []}, {"generationConfig": {"maxOutputTokens": 1}}, {"generationConfig": 1}):
+    assert (
+        body(USER, extra={"generation_config": {"thinking_config": {"thinkingBudget": 0}}, "safety_settings": []})
+        == found
+    )
+    for wrong in (
+        *({"contents": []}, {"generationConfig": {"maxOutputTokens": 1}}, {"generationConfig": 1}),
+        *({"system_instruction": {}}, {"generation_config": {"max_output_tokens": 1}}),
+        {"generationConfig": {"candidate_count": 3}},
+    ):
         with pytest.raises(ConfigError, match=r"endpoint\.extra"):
             body(USER, extra=wrong)
 

@@ -156,9 +156,10 @@ def _check_endpoint(endpoint: EndpointConfig, name: str, budget: bool, refuse: A
 def _check_tier(endpoint: EndpointConfig, name: str, refuse: Any) -> None:
     if endpoint.tier_fallback and not endpoint.tier:
         raise refuse(f"{name}.tier_fallback", 'is only read with tier = "flex".')
-    written = endpoint.extra.get("service_tier")
+    field = "serviceTier" if "serviceTier" in endpoint.extra else "service_tier"
+    written = endpoint.extra.get(field)
     if written == "flex" or (endpoint.tier and written is not None):
-        raise refuse(f"{name}.extra", f"`service_tier` is not for extra: {name}.tier says it, and prices go by that.")
+        raise refuse(f"{name}.extra", f"`{field}` is not for extra: {name}.tier says it, and prices go by that.")
     provider = provider_of(endpoint)
     if endpoint.tier == "flex" and (provider is None or provider.flex is None):
         having = ", ".join(f'"{known}"' for known, found in PROVIDERS.items() if found.flex is not None)
