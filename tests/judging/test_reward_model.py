@@ -200,8 +200,12 @@ def test_gates_settle_without_a_call(sample: Sample) -> None:
 
 
 def test_the_rule_score_can_spare_the_call() -> None:
-    """As for any judge."""
-    assert isinstance(judge_of(ask_above=0.0).plan(SAMPLE), Verdict)
+    """For the lowest score: of raw numbers 0 may be more than others get."""
+    plain, raw = judge_of(ask_above=0.0).plan(SAMPLE), judge_of(ask_above=0.0, activation="raw").plan(SAMPLE)
+    assert isinstance(plain, Verdict)
+    assert isinstance(raw, Verdict)
+    assert (plain.score, plain.value, plain.how) == (0.0, 0.0, "gate")
+    assert (raw.score, raw.value, raw.how) == (-20.0, 0.0, "gate")
 
 
 def test_the_key_holds_what_shaped_the_number() -> None:

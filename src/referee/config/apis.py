@@ -91,6 +91,12 @@ def _check_reward_model(
         )
     if judge.activation != "raw":
         return
+    if judge.ask_above is not None and judge.lowest is None:
+        raise refuse(
+            f"{where}.lowest",
+            "raw numbers may be below 0, and then samples that ask_above leaves out would get more than those that are "
+            "asked about. Write lowest = -20.0, or a number that fits the model: it is what they get.",
+        )
     if judge.steps == "product":
         raise refuse(f"{where}.steps", '"product" is for probabilities, not for activation = "raw".')
     gated = [name for name in judge.gates.__struct_fields__ if getattr(judge.gates, name) == "lowest"]

@@ -79,7 +79,7 @@ class RewardModelJudge:
         config = self._config
         if config.ask_above is not None and not sample.rule_score > config.ask_above:
             words = f"not asked: the rule score ({sample.rule_score:g}) is not above {config.ask_above:g}"
-            return Verdict(score=0.0, value=0.0, how="gate", reason=words)
+            return Verdict(score=self._lowest, value=0.0, how="gate", reason=words)
         seen = response_text(sample.response, self._full, None)
         settled = settle(sample, seen.answer, show(last_user(sample.prompt)), config.gates, self._lowest)
         if settled is not None:
