@@ -133,7 +133,7 @@ CASES: list[tuple[str, int, bytes, tuple[Reason, Action]]] = [
         "400 Gemini location",
         400,
         gemini("FAILED_PRECONDITION", "User location is not supported for the", code=400),
-        AUTH,
+        WRONG,
     ),
     (
         "400 Anthropic disabled",

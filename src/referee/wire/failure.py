@@ -183,8 +183,10 @@ def _decide(status: int, said: ErrorBody, parameter: str, page: bool) -> tuple[R
     if status == 403 and page:
         # A firewall may object to this one text. Closing here would let one rollout stop a run.
         return Reason.REFUSED, Action.GIVE_UP, "a firewall before endpoint.url turned this request away"
-    if status == 403 or (status == 400 and _NOT_FROM_HERE.match(words)):
+    if status == 403:
         return Reason.AUTH, Action.CLOSE, "the key in endpoint.key_env may not use endpoint.model, or not from here"
+    if client_error and _NOT_FROM_HERE.match(words):
+        return Reason.CONFIG, Action.CLOSE, "endpoint.url does not serve the place this machine is in"
     if parameter:
         return Reason.CONFIG, Action.GIVE_UP, f"endpoint.model does not take {parameter}"
     if status in (404, 410) or (client_error and (labels & NO_MODEL or _NO_MODEL.match(words))):
