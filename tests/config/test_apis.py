@@ -57,6 +57,8 @@ def test_a_decision_model_answers_only_some_questions(kind: str) -> None:
         ({"activation": "raw"}, "lowest"),
         ({"activation": "raw", "gates": {"empty": "unscored"}}, "lowest"),
         ({"lowest": -1.0}, "lowest"),
+        ({"activation": "raw", "lowest": float("nan")}, "lowest"),
+        ({"activation": "raw", "lowest": float("-inf")}, "lowest"),
         ({"activation": "raw", "gates": OFF, "ask_above": 0.0}, "lowest"),
     ],
 )

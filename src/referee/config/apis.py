@@ -5,6 +5,7 @@ Each message names the key, the value and the line to write instead.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
@@ -91,6 +92,8 @@ def _check_reward_model(
         )
     if judge.activation != "raw":
         return
+    if judge.lowest is not None and not math.isfinite(judge.lowest):
+        raise refuse(f"{where}.lowest", f"must be a finite number, not {judge.lowest}: it becomes a reward.")
     if judge.ask_above is not None and judge.lowest is None:
         raise refuse(
             f"{where}.lowest",
