@@ -8,7 +8,10 @@ import pytest
 from msgspec.structs import replace
 from tests.engine.harness import Run, run, samples
 
+from referee.config import load
+from referee.errors import ConfigError
 from referee.records import Action, Reason
+from referee.scoring.build import build_judges
 from referee.sim import ProviderSpec
 from referee.sim.billing import Prices
 from referee.wire import find_dialect
@@ -93,6 +96,13 @@ def test_a_model_without_the_tier_is_asked_without_it_only_with_the_fallback() -
     done = at_flex(spec, count=5, endpoint={"tier_fallback": True})
     assert done.reasons() == {"scored": 5}
     assert done.metrics["cost_usd"] == pytest.approx(done.seen.billed_usd, abs=1e-9)
+
+
+def test_an_api_without_tiers_is_refused() -> None:
+    """Half the price would be counted for what was never asked for at that tier."""
+    endpoint = {"provider": "openai", "api": "anthropic", "model": "m", "tier": "flex"}
+    with pytest.raises(ConfigError, match=r"endpoint\.tier: api = 'anthropic'"):
+        build_judges(load({"endpoint": endpoint}), b"")
 
 
 @pytest.mark.parametrize(
