@@ -14,6 +14,9 @@ def config(judge: dict[str, Any], api: str, **endpoint: Any) -> Any:
     return load({"judge": judge, "endpoint": {"api": api, "model": "m", "key_env": "", **endpoint}})
 
 
+OFF = dict.fromkeys(("empty", "no_alphanumerics", "echo", "truncated"), "off")
+
+
 @pytest.mark.parametrize("api", ["classify", "score", "pooling"])
 @pytest.mark.parametrize("kind", ["score", "yes_no", "rubric", "listwise", "theirs"])
 def test_a_judge_of_text_is_not_for_a_reward_model(kind: str, api: str) -> None:
@@ -54,6 +57,9 @@ def test_a_decision_model_answers_only_some_questions(kind: str) -> None:
         ({"activation": "raw"}, "lowest"),
         ({"activation": "raw", "gates": {"empty": "unscored"}}, "lowest"),
         ({"lowest": -1.0}, "lowest"),
+        ({"activation": "raw", "lowest": float("nan")}, "lowest"),
+        ({"activation": "raw", "lowest": float("-inf")}, "lowest"),
+        ({"activation": "raw", "gates": OFF, "ask_above": 0.0}, "lowest"),
     ],
 )
 def test_a_setting_that_a_reward_model_would_read_past_is_refused(judge: dict[str, Any], setting: str) -> None:

@@ -89,6 +89,8 @@ PRICED = {"price_in": 1.0, "price_out": 2.0}
             ['"anthropic"', "Leave tier"],
         ),
         ({"endpoint": {"extra": {"service_tier": "flex"}}}, "endpoint[0].extra", ["service_tier", "endpoint[0].tier"]),
+        ({"endpoint": {"local": {"context": 1000}}}, "endpoint[0].local", ['provider = "local"']),
+        ({"endpoint": {"extra": {"serviceTier": "flex"}}}, "endpoint[0].extra", ["serviceTier", "endpoint[0].tier"]),
         ({"endpoint": {"price_in": 1.0, "price_out": NAN}}, "endpoint[0].price_out", ["nan"]),
         ({"endpoint": {"extra": {"x": object()}}}, "endpoint[0].extra", ["JSON"]),
         ({"endpoint": {"extra": {"max_tokens": 9000}}}, "endpoint[0].extra", ["max_tokens", "judge.max_tokens"]),

@@ -207,6 +207,13 @@ def test_a_snapshot_costs_what_its_family_costs(provider: str, model: str, famil
     assert find_price(provider, model) == price_table().providers[provider].models[family]
 
 
+def test_a_snapshot_with_a_price_of_its_own_has_that() -> None:
+    """The first gpt-4o never became as cheap as its family."""
+    found = find_price("openai", "gpt-4o-2024-05-13")
+    assert found is not None
+    assert (found.input, found.out, found.cached) == (5.0, 15.0, None)
+
+
 @pytest.mark.parametrize(
     ("provider", "model"),
     [

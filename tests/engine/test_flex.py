@@ -5,9 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from tests.engine.harness import Run, run, samples
 
+from referee.config import load
+from referee.errors import ConfigError
 from referee.records import Action, Reason
+from referee.scoring.build import build_judges
 from referee.sim import ProviderSpec
 from referee.sim.billing import Prices
 from referee.wire import find_dialect
@@ -56,6 +60,19 @@ def test_with_the_fallback_it_is_asked_at_the_standard_tier_and_price() -> None:
     assert done.metrics["cost_usd"] == pytest.approx(done.seen.billed_usd, abs=1e-9)
 
 
+def test_a_tier_that_is_shed_with_503_falls_back_too() -> None:
+    """Google's way to say it. At the standard tier a 503 is an outage as ever."""
+    google = {"provider": "gemini", "api": "gemini", "tier_fallback": True}
+    spec = ProviderSpec(api="gemini", latency_median=1.0, prices=PRICES, flex_full=((0.0, 300.0),))
+    done = at_flex(spec, endpoint=google)
+    assert done.reasons() == {"scored": 60}
+    assert done.seconds < 15
+    assert done.metrics["cost_usd"] == pytest.approx(done.seen.billed_usd, abs=1e-9)
+    down = at_flex(replace(spec, outages=((0.0, 60.0),)), endpoint=google)
+    assert down.reasons() == {"scored": 60}
+    assert down.seen.received < 60 + 120
+
+
 def test_without_capacity_to_the_deadline_it_is_overloaded() -> None:
     """Not a rate limit, not a zero: unscored, and the reason says what was missing."""
     spec = ProviderSpec(latency_median=1.0, flex_full=((0.0, 1e6),))
@@ -79,6 +96,13 @@ def test_a_model_without_the_tier_is_asked_without_it_only_with_the_fallback() -
     done = at_flex(spec, count=5, endpoint={"tier_fallback": True})
     assert done.reasons() == {"scored": 5}
     assert done.metrics["cost_usd"] == pytest.approx(done.seen.billed_usd, abs=1e-9)
+
+
+def test_an_api_without_tiers_is_refused() -> None:
+    """Half the price would be counted for what was never asked for at that tier."""
+    endpoint = {"provider": "openai", "api": "anthropic", "model": "m", "tier": "flex"}
+    with pytest.raises(ConfigError, match=r"endpoint\.tier: api = 'anthropic'"):
+        build_judges(load({"endpoint": endpoint}), b"")
 
 
 @pytest.mark.parametrize(

@@ -75,6 +75,7 @@ def test_the_sigmoid_keeps_the_order(one: float, other: float) -> None:
         ("[NaN]", Reason.SCHEMA),
         ("[Infinity]", Reason.SCHEMA),
         ("[-Infinity]", Reason.SCHEMA),
+        ("[1" + "0" * 400 + "]", Reason.SCHEMA),
         ("[true]", Reason.SCHEMA),
         ('["0.5"]', Reason.SCHEMA),
         ("[{}]", Reason.SCHEMA),
@@ -112,6 +113,14 @@ def test_numbers_for_each_step_come_to_one(steps: str, value: float) -> None:
     raw = read("[[3.0], [-1.0]]", api="pooling", steps="min", activation="raw")
     assert isinstance(raw, Verdict)
     assert (raw.score, raw.value) == (-1.0, sigmoid(-1.0))
+
+
+def test_a_mean_of_huge_numbers_is_one() -> None:
+    """Their sum is no float."""
+    found = read("[[1.5e308], [1.5e308], [1.5e308]]", api="pooling", activation="raw", steps="mean")
+    assert isinstance(found, Verdict)
+    assert found.score == pytest.approx(1.5e308)
+    assert found.value == 1.0
 
 
 def test_the_conversation_is_sent_as_it_is() -> None:
@@ -191,8 +200,12 @@ def test_gates_settle_without_a_call(sample: Sample) -> None:
 
 
 def test_the_rule_score_can_spare_the_call() -> None:
-    """As for any judge."""
-    assert isinstance(judge_of(ask_above=0.0).plan(SAMPLE), Verdict)
+    """For the lowest score: of raw numbers 0 may be more than others get."""
+    plain, raw = judge_of(ask_above=0.0).plan(SAMPLE), judge_of(ask_above=0.0, activation="raw").plan(SAMPLE)
+    assert isinstance(plain, Verdict)
+    assert isinstance(raw, Verdict)
+    assert (plain.score, plain.value, plain.how) == (0.0, 0.0, "gate")
+    assert (raw.score, raw.value, raw.how) == (-20.0, 0.0, "gate")
 
 
 def test_the_key_holds_what_shaped_the_number() -> None:

@@ -120,6 +120,8 @@ def test_a_refused_schema_is_tried_as_a_tool_before_text() -> None:
         ("output_format: This field is deprecated. Use 'output_config.format' instead.", SCHEMA),
         ("Thinking may not be enabled when tool_choice forces tool use.", SCHEMA),
         ("tools.0.custom.input_schema: JSON schema is invalid.", SCHEMA),
+        ("Schema is too complex for compilation. Try reducing the number of tools.", SCHEMA),
+        ("The compiled grammar is too large, which would cause performance issues.", SCHEMA),
         ("`temperature` is deprecated for this model.", "temperature"),
         ("`temperature` may only be set to 1 when thinking is enabled.", "temperature"),
         ("temperature: range: 0..1", ""),

@@ -51,6 +51,30 @@ def test_a_usual_completion_is_read_whole() -> None:
     )
 
 
+@pytest.mark.parametrize("content", ["fine: 8", [{"type": "text", "text": "fine: 8"}]])
+@pytest.mark.parametrize(
+    ("asked", "said", "thought", "total", "counted"),
+    [
+        (50, 7, 60, 117, 67),  # beside the reply: billed like it
+        (50, 0, 60, 110, 60),
+        (50, 67, 60, 117, 67),  # within it, as OpenAI counts
+        (50, 7, 60, 200, 7),  # a total that says neither
+        (50, 7, None, 117, 7),
+    ],
+)
+def test_reasoning_that_is_counted_beside_the_reply_is_part_of_it(
+    content: Any, asked: int, said: int, thought: int | None, total: int, counted: int
+) -> None:
+    """Where the total says that it is. Otherwise a budget would be overspent unseen."""
+    usage = {
+        "prompt_tokens": asked,
+        "completion_tokens": said,
+        "total_tokens": total,
+        "completion_tokens_details": {"reasoning_tokens": thought},
+    }
+    assert read(completion(content, usage=usage)).tokens_out == counted
+
+
 def test_without_a_header_the_bodys_own_id_serves() -> None:
     """Some servers name the request only in the body."""
     assert read(completion()).request_id == "chatcmpl-1"

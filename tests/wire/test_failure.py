@@ -129,7 +129,20 @@ CASES: list[tuple[str, int, bytes, tuple[Reason, Action]]] = [
     ("307", 307, b"", WRONG),
     ("308", 308, b"", WRONG),
     ("304", 304, b"", WRONG),
+    (
+        "400 Gemini location",
+        400,
+        gemini("FAILED_PRECONDITION", "User location is not supported for the", code=400),
+        WRONG,
+    ),
+    (
+        "400 Anthropic disabled",
+        400,
+        openai("This organization has been disabled.", None, "invalid_request_error"),
+        AUTH,
+    ),
     # One request
+    ("400 Anthropic sum", 400, openai("input length and `max_tokens` exceed context limit: 199000 + 4096"), LONG),
     ("400 other", 400, openai("Invalid role", "invalid_value", "invalid_request_error"), UNFIT),
     ("400 empty", 400, b"", UNFIT),
     ("422 other", 422, b'{"detail":[{"loc":["body","messages"],"msg":"field required"}]}', UNFIT),

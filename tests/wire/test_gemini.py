@@ -54,6 +54,7 @@ def read(body: bytes, status: int = 200) -> Reply | Failure:
         ("https://g.test/v1beta/", "models/m-1", "https://g.test/v1beta/models/m-1:generateContent"),
         ("https://g.test/v1beta", "tunedModels/mine", "https://g.test/v1beta/tunedModels/mine:generateContent"),
         ("https://g.test/x/models/y:generateContent", "m-1", "https://g.test/x/models/y:generateContent"),
+        ("https://g.test/x/models/y:generateContent/", "m-1", "https://g.test/x/models/y:generateContent"),
         ("https://g.test/v1beta", "a b?c", "https://g.test/v1beta/models/a%20b%3Fc:generateContent"),
     ],
 )
@@ -110,6 +111,8 @@ def test_a_refused_schema_is_tried_in_the_older_form_before_text() -> None:
     [
         ("Invalid JSON payload received. Unknown name \"responseJsonSchema\" at 'generation_config'", SCHEMA),
         ("Invalid value at 'generation_config.response_schema.properties[1].value.enum[0]' (TYPE_STRING), 1", SCHEMA),
+        ("* GenerateContentRequest.generation_config.response_schema.properties[score]: must be specified", SCHEMA),
+        ("The specified schema produces a constraint that has too many states for serving.", SCHEMA),
         ("Json mode is not enabled for models/gemini-pro", SCHEMA),
         ("Logprobs is not enabled for models/gemini-2.0-flash", "logprobs"),
         ("the temperature must be in the range [0.0, 2.0]", ""),
@@ -129,7 +132,15 @@ def test_extra_is_added_and_never_overrides_a_setting() -> None:
     found = body(USER, extra=extra)
     assert found["generationConfig"]["thinkingConfig"] == {"thinkingBudget": 0}
     assert found["generationConfig"]["maxOutputTokens"] == 512
-    for wrong in ({"contents": []}, {"generationConfig": {"maxOutputTokens": 1}}, {"generationConfig": 1}):
+    assert (
+        body(USER, extra={"generation_config": {"thinking_config": {"thinkingBudget": 0}}, "safety_settings": []})
+        == found
+    )
+    for wrong in (
+        *({"contents": []}, {"generationConfig": {"maxOutputTokens": 1}}, {"generationConfig": 1}),
+        *({"system_instruction": {}}, {"generation_config": {"max_output_tokens": 1}}),
+        {"generationConfig": {"candidate_count": 3}},
+    ):
         with pytest.raises(ConfigError, match=r"endpoint\.extra"):
             body(USER, extra=wrong)
 

@@ -220,3 +220,10 @@ def test_errors_are_understood(status: int, error: Any, reason: Reason, action: 
         found = read(api, error, status)
         assert isinstance(found, Failure)
         assert (found.reason, found.action) == (reason, action)
+
+
+def test_extra_says_whether_a_text_gets_special_tokens() -> None:
+    """By default none: it has its own."""
+    ask = asked((Message("text", "<s>Hi"),))
+    assert body("classify", ask)["add_special_tokens"] is False
+    assert body("classify", ask, extra={"add_special_tokens": True})["add_special_tokens"] is True

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from referee.config import EndpointConfig
+from referee.errors import ConfigError
 from referee.records import Ask, Message, Reply, Sampling
 from referee.wire import RESPONSES
 
@@ -45,6 +46,23 @@ def part(text: str, **more: Any) -> dict[str, Any]:
 def test_the_url_of_the_same_servers_chat_leads_there_too(url: str) -> None:
     """The default endpoint.url is one of chat completions."""
     assert RESPONSES.url(EndpointConfig(url=url)) == "https://h/v1/responses"
+
+
+def test_extra_is_added_and_never_overrides_a_setting() -> None:
+    """Neither the token cap, which the budget goes by, nor the schema, beside which other fields of `text` stand."""
+    asked = Ask((Message("user", "judge"),), Sampling(schema={"type": "object"}), (), "n", 10)
+    extra = {"text": {"verbosity": "low"}, "reasoning": {"effort": "low"}}
+    found = json.loads(RESPONSES.encoder(EndpointConfig(extra=extra)).encode(asked))
+    assert found["text"]["verbosity"] == "low"
+    assert found["text"]["format"]["type"] == "json_schema"
+    assert found["reasoning"] == {"effort": "low"}
+    assert body(extra=extra)["text"] == {"verbosity": "low"}
+    for wrong in (
+        *({"max_output_tokens": 9}, {"input": "x"}, {"instructions": "x"}, {"include": []}),
+        *({"text": {"format": {"type": "text"}}}, {"text": "low"}),
+    ):
+        with pytest.raises(ConfigError, match=r"endpoint\.extra"):
+            body(extra=wrong)
 
 
 @pytest.mark.parametrize(("asked", "sent"), [(1, 16), (15, 16), (16, 16), (17, 17)])

@@ -14,6 +14,7 @@ ONLY_ONE = (
     "Unsupported value: 'temperature' does not support 0.0 with this model. Only the default (1) value is supported."
 )
 FORMAT = "Invalid parameter: 'response_format' of type 'json_schema' is not supported with this model."
+REASONING = "logprobs are not supported with reasoning models."
 FORBIDDEN = [{"type": "extra_forbidden", "loc": ["body", "response_format"], "msg": EXTRA}]
 MISTRAL = {"object": "error", "message": {"detail": [{"loc": ["body", "logprobs"], "msg": EXTRA}]}}
 
@@ -29,6 +30,8 @@ UNSUPPORTED = [
     (b'{"error":{"code":400,"message":"Failed to parse grammar","type":"invalid_request_error"}}', "response_format"),
     (openai("You are not allowed to request logprobs from this model"), "logprobs"),
     (openai("Unsupported parameter: 'top_logprobs'", "unsupported_parameter", None, "top_logprobs"), "logprobs"),
+    (openai(REASONING, "unsupported_parameter", INVALID, "include"), "logprobs"),
+    (openai("Unsupported value.", "unsupported_value", INVALID, "include[0]"), "logprobs"),
     (vllm("Requested sample logprobs of 20, which is greater than max allowed: 5"), "logprobs"),
     (gemini("INVALID_ARGUMENT", "Logprobs is not enabled for models/gemini-2.0-flash", code=400), "logprobs"),
     (vllm(f"[{{'type': 'extra_forbidden', 'loc': ('body', 'logprobs'), 'msg': '{EXTRA}'}}]"), "logprobs"),

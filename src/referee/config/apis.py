@@ -5,6 +5,7 @@ Each message names the key, the value and the line to write instead.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
@@ -91,6 +92,14 @@ def _check_reward_model(
         )
     if judge.activation != "raw":
         return
+    if judge.lowest is not None and not math.isfinite(judge.lowest):
+        raise refuse(f"{where}.lowest", f"must be a finite number, not {judge.lowest}: it becomes a reward.")
+    if judge.ask_above is not None and judge.lowest is None:
+        raise refuse(
+            f"{where}.lowest",
+            "raw numbers may be below 0, and then samples that ask_above leaves out would get more than those that are "
+            "asked about. Write lowest = -20.0, or a number that fits the model: it is what they get.",
+        )
     if judge.steps == "product":
         raise refuse(f"{where}.steps", '"product" is for probabilities, not for activation = "raw".')
     gated = [name for name in judge.gates.__struct_fields__ if getattr(judge.gates, name) == "lowest"]

@@ -10,10 +10,11 @@ import msgspec
 
 from referee.config.judges import MAX_WEIGHT, check_judges
 from referee.config.keys import is_variable
-from referee.config.providers import PROVIDERS, provider_of
-from referee.config.schema import Config, EndpointConfig, RedisConfig
+from referee.config.providers import LOCAL, PROVIDERS, provider_of
+from referee.config.schema import Config, EndpointConfig, LocalConfig, RedisConfig
 from referee.errors import ConfigError
 
+_NO_LOCAL = LocalConfig()
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 RESERVED_FIELDS = {
     "model": "endpoint.model",
@@ -138,6 +139,8 @@ def _check_endpoint(endpoint: EndpointConfig, name: str, budget: bool, refuse: A
             raise refuse(f"{name}.{field}", f"must be a finite number of at least 0, not {price}.")
         if price is not None and endpoint.price_in is None:
             raise refuse(f"{name}.{field}", "is only read with price_in and price_out: give those too.")
+    if endpoint.local != _NO_LOCAL and endpoint.provider != LOCAL:
+        raise refuse(f"{name}.local", 'is set, but only an embedded server reads it: provider = "local".')
     _check_tier(endpoint, name, refuse)
     try:
         msgspec.json.encode(endpoint.extra)
@@ -156,9 +159,10 @@ def _check_endpoint(endpoint: EndpointConfig, name: str, budget: bool, refuse: A
 def _check_tier(endpoint: EndpointConfig, name: str, refuse: Any) -> None:
     if endpoint.tier_fallback and not endpoint.tier:
         raise refuse(f"{name}.tier_fallback", 'is only read with tier = "flex".')
-    written = endpoint.extra.get("service_tier")
+    field = "serviceTier" if "serviceTier" in endpoint.extra else "service_tier"
+    written = endpoint.extra.get(field)
     if written == "flex" or (endpoint.tier and written is not None):
-        raise refuse(f"{name}.extra", f"`service_tier` is not for extra: {name}.tier says it, and prices go by that.")
+        raise refuse(f"{name}.extra", f"`{field}` is not for extra: {name}.tier says it, and prices go by that.")
     provider = provider_of(endpoint)
     if endpoint.tier == "flex" and (provider is None or provider.flex is None):
         having = ", ".join(f'"{known}"' for known, found in PROVIDERS.items() if found.flex is not None)

@@ -69,7 +69,8 @@ class JudgeConfig(Struct, frozen=True, forbid_unknown_fields=True):
     system_prompt: str = ""
     """For kind = "integer": the whole system message, as it is. Empty: the shipped one."""
     ask_above: float | None = None
-    """Ask only about samples whose rule score is above this; the judge adds 0 to the others. Unset: ask about all."""
+    """Ask only about samples whose rule score is above this; the judge adds 0 to the others, or
+    `lowest` where scores are a reward model's raw numbers. Unset: ask about all."""
     criteria: str = ""
     """What makes an answer good, in your words. Empty: a general default. For yes_no: the question."""
     prompt_file: str = ""
@@ -187,8 +188,8 @@ class JudgeConfig(Struct, frozen=True, forbid_unknown_fields=True):
     compare_with: Literal["prompt", "reference"] = "prompt"
     """For kind = "reward_model" with api = "score": what the response is scored against."""
     lowest: float | None = None
-    """For kind = "reward_model" with activation = "raw": the score that gates give, since raw numbers have no lower
-    end. Needed unless all gates are "unscored" or "off"."""
+    """For kind = "reward_model" with activation = "raw": the score that gates and ask_above give, since raw numbers
+    have no lower end. Needed unless all gates are "unscored" or "off" and ask_above is unset."""
     abstain_above: float | None = None
     """Verdicts more uncertain than this become unscored (uncertain), which abort_above does not count. In the unit of
     the judge's uncertainty, as in `until`. Unset: all verdicts count."""

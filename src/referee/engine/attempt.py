@@ -8,11 +8,13 @@ from referee import clock, wire
 from referee.engine.endpoint import Endpoint
 from referee.engine.port import Transport, TransportFault
 from referee.limits.price import STANDARD
-from referee.records import Ask, Failure, RateHints, Reply
+from referee.records import Action, Ask, Failure, RateHints, Reply
 
 STALE_CODE = "stale"
 """Failure.code of a reused connection that died before any byte of an answer: probably closed before it was used, so
 the request is worth sending again at once."""
+SHED = 503
+"""How Google answers a request of the flex tier for which it has no capacity; at the standard tier it is an outage."""
 
 
 async def attempt(
@@ -35,6 +37,9 @@ async def attempt(
     headers, content = endpoint.redactor.answer(answer.headers, answer.body)
     dialect = endpoint.dialect
     found = dialect.read(answer.status, headers, content, wall)
-    if endpoint.config.tier and isinstance(found, Reply) and not found.tier:
-        found = replace(found, tier=STANDARD if "tier" in adaptation else endpoint.config.tier)
+    tier = endpoint.config.tier
+    if tier and isinstance(found, Reply) and not found.tier:
+        found = replace(found, tier=STANDARD if "tier" in adaptation else tier)
+    elif tier and isinstance(found, Failure) and found.status == SHED and "tier" not in adaptation:
+        found = replace(found, action=Action.WAIT)
     return found, dialect.hints(headers, wall)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import json
 import math
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
@@ -37,7 +38,7 @@ PROMPTS = 128
 _REDUCED: dict[str, Callable[[Sequence[float]], float]] = {
     "one": lambda numbers: numbers[0],
     "last": lambda numbers: numbers[-1],
-    "mean": lambda numbers: math.fsum(numbers) / len(numbers),
+    "mean": lambda numbers: math.fsum([number / len(numbers) for number in numbers]),
     "min": min,
     "product": math.prod,
 }
@@ -78,7 +79,7 @@ class RewardModelJudge:
         config = self._config
         if config.ask_above is not None and not sample.rule_score > config.ask_above:
             words = f"not asked: the rule score ({sample.rule_score:g}) is not above {config.ask_above:g}"
-            return Verdict(score=0.0, value=0.0, how="gate", reason=words)
+            return Verdict(score=self._lowest, value=0.0, how="gate", reason=words)
         seen = response_text(sample.response, self._full, None)
         settled = settle(sample, seen.answer, show(last_user(sample.prompt)), config.gates, self._lowest)
         if settled is not None:
@@ -153,7 +154,7 @@ class RewardModelJudge:
             detail = f"judge.output is {place}, and the reply is a vector of {len(row)}, counted from 0"
             return Unscored(reason=Reason.SCHEMA, detail=detail)
         number = row[place or 0]
-        if isinstance(number, bool) or not isinstance(number, int | float) or not math.isfinite(number):
+        if isinstance(number, bool) or not isinstance(number, int | float) or not abs(number) <= sys.float_info.max:
             return Unscored(reason=Reason.SCHEMA, detail="the model's number is not a finite number")
         if activation == "sigmoid":
             return sigmoid(number)

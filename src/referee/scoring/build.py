@@ -26,7 +26,7 @@ from referee.scoring.check_process import open_checks
 from referee.scoring.lines import LineMaker
 from referee.scoring.local import BuildWorker, Scorer
 from referee.scoring.worker import Emit, JudgeWorker, OpenedEngine
-from referee.wire import find_dialect
+from referee.wire import TIER, find_dialect
 
 if TYPE_CHECKING:
     from referee.local.shared import SharedServer
@@ -98,6 +98,7 @@ def build_scorer(
 def build_judges(config: Config, secret: bytes) -> list[Judge]:
     """The judges of a configuration, in its order. With an empty secret they are only checked."""
     _check_images(config)
+    _check_tiers(config)
     return [build_judge(judge, secret) for judge in config.judge]
 
 
@@ -112,6 +113,16 @@ def _check_images(config: Config) -> None:
                     f'{endpoint.label} does not. "describe" says in the text that there was one.',
                     setting="judge.parts",
                 )
+
+
+def _check_tiers(config: Config) -> None:
+    """ConfigError where an API does not send the tier: costs would be those of a tier that was never asked for."""
+    for endpoint in config.endpoint:
+        if endpoint.tier and TIER not in find_dialect(endpoint.api).can_omit:
+            raise ConfigError(
+                f"endpoint.tier: api = {endpoint.api!r} of endpoint {endpoint.label} has no tiers. Leave tier out.",
+                setting="endpoint.tier",
+            )
 
 
 def build_judge(config: JudgeConfig, secret: bytes) -> Judge:

@@ -135,6 +135,7 @@ class GeminiApi:
             response_format=None if schema is None else ResponseFormat("json_schema", JsonSchema(schema)),
             logprobs=config.response_logprobs,
             top_logprobs=config.logprobs,
+            service_tier=given.service_tier,
         )
 
     def field(self, name: str, body: dict[str, Any]) -> str:
@@ -156,6 +157,8 @@ class GeminiApi:
             "modelVersion": chat["model"],
             "responseId": chat["id"],
         }
+        if "service_tier" in chat:
+            found["usageMetadata"]["serviceTier"] = "flex" if chat["service_tier"] == "flex" else "standard"
         if chat["choices"] is not None:
             found["candidates"] = [_candidate(choice) for choice in chat["choices"]]
         return found
@@ -165,6 +168,8 @@ class GeminiApi:
         if code == "content_policy_violation":
             usage = {"promptTokenCount": 0, "totalTokenCount": 0}
             return 200, {"promptFeedback": {"blockReason": "PROHIBITED_CONTENT"}, "usageMetadata": usage}
+        if code == "resource_unavailable":  # a request of the flex tier is shed
+            status, message = 503, "The service is currently unavailable."
         status = 503 if status in (502, 529) else 400 if status == 401 else status
         message = message.rpartition("of your request: ")[2]
         details: list[ChatData] = []

@@ -13,7 +13,7 @@ from referee.sim.chat import ChatMessage, ChatRequest, ImageUrl, JsonSchema, Par
 
 LEAST_TOKENS = 16
 LOGPROBS = "message.output_text.logprobs"
-FIELDS = {"response_format": ("text", "format"), "max_tokens": ("max_output_tokens",), "logprobs": ("top_logprobs",)}
+FIELDS = {"response_format": ("text", "format"), "max_tokens": ("max_output_tokens",), "logprobs": ("include",)}
 """What chat's fields are called here, as a path."""
 
 

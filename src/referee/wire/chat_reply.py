@@ -42,9 +42,15 @@ class _PromptDetails(Struct, gc=False):
     cache_write_tokens: int | None = None
 
 
+class _CompletionDetails(Struct, gc=False):
+    reasoning_tokens: int | None = None
+
+
 class _Usage(Struct, gc=False):
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
+    total_tokens: int | None = None
+    completion_tokens_details: _CompletionDetails | None = None
     prompt_tokens_details: _PromptDetails | None = None
     prompt_cache_hit_tokens: int | None = None
     """DeepSeek."""
@@ -89,6 +95,11 @@ def usual(body: bytes, request_id: str) -> Reply | None:
     if usage is not None:
         tokens_in = _bounded(usage.prompt_tokens)
         tokens_out = _bounded(usage.completion_tokens)
+        thought = usage.completion_tokens_details
+        if thought is not None and thought.reasoning_tokens:
+            tokens_out = _with_thoughts(
+                tokens_in, tokens_out, _bounded(thought.reasoning_tokens), _bounded(usage.total_tokens)
+            )
         details = usage.prompt_tokens_details
         cached = _bounded((details and details.cached_tokens) or usage.prompt_cache_hit_tokens)
         written = _bounded((details and details.cache_write_tokens) or usage.cache_creation_input_tokens)
@@ -109,6 +120,11 @@ def usual(body: bytes, request_id: str) -> Reply | None:
     )
 
 
+def _with_thoughts(asked: int, said: int, thought: int, total: int) -> int:
+    """Tokens of a reply. Some servers (xAI, gateways to Gemini) count the reasoning beside it: their total says so."""
+    return said + thought if asked and total == asked + said + thought else said
+
+
 def _bounded(count: int | None) -> int:
     return count if count and 0 < count <= loose.MOST_TOKENS else 0
 
@@ -126,14 +142,16 @@ def unusual(data: dict[str, Any], request_id: str) -> Reply | None:
         return None
     usage = loose.table(data.get("usage"))
     details = loose.table(usage.get("prompt_tokens_details"))
+    asked, said = loose.count(usage.get("prompt_tokens")), loose.count(usage.get("completion_tokens"))
+    thought = loose.count(loose.table(usage.get("completion_tokens_details")).get("reasoning_tokens"))
     return Reply(
         text=_content(message.get("content")),
         finish=loose.ending(first.get("finish_reason")),
         refusal=loose.text(message.get("refusal")),
         model=loose.text(data.get("model")),
         request_id=request_id or loose.text(data.get("id")),
-        tokens_in=loose.count(usage.get("prompt_tokens")),
-        tokens_out=loose.count(usage.get("completion_tokens")),
+        tokens_in=asked,
+        tokens_out=_with_thoughts(asked, said, thought, loose.count(usage.get("total_tokens"))),
         tokens_cached=loose.count(details.get("cached_tokens") or usage.get("prompt_cache_hit_tokens")),
         tokens_cache_write=loose.count(details.get("cache_write_tokens") or usage.get("cache_creation_input_tokens")),
         tier=loose.text(data.get("service_tier")),

@@ -48,14 +48,18 @@ _BROKE = re.compile(
     re.I,
 )
 _BAD_KEY = re.compile(
-    r"api key not valid|incorrect api key|invalid api key|no api key|you didn't provide an api key", re.I
+    r"api key not valid|incorrect api key|invalid api key|no api key|you didn't provide an api key|"
+    r"this organization has been disabled",
+    re.I,
 )
+_NOT_FROM_HERE = re.compile(r"user location is not supported", re.I)
 _NO_MODEL = re.compile(
     r"(?:the )?model .{1,120}(?:does not exist|not found)|model not exist|\S{1,120} is not a valid model id", re.I
 )
 _LONG = re.compile(
     r"maximum context length|context (?:size|window|length)|(?:prompt|input|request) is too long|"
-    r"too many (?:input )?tokens|range of input length|exceeds? the maximum (?:number of )?tokens",
+    r"too many (?:input )?tokens|range of input length|exceeds? the maximum (?:number of )?tokens|"
+    r"exceeds? (?:the )?context limit",
     re.I,
 )
 # A 429 about one request that exceeds the limit by itself: waiting will not help it.
@@ -181,6 +185,8 @@ def _decide(status: int, said: ErrorBody, parameter: str, page: bool) -> tuple[R
         return Reason.REFUSED, Action.GIVE_UP, "a firewall before endpoint.url turned this request away"
     if status == 403:
         return Reason.AUTH, Action.CLOSE, "the key in endpoint.key_env may not use endpoint.model, or not from here"
+    if client_error and _NOT_FROM_HERE.match(words):
+        return Reason.CONFIG, Action.CLOSE, "endpoint.url does not serve the place this machine is in"
     if parameter:
         return Reason.CONFIG, Action.GIVE_UP, f"endpoint.model does not take {parameter}"
     if status in (404, 410) or (client_error and (labels & NO_MODEL or _NO_MODEL.match(words))):

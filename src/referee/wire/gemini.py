@@ -6,10 +6,13 @@ A JSON schema goes out as it is (`responseJsonSchema`); to a model or gateway wi
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 from urllib.parse import quote, urlsplit
+
+from msgspec.structs import replace
 
 from referee.config import EndpointConfig, Secret
 from referee.records import Action, Ask, Failure, Reason, Reply, Sampling, TokenChoice
@@ -45,7 +48,10 @@ class GeminiEncoder(TurnEncoder):
 
     def __init__(self, endpoint: EndpointConfig) -> None:
         super().__init__()
-        self._extra = checked_extra(endpoint, _RESERVED)
+        extra = _camel(endpoint.extra)
+        if isinstance(extra.get(_CONFIG), dict):
+            extra[_CONFIG] = _camel(extra[_CONFIG])
+        self._extra = checked_extra(replace(endpoint, extra=extra), _RESERVED)
         self._tier = endpoint.tier
 
     def fixed(self, sampling: Sampling, adaptation: Adaptation, max_tokens: int) -> dict[str, Any]:
@@ -74,6 +80,11 @@ class GeminiEncoder(TurnEncoder):
         if not system:
             return {"contents": contents}
         return {"systemInstruction": {"parts": [{"text": system}]}, "contents": contents}
+
+
+def _camel(table: Mapping[str, Any]) -> dict[str, Any]:
+    """Google takes names in both styles, so max_output_tokens would stand beside our own."""
+    return {re.sub("_([a-z])", lambda found: found[1].upper(), name): value for name, value in table.items()}
 
 
 def _parts(turn: Turn) -> list[dict[str, Any]]:
@@ -117,7 +128,7 @@ class Gemini(Dialect):
 
     def url(self, endpoint: EndpointConfig) -> str:
         """endpoint.url may be the whole URL, its base (…/v1beta) or a bare host."""
-        if urlsplit(endpoint.url).path.endswith(METHOD):
+        if urlsplit(endpoint.url).path.rstrip("/").endswith(METHOD):
             return complete_url(endpoint.url, METHOD)
         model = endpoint.model if "/" in endpoint.model else f"models/{endpoint.model}"
         return complete_url(endpoint.url, f"/{quote(model)}{METHOD}", "/v1beta")
@@ -172,7 +183,7 @@ def _reply(data: dict[str, Any], first: dict[str, Any], blocked: str, given_id: 
         tokens_in=loose.count(usage.get("promptTokenCount")),
         tokens_out=loose.count(usage.get("candidatesTokenCount")) + loose.count(usage.get("thoughtsTokenCount")),
         tokens_cached=loose.count(usage.get("cachedContentTokenCount")),
-        tier=loose.text(usage.get("serviceTier")),
+        tier=loose.text(usage.get("serviceTier")).lower(),
         choices=_tokens(loose.table(first.get("logprobsResult"))),
     )
 

@@ -73,8 +73,8 @@ class NumbersEncoder:
         if self._sglang:
             return {"text": "\n\n".join([message.content for message in messages])}
         if len(messages) == 1 and messages[0].role == "text":
-            # The text has its own special tokens, as a chat template would write them.
-            return {"input": messages[0].content, "add_special_tokens": False}
+            # The text has its own special tokens, as a chat template writes them, unless extra says otherwise.
+            return {"add_special_tokens": False, **self._fixed, "input": messages[0].content}
         return {"messages": [{"role": message.role, "content": message.content} for message in messages]}
 
 

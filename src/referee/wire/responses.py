@@ -16,6 +16,7 @@ from referee.wire.dialect import SCHEMA, TIER, Adaptation, Dialect, complete_url
 from referee.wire.error_body import holds_error
 from referee.wire.failure import failure, inner_failure, request_id, unreadable
 from referee.wire.json_body import load_json
+from referee.wire.turns import checked_extra
 
 LEAST_TOKENS = 16
 """The API refuses a smaller cap."""
@@ -24,11 +25,22 @@ LOGPROBS = "message.output_text.logprobs"
 
 _ONCE = ("output", "content", "text", "refusal", "status", "type", "phase", "error", "incomplete_details")
 _FAILED = {"error": {"code": "server_error", "message": "the response failed, and no error says why"}}
+_RESERVED = {
+    "input": "judge.prompt_file",
+    "instructions": "judge.prompt_file",
+    "max_output_tokens": "judge.max_tokens",
+    "text.format": "judge.reply",
+    "include": "judge.kind",
+}
 _encode = msgspec.json.Encoder().encode
 
 
 class ResponsesEncoder(ChatEncoder):
     """Bodies of requests, put together as those of chat completions are."""
+
+    def __init__(self, endpoint: EndpointConfig) -> None:
+        super().__init__(endpoint)
+        checked_extra(endpoint, _RESERVED)
 
     def _frame(self, request: Ask, adaptation: Adaptation, max_tokens: int | None) -> None:
         """Encode everything before the last message's text."""
@@ -39,14 +51,14 @@ class ResponsesEncoder(ChatEncoder):
             body["temperature"] = sampling.temperature
         if sampling.schema is not None and SCHEMA not in adaptation:
             form = {"type": "json_schema", "name": sampling.schema_name, "strict": True, "schema": sampling.schema}
-            body["text"] = {"format": form}
+            body["text"] = {**endpoint.extra.get("text", {}), "format": form}
         if sampling.top_logprobs and "logprobs" not in adaptation:
             body["include"] = [LOGPROBS]
             body["top_logprobs"] = sampling.top_logprobs
         if endpoint.tier and TIER not in adaptation:
             body["service_tier"] = endpoint.tier
         body["store"] = False  # the default keeps prompt and reply at the provider for 30 days
-        body.update(endpoint.extra)
+        body = {**body, **endpoint.extra, **({"text": body["text"]} if "text" in body else {})}
         *first, last = request.messages
         told = b""
         if first and first[0].role == "system":

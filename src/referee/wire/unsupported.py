@@ -19,7 +19,8 @@ _NAMES: tuple[tuple[re.Pattern[str], str], ...] = (
         ),
         "response_format",
     ),
-    (re.compile(r"(?<!prompt_)(?:top_)?logprobs|log probabilities", re.I), "logprobs"),
+    # The Responses API asks for them by `include`, which is then the field that an error names.
+    (re.compile(r"(?<!prompt_)(?:top_)?logprobs|log probabilities|^include\b", re.I), "logprobs"),
     (re.compile(r"\btemperature\b", re.I), "temperature"),
     (re.compile(r"service_?tier", re.I), "tier"),
 )
@@ -31,7 +32,11 @@ _COMPLAINT = re.compile(
     r"invalid value at|may (?:not be|only be set)",
     re.I,
 )
-_ABOUT_SCHEMA = re.compile(r"(?:output_config\.format|tools\.\d+)\b")
+_ABOUT_SCHEMA = re.compile(
+    r"(?:output_config\.format|tools\.\d+|\* GenerateContentRequest\.generation_config\.response_(?:json_)?schema)\b|"
+    r"(?:the )?(?:specified schema produces|schema is too complex|compiled grammar is too large|grammar compilation)",
+    re.I,
+)
 _INSTEAD = re.compile(r"max_tokens.{0,80}max_completion_tokens", re.S)
 
 
