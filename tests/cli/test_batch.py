@@ -203,3 +203,13 @@ def test_a_batch_the_provider_does_not_know(referee: Run, provider: Start, tmp_p
     assert referee("batches", "cancel", "out.jsonl", "--forget").returncode == 0
     assert referee(*SCORE, "--batch", "--resume").returncode == 0
     assert second.stats().answered == 40
+
+
+def test_siblings_are_in_one_batch(referee: Run, provider: Start, tmp_path: Path) -> None:
+    """Questions that begin alike do not wait for the first of them, whose answer may take a day in a batch."""
+    server = provider(batch=BatchSpec(process_s=8.0))
+    prepare(tmp_path, server, price_cached=0.5, prefix_cache="warm")
+    write_rollouts(tmp_path / "in.jsonl", 12, group="g", prompt="a long task " * 1000)
+    done = referee(*SCORE, "--batch")
+    assert done.returncode == 0, done.stderr
+    assert server.stats().batches == 1
