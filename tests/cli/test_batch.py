@@ -186,6 +186,23 @@ def test_interrupted_and_cancelled(referee: Run, provider: Start, tmp_path: Path
         assert (refused.returncode, "1 open batch of an earlier run" in refused.stderr) == (2, True), refused.stderr
     assert "cancelling" in referee("batches", "cancel", "out.jsonl").stdout
     assert server.stats().batches == 1
+    again = referee(*SCORE, "--resume")
+    assert (again.returncode, "is paid for, and not used" in again.stderr) == (0, True), again.stderr
+    assert len(rows(tmp_path / "out.jsonl")) == 40
+
+
+def test_outputs_of_one_name_have_one_journal_and_one_run(referee: Run, provider: Start, tmp_path: Path) -> None:
+    """A run into out.json does not touch the batches of one into out.jsonl that goes on: their folder is the same."""
+    server = provider(batch=BatchSpec(process_s=1000.0))
+    prepare(tmp_path, server)
+    child = start_and_wait(tmp_path)
+    try:
+        other = referee("score", "in.jsonl", "-o", "out.json", "--batch")
+        assert (other.returncode, "another run is writing it now" in other.stderr) == (2, True), other.stderr
+    finally:
+        child.kill()
+        child.communicate()
+    assert server.stats().batches == 1
 
 
 def test_a_batch_the_provider_does_not_know(referee: Run, provider: Start, tmp_path: Path) -> None:

@@ -10,7 +10,8 @@ from pathlib import Path
 import typer
 
 from referee.batch import BatchRun, Journal, Listed, batch_config, check_batch
-from referee.batch.journal import FILE
+from referee.batch.journal import FILE, STOPPED
+from referee.cli.output import claimed
 from referee.cli.rows import Row
 from referee.cli.stream import WINDOW
 from referee.config import Config
@@ -78,17 +79,20 @@ def asking(config: Config, output: str, folder: Path | None, batch: bool, overwr
         yield Asking(config)
         return
     assert folder is not None
-    if overwrite:
-        for name in (FILE, f"{FILE}-wal", f"{FILE}-shm"):
-            (folder / name).unlink(missing_ok=True)
-    run = BatchRun(config, folder)
-    try:
-        found = AskingInBatches(config, run, output)
-        yield found
-        if found.complete:
-            run.journal.finish()
-    finally:
-        run.journal.close()
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with claimed(str(folder / FILE)):  # outputs with the same name and another ending have the same folder
+        _check_open(output, folder, batch, overwrite)  # another run may have ended meanwhile
+        if overwrite:
+            for name in (FILE, f"{FILE}-wal", f"{FILE}-shm"):
+                (folder / name).unlink(missing_ok=True)
+        run = BatchRun(config, folder)
+        try:
+            found = AskingInBatches(config, run, output)
+            yield found
+            if found.complete:
+                run.journal.finish()
+        finally:
+            run.journal.close()
 
 
 def check_asking(config: Config, output: str, folder: Path | None, batch: bool, overwrite: bool) -> None:
@@ -99,13 +103,21 @@ def check_asking(config: Config, output: str, folder: Path | None, batch: bool, 
         check_batch(config)
         if config.redis.url:
             typer.echo("--batch does not use [redis]: neither its cache nor its limits.", err=True)
-    running = open_batches(folder) if folder is not None and (folder / FILE).exists() else []
-    if running and (overwrite or not batch):
+    if folder is not None and _check_open(output, folder, batch, overwrite):
+        typer.echo("warning: what cancelled batches had answered by then is paid for, and not used.", err=True)
+
+
+def _check_open(output: str, folder: Path, batch: bool, overwrite: bool) -> int:
+    """Refuse to forget batches of an earlier run. Returns how many will be that the user has cancelled."""
+    found = open_batches(folder) if (folder / FILE).exists() and (overwrite or not batch) else []
+    running = [batch for batch in found if batch.state != STOPPED]
+    if running:
         what = "--overwrite would forget" if overwrite else "without --batch this would ask again, and pay twice for,"
         raise ConfigError(
             f"{output}: {what} what {len(running)} open batch{'es' if len(running) > 1 else ''} of an earlier run "
             f"will answer. Go on with --batch --resume, or stop them: referee batches cancel {output}"
         )
+    return len(found)
 
 
 def open_batches(folder: Path) -> list[Listed]:
