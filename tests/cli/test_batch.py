@@ -191,6 +191,22 @@ def test_interrupted_and_cancelled(referee: Run, provider: Start, tmp_path: Path
     assert len(rows(tmp_path / "out.jsonl")) == 40
 
 
+def test_open_batches_of_another_endpoint_are_not_paid_for_again(referee: Run, provider: Start, tmp_path: Path) -> None:
+    """A resumed run with an endpoint of another name would ask everything anew: refused, until they are given up."""
+    server = provider(batch=BatchSpec(process_s=1000.0))
+    prepare(tmp_path, server)
+    child = start_and_wait(tmp_path)
+    child.kill()
+    child.communicate()
+    prepare(tmp_path, server, name="renamed")
+    refused = referee(*SCORE, "--batch", "--resume")
+    assert (refused.returncode, "not configured now" in refused.stderr) == (2, True), refused.stderr
+    assert server.stats().batches == 1
+    assert referee("batches", "cancel", "out.jsonl").returncode != 0
+    assert referee("batches", "cancel", "out.jsonl", "--forget").returncode == 0
+    assert referee("batches", "list", "out.jsonl").stdout.split()[1] == "forgotten"
+
+
 def test_outputs_of_one_name_have_one_journal_and_one_run(referee: Run, provider: Start, tmp_path: Path) -> None:
     """A run into out.json does not touch the batches of one into out.jsonl that goes on: their folder is the same."""
     server = provider(batch=BatchSpec(process_s=1000.0))

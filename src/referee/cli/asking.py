@@ -11,6 +11,7 @@ import typer
 
 from referee.batch import BatchRun, Journal, Listed, batch_config, check_batch
 from referee.batch.journal import FILE, STOPPED
+from referee.batch.open import endpoint_name
 from referee.cli.output import claimed
 from referee.cli.rows import Row
 from referee.cli.stream import WINDOW
@@ -103,8 +104,26 @@ def check_asking(config: Config, output: str, folder: Path | None, batch: bool, 
         check_batch(config)
         if config.redis.url:
             typer.echo("--batch does not use [redis]: neither its cache nor its limits.", err=True)
+    if batch and folder is not None and not overwrite:
+        _check_endpoints(config, output, folder)
     if folder is not None and _check_open(output, folder, batch, overwrite):
         typer.echo("warning: what cancelled batches had answered by then is paid for, and not used.", err=True)
+
+
+def _check_endpoints(config: Config, output: str, folder: Path) -> None:
+    """Refuse a resumed run that would not look after all open batches, and ask what they answer at other endpoints."""
+    names = set(map(endpoint_name, config.endpoint))
+    found = open_batches(folder) if (folder / FILE).exists() else []
+    strange = [batch.endpoint for batch in found if batch.state != STOPPED and batch.endpoint not in names]
+    if strange:
+        raise ConfigError(
+            f"{output}: {len(strange)} open batch{'es' if len(strange) > 1 else ''} of an earlier run went to an "
+            f"endpoint that is not configured now ({strange[0]}): this would ask again, and pay twice for, what will be "
+            "answered. "
+            "Configure it as it was (endpoint.name, model, url), or give them up: referee batches cancel --forget "
+            f"{output}",
+            setting="endpoint",
+        )
 
 
 def _check_open(output: str, folder: Path, batch: bool, overwrite: bool) -> int:

@@ -43,7 +43,8 @@ def cancel(
     ids: Annotated[list[str] | None, typer.Argument(help="Only these batches. Default: all that are open.")] = None,
     config: Annotated[Path | None, typer.Option("--config", "-c", help="For the key. Default: ./referee.toml.")] = None,
     forget: Annotated[
-        bool, typer.Option("--forget", help="Forget batches that the provider does not know: they are asked again.")
+        bool,
+        typer.Option("--forget", help="Forget those that the provider, or the configuration, does not know."),
     ] = False,
 ) -> None:
     """Stop open batches. What the provider has done by then is billed, and --batch --resume collects it."""
@@ -73,7 +74,7 @@ class _Ends(Struct):
     absent: list[Listed] = []
     """Never created."""
     unknown: list[Listed] = []
-    """Of those that failed, the ones that the provider does not know."""
+    """Of those that failed, the ones that the provider does not know, or whose provider is not known here."""
 
 
 def _record(folder: Path, found: _Ends, gone: list[Listed]) -> None:
@@ -94,6 +95,7 @@ async def _cancel(config: Config, batches: list[Listed]) -> _Ends:
         if endpoint is None:
             typer.echo(f"{batch.remote or batch.token}: its endpoint ({batch.endpoint}) is not configured", err=True)
             ends.failed += 1
+            ends.unknown.append(batch)
             continue
         api = api_of(endpoint, Endpoint(endpoint, config.limits, find_key(endpoint)).headers, pace)
         try:

@@ -60,11 +60,13 @@ class Seen(Struct):
 class Costs(Struct, frozen=True, kw_only=True):
     """US dollars of a file, each way it can be paid; None: not there, or a price is not known."""
 
+    own: float | None
+    """At the tiers that are set, each endpoint's own."""
     standard: float | None
     flex: float | None
     batch: float | None
     least: float | None
-    """At the tier that is set, if every cascade ended with its first member; None: there is no cascade."""
+    """At those tiers, if every cascade ended with its first member; None: there is no cascade."""
 
 
 class Estimate(Struct, frozen=True, kw_only=True):
@@ -116,6 +118,7 @@ class Estimate(Struct, frozen=True, kw_only=True):
         """What it costs, every request at the prices of its own endpoints. `tokens_out`: of a reply, where that is
         known better than by judge.max_tokens."""
         return Costs(
+            own=_dollars(config, self.loads, "own", tokens_out),
             standard=_dollars(config, self.loads, "", tokens_out),
             flex=_dollars(config, self.loads, "flex", tokens_out),
             batch=_dollars(config, self.loads, "batch", tokens_out),
