@@ -118,10 +118,9 @@ def _check_endpoints(config: Config, output: str, folder: Path) -> None:
     if strange:
         raise ConfigError(
             f"{output}: {len(strange)} open batch{'es' if len(strange) > 1 else ''} of an earlier run went to an "
-            f"endpoint that is not configured now ({strange[0]}): this would ask again, and pay twice for, what will be "
-            "answered. "
-            "Configure it as it was (endpoint.name, model, url), or give them up: referee batches cancel --forget "
-            f"{output}",
+            f"endpoint that is not configured now ({strange[0]}): this would ask again, and pay twice for, what will "
+            "be answered. Configure it as it was (endpoint.name, model, url), or give them up: "
+            f"referee batches cancel --forget {output}",
             setting="endpoint",
         )
 
