@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import sqlite3
 import stat
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from referee.batch import Journal
 from referee.batch.journal import Item
 from referee.batch.outcomes import MAX_TRIES
 from referee.engine.port import TransportFault
+from referee.errors import ConfigError
 from referee.sim import BatchSpec, run_virtual
 from referee.wire.failure import failure
 
@@ -329,3 +331,15 @@ def test_the_journal_is_private(tmp_path: Path, name: str) -> None:
         assert b"chatcmpl" not in journal.path.read_bytes()
 
     run_virtual(main())
+
+
+def test_a_journal_of_another_version_is_left_alone(tmp_path: Path, name: str) -> None:
+    """Neither read nor written: what it says of paid batches could be misread. One without tables is a new one."""
+    tmp_path.joinpath("batches.sqlite").touch()
+    assert Journal(tmp_path, readonly=True).batches() == []
+    Journal(tmp_path).close()
+    with contextlib.closing(sqlite3.connect(tmp_path / "batches.sqlite")) as other:
+        other.execute("PRAGMA user_version = 99")
+    for readonly in (True, False):
+        with pytest.raises(ConfigError, match="another version of referee"):
+            Journal(tmp_path, readonly)

@@ -208,6 +208,39 @@ def test_interrupted_and_cancelled(referee: Run, provider: Start, tmp_path: Path
         assert (refused.returncode, "1 open batch of an earlier run" in refused.stderr) == (2, True), refused.stderr
     assert "cancelling" in referee("batches", "cancel", "out.jsonl").stdout
     assert server.stats().batches == 1
+    again = referee(*SCORE, "--resume")
+    assert (again.returncode, "is paid for, and not used" in again.stderr) == (0, True), again.stderr
+    assert len(rows(tmp_path / "out.jsonl")) == 40
+
+
+def test_open_batches_of_another_endpoint_are_not_paid_for_again(referee: Run, provider: Start, tmp_path: Path) -> None:
+    """A resumed run with an endpoint of another name would ask everything anew: refused, until they are given up."""
+    server = provider(batch=BatchSpec(process_s=1000.0))
+    prepare(tmp_path, server)
+    child = start_and_wait(tmp_path)
+    child.kill()
+    child.communicate()
+    prepare(tmp_path, server, name="renamed")
+    refused = referee(*SCORE, "--batch", "--resume")
+    assert (refused.returncode, "not configured now" in refused.stderr) == (2, True), refused.stderr
+    assert server.stats().batches == 1
+    assert referee("batches", "cancel", "out.jsonl").returncode != 0
+    assert referee("batches", "cancel", "out.jsonl", "--forget").returncode == 0
+    assert referee("batches", "list", "out.jsonl").stdout.split()[1] == "forgotten"
+
+
+def test_outputs_of_one_name_have_one_journal_and_one_run(referee: Run, provider: Start, tmp_path: Path) -> None:
+    """A run into out.json does not touch the batches of one into out.jsonl that goes on: their folder is the same."""
+    server = provider(batch=BatchSpec(process_s=1000.0))
+    prepare(tmp_path, server)
+    child = start_and_wait(tmp_path)
+    try:
+        other = referee("score", "in.jsonl", "-o", "out.json", "--batch")
+        assert (other.returncode, "another run is writing it now" in other.stderr) == (2, True), other.stderr
+    finally:
+        child.kill()
+        child.communicate()
+    assert server.stats().batches == 1
 
 
 def test_a_batch_the_provider_does_not_know(referee: Run, provider: Start, tmp_path: Path) -> None:
@@ -225,3 +258,13 @@ def test_a_batch_the_provider_does_not_know(referee: Run, provider: Start, tmp_p
     assert referee("batches", "cancel", "out.jsonl", "--forget").returncode == 0
     assert referee(*SCORE, "--batch", "--resume").returncode == 0
     assert second.stats().answered == 40
+
+
+def test_siblings_are_in_one_batch(referee: Run, provider: Start, tmp_path: Path) -> None:
+    """Questions that begin alike do not wait for the first of them, whose answer may take a day in a batch."""
+    server = provider(batch=BatchSpec(process_s=8.0))
+    prepare(tmp_path, server, price_cached=0.5, prefix_cache="warm")
+    write_rollouts(tmp_path / "in.jsonl", 12, group="g", prompt="a long task " * 1000)
+    done = referee(*SCORE, "--batch")
+    assert done.returncode == 0, done.stderr
+    assert server.stats().batches == 1

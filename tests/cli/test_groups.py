@@ -90,6 +90,18 @@ def test_a_plan_counts_equal_and_lone_responses(tmp_path: Path, referee: Run) ->
     assert found["costs"]["standard"] == pytest.approx(cost / 1e6)
 
 
+def test_a_plan_leaves_gated_siblings_out_of_every_round(tmp_path: Path, referee: Run, url: str) -> None:
+    """Five of eight responses are empty: no more comparisons are foreseen than a run makes."""
+    write_rollouts(tmp_path / "in.jsonl", 3, group="g")
+    with (tmp_path / "in.jsonl").open("a") as stream:
+        stream.writelines([json.dumps({"group": "g", "prompt": "p", "response": ""}) + "\n"] * 5)
+    write_config(tmp_path / "referee.toml", url, PAIRWISE + 'schedule = "knockout"')
+    plan = json.loads(referee("plan", "in.jsonl", "-c", "referee.toml", "--json").stdout)
+    done = referee("score", "in.jsonl", "-o", "out.jsonl")
+    assert plan["plan"]["calls"] == 4
+    assert "\n4 requests, " in done.stderr, done.stderr
+
+
 @pytest.mark.parametrize("command", [("plan", "in.jsonl"), ("score", "in.jsonl", "-o", "out.jsonl")])
 def test_rollouts_without_groups_are_refused(tmp_path: Path, referee: Run, command: tuple[str, ...]) -> None:
     """Nothing could be rewarded, so nothing is spent. With a judge for single ones it is a warning."""

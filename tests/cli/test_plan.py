@@ -89,6 +89,20 @@ def test_a_plan_counts_every_judge_at_its_own_price(tmp_path: Path, referee: Run
     assert found["costs"]["standard"] == pytest.approx(101 * (dear["tokens_in"] + dear["tokens_out"]) / 1e6)
 
 
+def test_a_plan_counts_every_endpoint_at_its_own_tier(tmp_path: Path, referee: Run) -> None:
+    """Of two judges one is asked at the flex tier: the whole costs three quarters of the standard price, not half."""
+    write_rollouts(tmp_path / "in.jsonl", 10)
+    (tmp_path / "referee.toml").write_text(
+        "".join(
+            f'[[endpoint]]\nname = "{name}"\nprovider = "openai"\nmodel = "m"\nprice_in = 1.0\nprice_out = 1.0\n{tier}'
+            f'[[judge]]\nname = "by-{name}"\nendpoint = "{name}"\n'
+            for name, tier in (("usual", ""), ("slow", 'tier = "flex"\n'))
+        )
+    )
+    found = json.loads(referee("plan", "in.jsonl", "-c", "referee.toml", "--json").stdout)
+    assert found["plan"]["cost_step"] == pytest.approx(0.75 * found["costs"]["standard"])
+
+
 def test_a_dry_run_sends_and_writes_nothing(tmp_path: Path, referee: Run, provider: Start) -> None:
     """`score --dry-run` says what a plan says, needs no output, and leaves the folder as it was."""
     server = provider()

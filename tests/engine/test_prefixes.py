@@ -8,7 +8,10 @@ import pytest
 from tests.engine.harness import Run, run
 from tests.engine.test_bill import groups
 
-from referee.records import Criterion, Sample
+from referee.config import load
+from referee.engine import Endpoint
+from referee.engine.replicas import Replicas
+from referee.records import Ask, Criterion, Reply, Sample, Sampling, Verdict
 from referee.sim import ProviderSpec
 from referee.sim.billing import Prices, PromptCache
 
@@ -45,6 +48,20 @@ def test_siblings_go_to_one_replica_also_when_all_are_busy(hosts: int) -> None:
     assert warm.seconds < 1.35 * apart.seconds
     loads = [seen.received for seen in warm.stats.values()]
     assert max(loads) < 1.5 * min(loads)
+
+
+def _unread(request: Ask, reply: Reply) -> Verdict:
+    raise AssertionError("nothing is sent")
+
+
+def test_two_accounts_at_one_address_share_the_groups() -> None:
+    """They differ in name alone; each has about half of the beginnings."""
+    url = {"url": "http://judge.test/v1", "model": "m"}
+    config = load({"endpoint": [{**url, "name": "first"}, {**url, "name": "second"}]})
+    replicas = Replicas([Endpoint(each, config.limits, None) for each in config.endpoint])
+    asks = [Ask((), Sampling(), (), "", 2000, read=_unread, prefixes=((str(n), 2000),)) for n in range(200)]
+    owners = [found.label for ask in asks if (found := replicas.of(ask, None, frozenset()))]
+    assert 60 < owners.count("first") < 140
 
 
 def test_by_default_the_first_goes_ahead_where_cached_tokens_are_cheaper() -> None:

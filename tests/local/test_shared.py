@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from referee import clock
@@ -112,6 +113,24 @@ def test_other_processes_share_it_and_a_killed_one_leaves(file: Path, tmp_path: 
             process.send_signal(signal.SIGKILL)
             process.communicate()
     assert all_ended(tmp_path)
+
+
+def test_a_killed_server_is_not_taken_for_another_at_its_port(file: Path, tmp_path: Path) -> None:
+    """The port of one that was killed may belong to a server of another model: it is not asked in its place."""
+    other = file.with_name("other.gguf")
+    other.write_bytes(b"GGUF and other weights")
+    first, second = (shared.use(ServerSpec(str(path), "judge"), TIMEOUT) for path in (file, other))
+    killed = next(record for record in tmp_path.rglob("*.json") if first.url in record.read_text())
+    pid = msgspec.json.decode(killed.read_bytes())["pid"]
+    os.kill(pid, signal.SIGKILL)
+    deadline = clock.monotonic() + TIMEOUT
+    while shared._runs(pid) and clock.monotonic() < deadline:
+        clock.pause(0.02)
+    killed.write_text(killed.read_text().replace(first.url, second.url))
+    third = shared.use(ServerSpec(str(file), "judge"), TIMEOUT)
+    assert third.url != second.url
+    for used in (first, second, third):
+        used.close()
 
 
 def test_another_file_or_another_way_is_another_server(file: Path, tmp_path: Path) -> None:

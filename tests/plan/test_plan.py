@@ -61,6 +61,13 @@ def test_a_rate_spaces_the_starts() -> None:
     assert 100 < rehearse(tokens).seconds < 200
 
 
+def test_calls_of_any_size_are_rehearsed() -> None:
+    """The texts that are made for it stay small: only the share of the limit that a call takes matters."""
+    usual = Workload(samples=300, latency=1.0, sigma=0.0, tpm=1e5, tokens_in=900, tokens_out=100)
+    huge = replace(usual, tpm=1e17, tokens_in=9e14, tokens_out=1e14)
+    assert rehearse(huge).seconds == pytest.approx(rehearse(usual).seconds, rel=0.01)
+
+
 def test_an_adaptive_limit_finds_what_the_provider_takes() -> None:
     """Nearly as fast as a limit set by hand, and slower than a provider without a bound."""
     told = rehearse(Workload(samples=1000, concurrency=50.0)).seconds

@@ -33,8 +33,9 @@ CREATE TABLE IF NOT EXISTS items (
 ) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS by_batch ON items (batch) WHERE batch IS NOT NULL;
 """
-INTENDED, RUNNING = "intended", "running"
-"""States of batches that are not over: perhaps created, and created for certain. Other states say how it ended."""
+INTENDED, RUNNING, STOPPED = "intended", "running", "stopped"
+"""States of batches that are not over: perhaps created, created for certain, and given up by the user, with answers
+that a resumed run may still collect. Other states say how it ended."""
 
 
 class Item(NamedTuple):
@@ -82,8 +83,8 @@ class Listed(NamedTuple):
 
     @property
     def open(self) -> bool:
-        """It may still be worked on, and billed."""
-        return self.state in (INTENDED, RUNNING)
+        """Its answers are not collected."""
+        return self.state in (INTENDED, RUNNING, STOPPED)
 
 
 class Stored(NamedTuple):
@@ -107,8 +108,10 @@ class Journal:
             raise ConfigError(f"{folder}: no batches were sent from here (there is no {FILE}).")
         try:
             self._db = sqlite3.connect(self.path, check_same_thread=False)
+            self._check_version()
             if readonly:
                 return
+            self._db.execute(f"PRAGMA user_version = {VERSION}")
             self._db.execute("PRAGMA journal_mode = WAL")
             self._db.execute("PRAGMA synchronous = FULL")
             self._db.executescript(_SCHEMA)
@@ -117,6 +120,14 @@ class Journal:
                 f"{self.path}: {error}. It says which batches are paid for: move it away only if you give those up."
             ) from None
         self._begin()
+
+    def _check_version(self) -> None:
+        found = self._db.execute("PRAGMA user_version").fetchone()[0]
+        if found not in (0, VERSION):  # 0: new, or written before versions were
+            raise ConfigError(
+                f"{self.path} was written by another version of referee (format {found}, this one has {VERSION}). It "
+                "says which batches are paid for: go on with that version."
+            )
 
     def _begin(self) -> None:
         found = self._db.execute("SELECT name, secret, started, process FROM run").fetchone()
@@ -157,6 +168,11 @@ class Journal:
         self._db.execute("UPDATE batches SET state = ?, remote = ? WHERE number = ?", (RUNNING, remote, number))
         self._db.commit()
 
+    def stopped(self, number: int, remote: str) -> None:
+        """The user has cancelled a batch."""
+        self._db.execute("UPDATE batches SET state = ?, remote = ? WHERE number = ?", (STOPPED, remote, number))
+        self._db.commit()
+
     def progress(self, number: int, done: int) -> None:
         """This many of its requests have an answer at the provider."""
         self._db.execute("UPDATE batches SET done = ? WHERE number = ?", (done, number))
@@ -183,7 +199,9 @@ class Journal:
         return Listed(*self._db.execute("SELECT * FROM batches WHERE number = ?", (number,)).fetchone())
 
     def batches(self) -> list[Listed]:
-        """All batches, the oldest first."""
+        """All batches, the oldest first. None where a process was killed before it had made the tables."""
+        if self._db.execute("SELECT 1 FROM sqlite_master WHERE name = 'batches'").fetchone() is None:
+            return []
         return [Listed(*row) for row in self._db.execute("SELECT * FROM batches ORDER BY number")]
 
     def finish(self) -> None:

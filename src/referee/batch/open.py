@@ -50,7 +50,8 @@ def check_batch(config: Config) -> None:
 
 
 def batch_config(config: Config) -> Config:
-    """The same for a batch run: the batch APIs' prices; as many questions open as may be; hours instead of seconds."""
+    """The same for a batch run: the batch APIs' prices; as many questions open as may be; hours instead of seconds. No
+    question waits for the first with its beginning: that would be a batch of its own, and its cache cold by then."""
     check_batch(config)
     limits = replace(
         config.limits,
@@ -62,7 +63,7 @@ def batch_config(config: Config) -> Config:
         give_up_after=WHOLE_S,
         deadline=WHOLE_S,
     )
-    endpoints = tuple(_at_batch_price(endpoint) for endpoint in config.endpoint)
+    endpoints = tuple(_for_batches(endpoint) for endpoint in config.endpoint)
     return replace(config, endpoint=endpoints, limits=limits, redis=RedisConfig(), runtime="thread")
 
 
@@ -109,8 +110,9 @@ def _provider(endpoint: EndpointConfig) -> str:
     return next((name for name in APIS if found is not None and found is PROVIDERS.get(name)), "")
 
 
-def _at_batch_price(endpoint: EndpointConfig) -> EndpointConfig:
+def _for_batches(endpoint: EndpointConfig) -> EndpointConfig:
     share = PROVIDERS[_provider(endpoint)].batch
     share = 0.5 if share is None else share
     prices = {name: getattr(endpoint, name) for name in PRICES}
-    return replace(endpoint, **{name: price * share for name, price in prices.items() if price is not None})
+    reduced = {name: price * share for name, price in prices.items() if price is not None}
+    return replace(endpoint, prefix_cache="off" if endpoint.prefix_cache == "off" else "route", **reduced)

@@ -19,7 +19,7 @@ from typing import Any
 
 from referee import clock
 from referee.batch.calls import Pace
-from referee.batch.journal import INTENDED, RUNNING, Item, Journal, Listed, item_of
+from referee.batch.journal import INTENDED, Item, Journal, Listed, item_of
 from referee.batch.outcomes import error, response, sort_refused, sort_results
 from referee.batch.port import EXPIRED, BatchApi, Line, Refused, Seen, Unsure
 from referee.batch.status import Board
@@ -205,7 +205,7 @@ class BatchTransport:
 
     async def _resume(self, batch: Listed) -> None:
         try:
-            remote = batch.remote if batch.state == RUNNING else await self._search(batch)
+            remote = batch.remote or await self._search(batch)
         except Refused as refused:
             self._answer(self._waiting_of(batch), refused.response)
             return

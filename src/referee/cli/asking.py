@@ -10,7 +10,9 @@ from pathlib import Path
 import typer
 
 from referee.batch import BatchRun, Journal, Listed, batch_config, check_batch
-from referee.batch.journal import FILE
+from referee.batch.journal import FILE, STOPPED
+from referee.batch.open import endpoint_name
+from referee.cli.output import claimed
 from referee.cli.rows import Row
 from referee.cli.stream import WINDOW
 from referee.config import Config
@@ -78,17 +80,20 @@ def asking(config: Config, output: str, folder: Path | None, batch: bool, overwr
         yield Asking(config)
         return
     assert folder is not None
-    if overwrite:
-        for name in (FILE, f"{FILE}-wal", f"{FILE}-shm"):
-            (folder / name).unlink(missing_ok=True)
-    run = BatchRun(config, folder)
-    try:
-        found = AskingInBatches(config, run, output)
-        yield found
-        if found.complete:
-            run.journal.finish()
-    finally:
-        run.journal.close()
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with claimed(str(folder / FILE)):  # outputs with the same name and another ending have the same folder
+        _check_open(output, folder, batch, overwrite)  # another run may have ended meanwhile
+        if overwrite:
+            for name in (FILE, f"{FILE}-wal", f"{FILE}-shm"):
+                (folder / name).unlink(missing_ok=True)
+        run = BatchRun(config, folder)
+        try:
+            found = AskingInBatches(config, run, output)
+            yield found
+            if found.complete:
+                run.journal.finish()
+        finally:
+            run.journal.close()
 
 
 def check_asking(config: Config, output: str, folder: Path | None, batch: bool, overwrite: bool) -> None:
@@ -99,13 +104,38 @@ def check_asking(config: Config, output: str, folder: Path | None, batch: bool, 
         check_batch(config)
         if config.redis.url:
             typer.echo("--batch does not use [redis]: neither its cache nor its limits.", err=True)
-    running = open_batches(folder) if folder is not None and (folder / FILE).exists() else []
-    if running and (overwrite or not batch):
+    if batch and folder is not None and not overwrite:
+        _check_endpoints(config, output, folder)
+    if folder is not None and _check_open(output, folder, batch, overwrite):
+        typer.echo("warning: what cancelled batches had answered by then is paid for, and not used.", err=True)
+
+
+def _check_endpoints(config: Config, output: str, folder: Path) -> None:
+    """Refuse a resumed run that would not look after all open batches, and ask what they answer at other endpoints."""
+    names = set(map(endpoint_name, config.endpoint))
+    found = open_batches(folder) if (folder / FILE).exists() else []
+    strange = [batch.endpoint for batch in found if batch.state != STOPPED and batch.endpoint not in names]
+    if strange:
+        raise ConfigError(
+            f"{output}: {len(strange)} open batch{'es' if len(strange) > 1 else ''} of an earlier run went to an "
+            f"endpoint that is not configured now ({strange[0]}): this would ask again, and pay twice for, what will "
+            "be answered. Configure it as it was (endpoint.name, model, url), or give them up: "
+            f"referee batches cancel --forget {output}",
+            setting="endpoint",
+        )
+
+
+def _check_open(output: str, folder: Path, batch: bool, overwrite: bool) -> int:
+    """Refuse to forget batches of an earlier run. Returns how many will be that the user has cancelled."""
+    found = open_batches(folder) if (folder / FILE).exists() and (overwrite or not batch) else []
+    running = [batch for batch in found if batch.state != STOPPED]
+    if running:
         what = "--overwrite would forget" if overwrite else "without --batch this would ask again, and pay twice for,"
         raise ConfigError(
             f"{output}: {what} what {len(running)} open batch{'es' if len(running) > 1 else ''} of an earlier run "
             f"will answer. Go on with --batch --resume, or stop them: referee batches cancel {output}"
         )
+    return len(found)
 
 
 def open_batches(folder: Path) -> list[Listed]:

@@ -88,8 +88,7 @@ def plan_line(task: Task) -> str:
     judge, plans = task.judge, Plans(task.config)
     planned = Planned(judge, build_judge(judge, secrets.token_bytes(32)))
     for sample in _samples(task):
-        planned.take(sample, plans)
-    planned.finish(plans)
+        planned.take(sample, 2, plans)
     found = plans.estimate(2 * len(task.pairs), {}, 0, ())
     cost = found.costs(task.config).standard
     price = "cost unknown (no price_in, price_out)" if cost is None else f"at most {money(cost)}"

@@ -12,14 +12,14 @@ import typer
 from msgspec import Struct
 
 from referee.cache import open_cache
-from referee.cli.groups import Sizes, check_alone, in_words
+from referee.cli.groups import check_alone, in_words, sizes_of
 from referee.cli.problems import Problems, refuse_binary, refuse_text, text_only, warn_unread
 from referee.cli.words import counted
 from referee.config import Config, JudgeConfig, all_judges, endpoints_of, pool_of, provider_of
 from referee.engine import Endpoint
 from referee.engine.pools import Pools
 from referee.errors import InputError
-from referee.judging import Form, Judge, rounds_unanswered, seen_by
+from referee.judging import Form, Judge, rounds_unanswered, seen_by, settles
 from referee.judging.members import calls_of
 from referee.plan import Workload, limits_in
 from referee.records import Ask, Sample
@@ -60,11 +60,13 @@ class Seen(Struct):
 class Costs(Struct, frozen=True, kw_only=True):
     """US dollars of a file, each way it can be paid; None: not there, or a price is not known."""
 
+    own: float | None
+    """At the tiers that are set, each endpoint's own."""
     standard: float | None
     flex: float | None
     batch: float | None
     least: float | None
-    """At the tier that is set, if every cascade ended with its first member; None: there is no cascade."""
+    """At those tiers, if every cascade ended with its first member; None: there is no cascade."""
 
 
 class Estimate(Struct, frozen=True, kw_only=True):
@@ -116,6 +118,7 @@ class Estimate(Struct, frozen=True, kw_only=True):
         """What it costs, every request at the prices of its own endpoints. `tokens_out`: of a reply, where that is
         known better than by judge.max_tokens."""
         return Costs(
+            own=_dollars(config, self.loads, "own", tokens_out),
             standard=_dollars(config, self.loads, "", tokens_out),
             flex=_dollars(config, self.loads, "flex", tokens_out),
             batch=_dollars(config, self.loads, "batch", tokens_out),
@@ -156,8 +159,9 @@ def estimate(path: Path, config: Config) -> Estimate:
     refuse_binary(str(path), path)
     secret = secrets.token_bytes(32)
     judges = [Planned(judge, build_judge(judge, secret)) for judge in config.judge]
+    comparing = [judge for judge in judges if judge.compares]
     plans = Plans(config)
-    samples = 0
+    samples, names = 0, Counter[str]()
     bad = Problems()
     shown = columns_shown(config)
     warn_unread(str(path), first_rows(path), shown, rubric_polarity(config))
@@ -166,24 +170,25 @@ def estimate(path: Path, config: Config) -> Estimate:
             bad.add(sample)
             continue
         samples += 1
-        for judge in judges:
-            judge.take(sample, plans)
+        if comparing and sample.group:
+            names[sample.group] += 1
     if not samples:
         refuse_text(str(path), path)
         raise InputError(bad.complaint(str(path), "It is neither a ledger nor a file of rollouts."))
     if bad.count:
         typer.echo(f"warning: {path}: {counted(bad.count, 'line')} cannot be used and not counted", err=True)
-    comparing = [judge for judge in judges if judge.compares]
-    sizes = comparing[0].sizes() if comparing else {}
+    sizes = sizes_of(names, samples) if comparing else Counter[int]()
     for warning in check_alone(str(path), config, sizes):
         typer.echo(warning, err=True)
-    for judge in judges:
-        judge.finish(plans)
+    for _, sample in read_rollouts(path, shown, text_only(config), rubric_polarity(config)):
+        if not isinstance(sample, BadLine):
+            for judge in judges:
+                judge.take(sample, names[sample.group], plans)
     return plans.estimate(
         samples,
         groups=dict(sizes),
         equal=comparing[0].equal if comparing else 0,
-        judges=tuple(judge.words() for judge in comparing),
+        judges=tuple(judge.words(alone=1 in sizes) for judge in comparing),
     )
 
 
@@ -284,41 +289,46 @@ class Planned:
         self._config = config
         self._judge = judge
         self._form: Form = "text" if config.reply == "text" else "schema"
-        self._groups: dict[str | int, list[Sample]] = {}
+        self._groups: dict[str, list[Sample]] = {}
+        """Those of which not all samples have come."""
         self._calls: Counter[int] = Counter()
         self._steps = any(each.kind == "cascade" for each in all_judges([config]))
+        self._seen = seen_by([config])
         self.compares = judge.unit == "group"
         self.equal = 0
 
-    def take(self, sample: Sample, plans: Plans) -> None:
-        """One more sample."""
-        if self.compares:
-            self._groups.setdefault(sample.group or len(self._groups), []).append(sample)
-        else:
-            asks = rounds_unanswered(self._judge, [sample], self._form, MAX_ROUNDS)
-            plans.add(asks, 1, len(rounds_unanswered(self._judge, [sample], self._form, 1)) if self._steps else 0)
+    def take(self, sample: Sample, size: int, plans: Plans) -> None:
+        """One more sample, of a group of `size`."""
+        samples = [sample]
+        if self.compares and sample.group and size > 1:
+            samples = self._groups.setdefault(sample.group, [])
+            samples.append(sample)
+            if len(samples) < size:
+                return
+            del self._groups[sample.group]
+        asks = rounds_unanswered(self._judge, samples, self._form, MAX_ROUNDS)
+        first = len(rounds_unanswered(self._judge, samples, self._form, 1)) if self._steps else 0
+        later = self._later(samples, len(asks)) if asks and len(samples) > 1 else 0
+        plans.add(asks, len(samples), first, later)
+        if len(samples) > 1:
+            self.equal += len(samples) - self._different(samples)
+            self._calls[len(asks) + later] += 1
 
-    def sizes(self) -> Sizes:
-        """Of its groups."""
-        return Counter(len(samples) for samples in self._groups.values())
+    def _later(self, samples: Sequence[Sample], asked: int) -> int:
+        """How many more questions there are in rounds that depend on answers. Responses that a gate settles are in
+        none."""
+        if calls_of(self._judge, self._different(samples)) <= asked:
+            return 0
+        shown = [sample for sample in samples if not settles(self._judge, sample, self._form)]
+        return max(0, calls_of(self._judge, self._different(shown)) - asked)
 
-    def finish(self, plans: Plans) -> None:
-        """There are no more samples: groups are whole."""
-        seen = seen_by([self._config])
+    def _different(self, samples: Sequence[Sample]) -> int:
         whole = self._config.view == "full"
-        for samples in self._groups.values():
-            asks = rounds_unanswered(self._judge, samples, self._form, MAX_ROUNDS)
-            different = len({s.response if whole else seen(s.response) for s in samples})
-            later = max(0, calls_of(self._judge, different) - len(asks)) if asks and len(samples) > 1 else 0
-            first = len(rounds_unanswered(self._judge, samples, self._form, 1)) if self._steps else 0
-            plans.add(asks, len(samples), first, later)
-            self.equal += len(samples) - different
-            if len(samples) > 1:
-                self._calls[len(asks) + later] += 1
+        return len({sample.response if whole else self._seen(sample.response) for sample in samples})
 
-    def words(self) -> str:
-        """How many requests a group takes."""
+    def words(self, alone: bool) -> str:
+        """How many requests a group takes. `alone`: there are responses without siblings."""
         least, most = min(self._calls, default=0), max(self._calls, default=0)
         several = f"{least} to {most} requests" if least != most else counted(most, "request")
-        alone = f'; a response without siblings: judge.alone = "{self._config.alone}"' if 1 in self.sizes() else ""
-        return f'judge {self._config.name} (kind = "{self._config.kind}"): {several} a group{alone}'
+        single = f'; a response without siblings: judge.alone = "{self._config.alone}"' if alone else ""
+        return f'judge {self._config.name} (kind = "{self._config.kind}"): {several} a group{single}'

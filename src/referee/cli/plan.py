@@ -90,7 +90,7 @@ def command(
     _check(workload)
     priced = price_in is not None or price_out is not None
     costs = found.costs(chosen, tokens_out) if found and chosen and not priced else None
-    plan = make_plan(workload, _own(costs, chosen) if costs and chosen else None)
+    plan = make_plan(workload, costs.own if costs else None)
     assumed = {name for name in ASSUMED if given[name] is None and (run is None or (found and name == "latency"))}
     if found and tokens_out is None and not found.measured:
         assumed.add("tokens_out")
@@ -111,12 +111,7 @@ def show_file(path: Path, config: Config) -> None:
     costs, load_ = found.costs(config), found.workload(config)
     assumed = {"latency", *([] if found.measured else ["tokens_out"]), *(["concurrency"] if load_.adaptive else [])}
     terminal().print(found.words(), end="\n\n", soft_wrap=True)
-    show(load_, make_plan(load_, _own(costs, config)), terminal(), assumed, whole=True, costs=costs)
-
-
-def _own(costs: Costs, config: Config) -> float | None:
-    """What it costs with the tier that is set."""
-    return costs.flex if any(endpoint.tier for endpoint in config.endpoint) else costs.standard
+    show(load_, make_plan(load_, costs.own), terminal(), assumed, whole=True, costs=costs)
 
 
 def _base(run: Path | None, config: Path | None) -> tuple[Workload, Estimate | None, Config | None]:

@@ -58,4 +58,9 @@ class Replicas:
         usable = [endpoint for endpoint in self._replicas if endpoint not in excluded]
         if len(usable) < 2:
             return ()
-        return tuple(sorted(usable, key=lambda e: blake2b(f"{name} {e.url}".encode(), digest_size=8).digest()))
+        return tuple(sorted(usable, key=lambda endpoint: _weight(name, endpoint)))
+
+
+def _weight(name: str, endpoint: Endpoint) -> bytes:
+    """Two accounts at one provider have the same URL, and are told apart by their names."""
+    return blake2b(f"{name} {endpoint.url} {endpoint.label}".encode(), digest_size=8).digest()

@@ -17,7 +17,7 @@ from referee.judging.kind import (
     sampling_for,
 )
 from referee.judging.read import read_integer
-from referee.judging.registry import KINDS, first_round, make_judge, make_with, rounds_unanswered
+from referee.judging.registry import KINDS, first_round, make_judge, make_with, rounds_unanswered, settles
 from referee.judging.together import together
 
 __all__ = [
@@ -39,5 +39,6 @@ __all__ = [
     "rounds_unanswered",
     "sampling_for",
     "seen_by",
+    "settles",
     "together",
 ]

@@ -31,7 +31,7 @@ from referee.judging.reward_model import RewardModelJudge
 from referee.judging.rubric import RubricJudge
 from referee.judging.score import score
 from referee.judging.yes_no import yes_no
-from referee.records import Ask, Reason, Sample, Unscored
+from referee.records import Ask, Reason, Sample, Unscored, Verdict
 
 SETTING = "judge.kind"
 NO_FUNCTIONS: Mapping[str, CheckFunction] = {}
@@ -174,6 +174,17 @@ def rounds_unanswered(judge: Judge, samples: Sequence[Sample], form: Form, most:
             f"{SETTING}: the judge failed while it was planned: {type(error).__name__}: {error}", setting=SETTING
         ) from error
     return asked
+
+
+def settles(judge: Judge, sample: Sample, form: Form) -> bool:
+    """Whether a judge has no question about a sample, as after a gate, also where it is given siblings."""
+    with contextlib.closing(judge.deliberate((sample,), form)) as deliberation:
+        try:
+            next(deliberation)
+        except StopIteration as end:
+            [verdict] = end.value
+            return verdict.how == "gate" if isinstance(verdict, Verdict) else verdict.reason is not Reason.ALONE
+    return False
 
 
 def _questions(config: JudgeConfig, secret: bytes, template: str | None, asked: list[SampleJudge]) -> Question:

@@ -41,6 +41,8 @@ class _State(Struct, frozen=True):
     model: str
     users: str
     digest: str
+    pid: int
+    """Of a server that was killed, another may have the port by now."""
 
 
 class SharedServer:
@@ -105,10 +107,18 @@ def _join(record: Path) -> SharedServer | None:
                 os.close(users)
                 return None
             clock.pause(0.02)
-    if os.path.exists(state.users) and healthy(state.url, clock.monotonic() + HEALTH_WAIT_S):
+    if os.path.exists(state.users) and _runs(state.pid) and healthy(state.url, clock.monotonic() + HEALTH_WAIT_S):
         return SharedServer(state, users)
     os.close(users)
     return None
+
+
+def _runs(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except OSError:
+        return False
+    return True
 
 
 def _start(spec: ServerSpec, folder: Path, name: str, timeout: float) -> SharedServer:
@@ -118,7 +128,7 @@ def _start(spec: ServerSpec, folder: Path, name: str, timeout: float) -> SharedS
         fcntl.flock(users, fcntl.LOCK_SH)
         judge = start_server(replace(spec, users=file), timeout)
         judge.leave()
-        state = _State(judge.url, judge.model, file, file_digest(spec))
+        state = _State(judge.url, judge.model, file, file_digest(spec), judge.pid)
         record = folder / f"{name}.json"
         new = folder / f"{name}-{secrets.token_hex(4)}.new"
         new.write_bytes(msgspec.json.encode(state))

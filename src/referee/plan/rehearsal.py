@@ -20,6 +20,8 @@ from referee.sim.judge import Answer
 
 MOST_CALLS = 2500
 """Calls of one rehearsal. A larger workload goes on at the rate of the second half of these."""
+MOST_TOKENS = 2000
+"""Of a rehearsed call. Of larger ones the tokens, and the limit on them, are made smaller alike."""
 CHARS_PER_TOKEN = 4
 FOREVER = 1e9
 """Seconds: what a deadline would cut off is to be seen, not lost."""
@@ -46,14 +48,14 @@ def rehearse(given: Workload, seed: int = 0) -> Rehearsed:
 
 
 async def _rehearse(given: Workload, calls: int, acted: int, seed: int) -> Rehearsed:
-    tokens_in, tokens_out = math.ceil(given.tokens_in or 1), max(1, math.ceil(given.tokens_out or 1))
+    tokens_in, tokens_out, tpm = _tokens(given)
     spec = ProviderSpec(
         latency_median=given.latency,
         latency_sigma=given.sigma,
         capacity=math.ceil(given.capacity) if given.capacity else None,
     )
     provider = Provider(spec, seed, _Laconic(tokens_out))
-    config = _config(given, calls)
+    config = _config(given, calls, tpm)
     endpoint = Endpoint(config.endpoint[0], config.limits, None)
     transport = SimTransport(provider)
     engine = Engine(config, [endpoint], [transport], MemoryCache(0), random.Random(seed), lambda: None, lambda: False)
@@ -81,12 +83,20 @@ async def _rehearse(given: Workload, calls: int, acted: int, seed: int) -> Rehea
     return Rehearsed(seconds, stats.received / acted, stats.work / ends[-1] if ends[-1] else 0.0)
 
 
-def _config(given: Workload, calls: int) -> Config:
+def _tokens(given: Workload) -> tuple[int, int, int | None]:
+    """Of a call, in and out, and per minute. The text of each is made, sent and read: long ones take long."""
+    sent, replied = max(1.0, given.tokens_in or 0.0), max(1.0, given.tokens_out or 0.0)
+    scale = min(1.0, MOST_TOKENS / (sent + replied))
+    tpm = math.ceil(scale * given.tpm) if given.tpm else None
+    return math.ceil(scale * sent), math.ceil(scale * replied), tpm
+
+
+def _config(given: Workload, calls: int, tpm: int | None) -> Config:
     limits = {
         "concurrency": "auto" if given.adaptive else min(math.ceil(given.concurrency or calls), calls),
         "max_concurrency": math.ceil(given.concurrency or calls),
         "rpm": math.ceil(given.rpm) if given.rpm else None,
-        "tpm": math.ceil(given.tpm) if given.tpm else None,
+        "tpm": tpm,
         "attempt_timeout": given.attempt_timeout,
         "give_up_after": FOREVER,
         "deadline": FOREVER,
