@@ -48,7 +48,8 @@ def _attach_ray(keep: float) -> CoordinatorHandle:
     join()
     name = actor_name()
     handle = find_or_make(GroupCoordinator, name, lambda: (keep,), detached=False, max_concurrency=MANY)
-    _handles[name] = handle  # it lives as long as the handle of the process that made it
+    # It lives as long as a handle of the process that made it: a newer one of the same actor does not keep it.
+    _handles.append(handle)
     return _RayCoordinator(handle)
 
 
@@ -72,6 +73,6 @@ def shutdown() -> bool:
     return end(actor_name())
 
 
-_handles: dict[str, Any] = {}
+_handles: list[Any] = []
 _open: dict[bool, GroupClient] = {}
 _opening = threading.Lock()
