@@ -25,7 +25,7 @@ async def serve(certificate: str, key: str) -> None:
     context.load_cert_chain(certificate, key)
     loop = asyncio.get_running_loop()
     provider, peers = Provider(ProviderSpec(judge="constant")), set[_Connection]()
-    server = await loop.create_server(lambda: _Connection(provider, peers), "127.0.0.1", 0, ssl=context)
+    server = await loop.create_server(lambda: _Connection(provider, None, peers), "127.0.0.1", 0, ssl=context)
     port = server.sockets[0].getsockname()[1]
     sys.stdout.write(f"https://127.0.0.1:{port}/v1/chat/completions\n")
     sys.stdout.flush()
