@@ -173,7 +173,7 @@ class BatchConfig(Struct, frozen=True, forbid_unknown_fields=True):
     poll: float = 30.0
     """Longest seconds between two looks at a batch."""
     max_open: int = 20_000
-    """Questions open at once, in all batches together. 20,000 with prompts of 5 kB take about 0.6 GB of memory."""
+    """Questions open at once, in all batches together. Each takes about 30 kB of memory with a prompt of 5 kB."""
 
 
 class CacheConfig(Struct, frozen=True, forbid_unknown_fields=True):
