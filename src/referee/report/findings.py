@@ -120,7 +120,7 @@ def _criteria(report: Report) -> Iterator[Finding]:
 def _comparisons(report: Report) -> Iterator[Finding]:
     """Judges that go by the place of a response, or answer otherwise when the order is turned round."""
     for name in [judge.name for judge in report.judges] or [""]:
-        of, named = (f"judge/{name}/", f"Judge {plain(name, 60)}") if name else ("", "The judge")
+        of, judge = (f"judge/{name}/", f"Judge {plain(name, 60)}") if name else ("", "The judge")
         count = report.metrics.get(f"{of}comparisons", 0.0) / 2  # both of a pair count it
         if count < FEW:
             continue
@@ -128,11 +128,11 @@ def _comparisons(report: Report) -> Iterator[Finding]:
         first = report.metrics[f"{of}first_shown_share"]
         if decided and abs(first - 0.5) > max(PLACE_WARN, SURE / math.sqrt(4 * decided)):
             place, won = ("first", first) if first > 0.5 else ("second", 1.0 - first)
-            text = f"{named} prefers what is shown {place}: it won {_percent(won)} of {decided:,.0f} comparisons."
+            text = f"{judge} prefers what is shown {place}: it won {_percent(won)} of {decided:,.0f} comparisons."
             yield Finding("bad" if abs(first - 0.5) > PLACE_BAD else "warn", text, "groups")
         changed = report.metrics[f"{of}order_changed_share"]
         if changed > CHANGED_WARN:
-            text = f"{named} answered otherwise in the other order in {_percent(changed)} of the pairs: those count as ties."
+            text = f"{judge} answered otherwise in the other order in {_percent(changed)} of the pairs: those count as ties."
             yield Finding("bad" if changed > CHANGED_BAD else "warn", text, "groups")
 
 
