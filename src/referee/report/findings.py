@@ -132,7 +132,8 @@ def _comparisons(report: Report) -> Iterator[Finding]:
             yield Finding("bad" if abs(first - 0.5) > PLACE_BAD else "warn", text, "groups")
         changed = report.metrics[f"{of}order_changed_share"]
         if changed > CHANGED_WARN:
-            text = f"{judge} answered otherwise in the other order in {_percent(changed)} of the pairs: those count as ties."
+            share = _percent(changed)
+            text = f"{judge} answered otherwise in the other order in {share} of the pairs: those count as ties."
             yield Finding("bad" if changed > CHANGED_BAD else "warn", text, "groups")
 
 
