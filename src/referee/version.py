@@ -1,3 +1,3 @@
-"""The version, in one place."""
+"""The version: of the package, its metadata, the changelog's first heading and the release's tag."""
 
-VERSION = "0.1.0"
+VERSION = "0.2.0"

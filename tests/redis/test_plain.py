@@ -127,7 +127,7 @@ def test_a_password_in_the_url_does_not_show() -> None:
 def test_without_the_extra_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     """A url without the client is a mistake to hear of at once."""
     monkeypatch.setitem(sys.modules, "redis.asyncio", None)
-    with pytest.raises(ConfigError, match="pip install redis"):
+    with pytest.raises(ConfigError, match=r'pip install "llm-referee\[redis\]"'):
         RedisLink(RedisConfig(url="redis://h"))
 
 

@@ -92,7 +92,7 @@ def test_without_plotly_there_are_still_numbers(tmp_path: Path, monkeypatch: pyt
     files = live_files(Watch(tmp_path))
     assert "plotly.js" not in files
     page = files[""].body().decode()
-    assert "pip install plotly" in page
+    assert 'pip install "llm-referee[report]"' in page
     assert "plotly.js" not in page
 
 

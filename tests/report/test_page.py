@@ -141,5 +141,5 @@ def test_the_command_writes_a_page(tmp_path: Path) -> None:
 def test_without_plotly_the_message_names_the_extra(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """No traceback, and what to install."""
     monkeypatch.setitem(__import__("sys").modules, "plotly.offline", None)
-    with pytest.raises(ConfigError, match="pip install plotly"):
+    with pytest.raises(ConfigError, match=r'pip install "llm-referee\[report\]"'):
         module.plotly_source()

@@ -172,6 +172,6 @@ def test_off_costs_nothing() -> None:
 def test_without_the_package_the_setting_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """Asked for and not installed: a clear error before anything is spent."""
     monkeypatch.setitem(sys.modules, "opentelemetry", None)
-    with pytest.raises(ConfigError, match="pip install opentelemetry-api") as caught:
+    with pytest.raises(ConfigError, match=r'pip install "llm-referee\[otel\]"') as caught:
         open_tracer(load({"otel": {"enabled": True}}))
     assert caught.value.setting == "otel.enabled"

@@ -224,7 +224,8 @@ def _client(config: RedisConfig, env: Mapping[str, str]) -> Redis:
         from redis.backoff import NoBackoff
     except ImportError:
         raise ConfigError(
-            "redis.url is set, but the Redis client is not installed: pip install redis. Nothing was sent.",
+            'redis.url is set, but the Redis client is not installed: pip install "llm-referee[redis]". '
+            "Nothing was sent.",
             setting="redis.url",
         ) from None
     address = parse(config.url)

@@ -29,8 +29,7 @@ def command(
         from referee.server import run
     except ImportError as error:
         raise ConfigError(
-            f"referee serve needs packages of its own ({error.name} is missing): pip install fastapi uvicorn "
-            "prometheus-client."
+            f'referee serve needs packages of its own ({error.name} is missing): pip install "llm-referee[serve]".'
         ) from None
     with settings(config, references=False) as chosen:
         if token_env:

@@ -33,7 +33,7 @@ REST = 4.0
 core from training."""
 NO_CHARTS = (
     '<p class="finding warn">No charts: they come from plotly, which is not installed where this page is served. '
-    "pip install plotly</p>"
+    'pip install "llm-referee[report]"</p>'
 )
 
 

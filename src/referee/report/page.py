@@ -53,7 +53,7 @@ def plotly_source() -> str:
         from plotly.offline import get_plotlyjs
     except ImportError:
         raise ConfigError(
-            "the charts of the page come from plotly, which is not installed: pip install plotly. "
+            'the charts of the page come from plotly, which is not installed: pip install "llm-referee[report]". '
             "The ledger is untouched."
         ) from None
     return str(get_plotlyjs())

@@ -37,7 +37,7 @@ def join(address: str = "") -> Any:
         import ray
     except ImportError:
         raise ConfigError(
-            'runtime = "ray" needs Ray, which is not installed here: pip install ray, or set '
+            'runtime = "ray" needs Ray, which is not installed here: pip install "llm-referee[ray]", or set '
             'runtime = "thread". Nothing was sent.',
             setting="runtime",
         ) from None

@@ -34,7 +34,7 @@ class Tracer:
             from opentelemetry import trace
         except ImportError:
             raise ConfigError(
-                "otel.enabled = true needs the package opentelemetry-api: pip install opentelemetry-api, or set "
+                'otel.enabled = true needs the package opentelemetry-api: pip install "llm-referee[otel]", or set '
                 "otel.enabled = false. Rewards do not depend on it.",
                 setting="otel.enabled",
             ) from None
