@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import bz2
-import gzip
 import json
 import lzma
 import zipfile
