@@ -364,8 +364,8 @@ class Reward(Struct, frozen=True, kw_only=True, gc=False):
         end = f"score={given.score:g}" if isinstance(given, Verdict) else f"unscored={given.reason.value!r}"
         return f"Reward(index={self.index}, id={self.id[:40]!r}, value={self.value!r}, {end})"
 
-    def row(self) -> dict[str, Any]:
-        """What rows of rewards, here and over HTTP, say of it."""
+    def to_dict(self) -> dict[str, Any]:
+        """All of it as plain data, as in rows of rewards, here and over HTTP."""
         judges = {term.judge: {"weight": term.weight, "judge": term.value, **term.settled.row()} for term in self.terms}
         return {
             "id": self.id,

@@ -60,7 +60,7 @@ def test_every_juror_asks_its_own_endpoint() -> None:
     for number, reward in enumerate(found.rewards):
         assert verdict(reward).value == pytest.approx(number / 10)
         assert reward is not None
-        row = reward.row()
+        row = reward.to_dict()
         assert [part["name"] for part in row["parts"]] == [*HOSTS]
         assert (row["model"], row["uncertainty"]) == ("one, three, two", pytest.approx(0.0))
         assert row["cost"] > 0
@@ -115,7 +115,7 @@ def test_without_a_quorum_a_juror_that_is_down_leaves_no_verdict() -> None:
     assert found.reasons() == {"deadline": 5}
     for reward in found.rewards:
         assert reward is not None
-        row = reward.row()
+        row = reward.to_dict()
         assert [part["value"] is None for part in row["parts"]] == [False, False, True]
 
 
@@ -241,7 +241,7 @@ def test_nested_judges_say_the_same_in_every_runtime(runtime: str, tmp_path: Pat
         assert names in (["one"], ["one", "panel"])
         if len(names) == 2:
             assert said.value == pytest.approx(number / 10)
-            [first, *_] = reward.row()["parts"][1]["parts"]
+            [first, *_] = reward.to_dict()["parts"][1]["parts"]
             assert [part["name"] for part in first["parts"]] == ["two", "group"]
     lines = list(read(tmp_path))
     [line] = [line for line in lines if isinstance(line, VerdictLine) and line.id == "5"]
@@ -262,7 +262,7 @@ def test_what_a_jury_without_verdict_heard_travels_too(runtime: str, tmp_path: P
         [reward] = referee.score([Sample(prompt="p", response="[[quality=5]]")], PATIENCE)
     assert isinstance(reward.verdict, Unscored)
     assert reward.verdict.reason is Reason.UNCERTAIN
-    assert [(part["name"], part["value"]) for part in reward.row()["parts"]] == [
+    assert [(part["name"], part["value"]) for part in reward.to_dict()["parts"]] == [
         ("one", 0.5),
         ("two", pytest.approx(1 / 6)),
     ]

@@ -154,8 +154,9 @@ def _dollars(config: Config, loads: dict[str, Load], way: str, tokens_out: float
     return total
 
 
-def estimate(path: Path, config: Config) -> Estimate:
-    """Read all of it and plan every request. None is sent."""
+def estimate(path: Path, config: Config, checked: str = "") -> Estimate:
+    """Read all of it and plan every request. None is sent. `checked`: the name of a file whose columns the caller has
+    looked at."""
     refuse_binary(str(path), path)
     secret = secrets.token_bytes(32)
     judges = [Planned(judge, build_judge(judge, secret)) for judge in config.judge]
@@ -164,7 +165,8 @@ def estimate(path: Path, config: Config) -> Estimate:
     samples, names = 0, Counter[str]()
     bad = Problems()
     shown = columns_shown(config)
-    warn_unread(str(path), first_rows(path), shown, rubric_polarity(config))
+    if not checked:
+        warn_unread(str(path), first_rows(path), shown, rubric_polarity(config))
     for _, sample in read_rollouts(path, shown, text_only(config), rubric_polarity(config)):
         if isinstance(sample, BadLine):
             bad.add(sample)
@@ -178,7 +180,7 @@ def estimate(path: Path, config: Config) -> Estimate:
     if bad.count:
         typer.echo(f"warning: {path}: {counted(bad.count, 'line')} cannot be used and not counted", err=True)
     sizes = sizes_of(names, samples) if comparing else Counter[int]()
-    for warning in check_alone(str(path), config, sizes):
+    for warning in check_alone(checked or str(path), config, sizes):
         typer.echo(warning, err=True)
     for _, sample in read_rollouts(path, shown, text_only(config), rubric_polarity(config)):
         if not isinstance(sample, BadLine):

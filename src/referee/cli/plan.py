@@ -105,9 +105,9 @@ def command(
         show(workload, plan, terminal(), assumed, whole=found is not None, costs=costs)
 
 
-def show_file(path: Path, config: Config) -> None:
+def show_file(path: Path, config: Config, name: str) -> None:
     """The plan of a file of rollouts, for `referee score --dry-run`."""
-    found = estimate(path, config)
+    found = estimate(path, config, name)
     costs, load_ = found.costs(config), found.workload(config)
     assumed = {"latency", *([] if found.measured else ["tokens_out"]), *(["concurrency"] if load_.adaptive else [])}
     terminal().print(found.words(), end="\n\n", soft_wrap=True)

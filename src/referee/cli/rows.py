@@ -102,7 +102,7 @@ _decode = msgspec.json.Decoder(Row).decode
 
 def row_of(line: int, digest: str, reward: Reward) -> Row:
     """The row for one reward."""
-    return Row(line=line, digest=digest, **reward.row())
+    return Row(line=line, digest=digest, **reward.to_dict())
 
 
 class Digests:

@@ -20,7 +20,7 @@ from referee.cli.problems import Problems, refuse_binary, refuse_text, text_only
 from referee.cli.progress import Meter
 from referee.cli.rows import Digests, Row, RowWriter, consolidate, read_rows, row_of
 from referee.cli.settings import settings, with_ledger
-from referee.cli.source import as_file
+from referee.cli.source import Map, as_file
 from referee.cli.stream import Item, stream
 from referee.cli.summary import Summary
 from referee.cli.words import counted
@@ -39,7 +39,7 @@ _FORMAT = 'Not one line is a rollout. One looks like this: {"prompt": "What is 2
 
 
 def command(
-    rollouts: Annotated[str, typer.Argument(help="JSONL of rollouts (prompt, response, …); - for standard input.")],
+    rollouts: Annotated[str, typer.Argument(help="JSONL, CSV, Parquet or dataset folder; - for standard input.")],
     output: Annotated[str, typer.Option("--output", "-o", help="JSONL of rewards; - for standard output.")] = "",
     config: Annotated[
         Path | None, typer.Option("--config", "-c", help="Default: ./referee.toml, else the embedded judge.")
@@ -56,6 +56,7 @@ def command(
         bool, typer.Option("--dry-run", help="Only say what it takes, as `referee plan`; send and write nothing.")
     ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no summary.")] = False,
+    mapped: Map = None,
 ) -> None:
     """Judge a file of rollouts.
 
@@ -69,7 +70,7 @@ def command(
         output = os.path.realpath(output)  # the file it leads to is the output, not the link
     if not dry_run:
         check_output(rollouts, output, resume, overwrite)
-    with as_file(rollouts) as source:
+    with as_file(rollouts, mapped) as source:
         refuse_binary(rollouts, source)
         sizes, total, bad, mixed, media, references = _survey(source)
         if bad.count and not total:
@@ -96,7 +97,7 @@ def command(
                     "`reference` (or `ground_truth`). Nothing was spent."
                 )
             if dry_run:
-                show_file(source, chosen)
+                show_file(source, chosen, rollouts)
                 return
             _say_groups(rollouts, chosen, sizes_of(sizes, total), quiet)
             chosen = with_ledger(chosen, folder)

@@ -384,7 +384,7 @@ def _behind(text: str, prompt: str) -> int | None:
 
 def result_of(reward: Reward) -> Result:
     """A reward as callers see it."""
-    return Result(index=reward.index, **reward.row())
+    return Result(index=reward.index, **reward.to_dict())
 
 
 encode = msgspec.json.Encoder().encode
