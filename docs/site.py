@@ -1,8 +1,7 @@
 """Prepares the documents for the site generator, in build/site: `make docs` builds site/ from there.
 
-The pages under docs/ also have to work on GitHub and in a terminal, so what only a site needs is added to a copy: files of
-the repository that a page links to, one page of API reference for each public module, and a navigation in the order of
-docs/index.md.
+The pages under docs/ also have to work on GitHub, so what only a site needs is added to a copy: files of the repository
+that a page links to, a page of API reference for each public module, and a navigation in the order of docs/index.md.
 """
 
 from __future__ import annotations
@@ -19,7 +18,6 @@ OUT = ROOT / "build" / "site"
 PAGES = OUT / "pages"
 API = {"referee": "referee", "judging": "referee.judging", "testing": "referee.testing", "sim": "referee.sim"}
 LINK = re.compile(r"(?<=\]\()(?![a-z]+:|#)([^)\s#]*)(#[^)\s]*)?(?=\))")
-FENCE = re.compile(r"^( *)(```+).*?^\1\2$", re.M | re.S)
 LANGUAGE = re.compile(r"^( *```+\w+)[^\S\n]+\S.*$", re.M)
 """More words on a fence than its language, such as `no-run`."""
 
