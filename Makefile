@@ -13,7 +13,7 @@ PINS := pyproject.toml constraints.txt
 .DEFAULT_GOAL := help
 # Two installs at once would fight over one .venv.
 .NOTPARALLEL:
-.PHONY: bench bench-quick check clean constraints demo format help lint plots screenshots setup soak test test-local \
+.PHONY: bench bench-quick check clean constraints demo docs format help lint plots screenshots setup soak test test-local \
 	test-sdk test-trainers types
 
 # CI sets RETRY: what fails is run once more by itself, so that a machine busy with something else does not fail a change.
@@ -51,6 +51,11 @@ soak: .venv/.dev ## Judge under random faults, as many seeds as asked: make soak
 
 screenshots: .venv/.dev ## Draw the pictures of README and docs anew
 	$(BIN)/python -m docs.screenshots
+
+docs: .venv-docs/.made ## Build the documents as a site in site/; a broken link or anchor fails
+	.venv-docs/bin/python docs/site.py
+	.venv-docs/bin/zensical build --strict --clean --config-file build/site/mkdocs.yml
+	@rm -rf site && mv build/site/site site && echo "open site/index.html"
 
 plots: .venv/.dev ## Draw the figures of the benchmarks anew, from bench/results.json
 	$(BIN)/python -m bench.plots
@@ -150,4 +155,12 @@ RELEASES := 0.5.0 0.6.1 0.8.0
 	@"$(PYTHON)" -m venv .venv-sdk
 	@.venv-sdk/bin/python -m pip install --quiet --disable-pip-version-check --no-input \
 		--constraint constraints-sdk.txt openai anthropic google-genai typesafe-sdk pytest pytest-timeout pytest-xdist hypothesis --editable .
+	@touch $@
+
+# The site generator reads our sources and imports none of them.
+.venv-docs/.made: constraints-docs.txt
+	@echo "setting up .venv-docs (zensical, mkdocstrings)"
+	@"$(PYTHON)" -m venv .venv-docs
+	@.venv-docs/bin/python -m pip install --quiet --disable-pip-version-check --no-input \
+		--constraint constraints-docs.txt zensical mkdocstrings-python
 	@touch $@
