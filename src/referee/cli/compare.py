@@ -18,7 +18,7 @@ from referee.cli.settings import settings, with_ledger
 from referee.cli.source import as_file
 from referee.cli.terminal import terminal
 from referee.cli.words import counted
-from referee.config import Config, LedgerConfig
+from referee.config import Config
 from referee.errors import InputError
 from referee.report.page import check_page
 from referee.report.plain import plain
@@ -112,5 +112,5 @@ def _names(a: str, b: str, given: str) -> tuple[str, str]:
 
 def _with_ledger(config: Config, folder: Path | None, output: Path | None) -> Config:
     if folder is not None:
-        return replace(config, ledger=LedgerConfig(dir=str(folder), content=config.ledger.content))
+        return replace(config, ledger=replace(config.ledger, dir=str(folder)))
     return with_ledger(config, None if output is None else output.with_suffix(".run"))

@@ -10,7 +10,7 @@ from pathlib import Path
 import typer
 from msgspec.structs import replace
 
-from referee.config import Config, LedgerConfig, load
+from referee.config import Config, load
 from referee.local import DISCLAIMER, embedded_config, start_local
 from referee.scoring.build import with_rubrics
 
@@ -38,4 +38,4 @@ def with_ledger(config: Config, folder: Path | None) -> Config:
     """The same configuration with a ledger in `folder`, unless it names one itself."""
     if folder is None or config.ledger.dir:
         return config
-    return replace(config, ledger=LedgerConfig(dir=str(folder), content=config.ledger.content))
+    return replace(config, ledger=replace(config.ledger, dir=str(folder)))

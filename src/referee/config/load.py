@@ -95,7 +95,7 @@ def anchored(config: Config) -> Config:
         ),
         cache=change(config.cache, path=_absolute(config.cache.path)),
         redis=change(config.redis, ca_file=_absolute(config.redis.ca_file)),
-        ledger=change(config.ledger, dir=_absolute(config.ledger.dir)),
+        ledger=change(config.ledger, dir=config.ledger.dir and _absolute(config.ledger.dir)),
     )
 
 

@@ -260,11 +260,14 @@ class MissingConfig(Struct, frozen=True, forbid_unknown_fields=True):
 class LedgerConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """The record of every verdict."""
 
-    dir: str = ""
-    """Folder for ledger files. Empty: no ledger (`referee score` writes one beside its output). Relative: to the
-    directory the run is started in."""
+    dir: str | None = None
+    """Folder for ledger files. Relative: to the directory the run is started in. Not set: none in Python, beside the
+    output of `referee score`, and `.referee/runs/…` in trainers' hooks, where an empty text turns it off."""
     content: bool = True
     """Keep prompts and replies, not only their digests."""
+    max_mb: Annotated[int, Meta(ge=1)] | None = None
+    """Size in MB at which a process stops writing its file, with a warning; rewards go on. Not set: no bound, but 512
+    for the folder that trainers' hooks choose themselves."""
 
 
 class ServeConfig(Struct, frozen=True, forbid_unknown_fields=True):

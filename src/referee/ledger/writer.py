@@ -42,8 +42,9 @@ class Ledger:
     _fd: int
     _torn: bytes
 
-    def __init__(self, folder: str | Path, content: bool = True) -> None:
+    def __init__(self, folder: str | Path, content: bool = True, max_mb: int | None = None) -> None:
         self.folder = Path(folder)
+        self._max_mb = max_mb
         self.content = content
         """Whether lines should hold prompts and replies."""
         self._encoder = msgspec.json.Encoder()
@@ -119,6 +120,7 @@ class Ledger:
         self._fd = -1
         self._torn = b""
         """What is missing of the file's last line."""
+        self._written = 0
         self._warned = False
 
     def _begin_again(self) -> None:
@@ -183,6 +185,9 @@ class Ledger:
 
     def _put(self, data: bytes, lines: int) -> None:
         """Write whole lines, after the rest of a torn one."""
+        if self._max_mb is not None and self._written >= self._max_mb * 1_000_000 and not self._torn:
+            self._lose(lines, f"the file is full, [ledger] max_mb = {self._max_mb}")
+            return
         begun = len(self._torn)
         data = self._torn + data if begun else data
         done = 0
@@ -194,6 +199,7 @@ class Ledger:
                 if not written:
                     raise OSError(errno.ENOSPC, "nothing was written")
                 done += written
+                self._written += written
             self._torn = b""
         except OSError as error:
             # A line whose first part is in the file is finished later; what was not begun is lost.
@@ -238,7 +244,7 @@ class NullLedger:
 
 def open_ledger(config: LedgerConfig) -> Ledger | NullLedger:
     """The ledger the configuration asks for."""
-    return Ledger(config.dir, config.content) if config.dir else NullLedger()
+    return Ledger(config.dir, config.content, config.max_mb) if config.dir else NullLedger()
 
 
 def _without_surrogates(data: Any) -> Any:

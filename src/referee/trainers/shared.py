@@ -36,6 +36,7 @@ from referee.scoring.batch import listed
 from referee.shaping.missing import WINDOW
 from referee.ticket import Ticket
 from referee.trainers.outcome import unscored
+from referee.trainers.record import announce, with_record
 from referee.trainers.row_check import RowCheck
 from referee.trainers.rows import NAMES, REFERENCES, has_reference, row_columns, to_sample, to_samples
 from referee.trainers.siblings import refuse_siblings
@@ -247,8 +248,11 @@ class _Opened:
     """A Referee in this process, and how long it has been failing."""
 
     def __init__(self, config: Config) -> None:
-        self.config = config
-        self.referee = Referee(config)
+        self.config, tells = with_record(config)
+        self.referee = Referee(self.config)
+        if tells and _identity(config) not in _announced:
+            _announced.add(_identity(config))
+            announce(self.config)
         self.lost = 0
         """Samples left unscored by batches that ended in an error, since the last batch that did not."""
         self._served = self._said = False
@@ -321,6 +325,7 @@ def from_environment() -> Judged:
 _read: dict[str, Judged] = {}
 _checks: dict[str, RowCheck] = {}
 _opened: dict[str, _Opened] = {}
+_announced: set[str] = set()
 _lock = threading.Lock()
 
 

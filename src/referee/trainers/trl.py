@@ -375,10 +375,8 @@ def _report(name: str, rewards: list[Reward], waited: float, columns: Mapping[st
 
 
 def _by_judge(rewards: list[Reward]) -> dict[str, list[Settled]]:
-    """What each of several judges said of them; nothing of a lone one."""
+    """What each judge said of them."""
     names = [term.judge for term in rewards[0].terms]
-    if len(names) < 2:
-        return {}
     return {name: [reward.terms[place].settled for reward in rewards] for place, name in enumerate(names)}
 
 
