@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import tomllib
-from pathlib import Path
+from importlib.metadata import version
 from typing import Any
 
 import pytest
@@ -57,8 +56,7 @@ def test_headers_carry_the_key_and_refuse_compression() -> None:
 
 def test_user_agent_names_this_version() -> None:
     """The version sent is the version released."""
-    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
-    assert CHAT.headers(None)["user-agent"] == f"referee/{project['version']}"
+    assert CHAT.headers(None)["user-agent"] == f"referee/{version('llm-referee')}"
 
 
 def test_a_plain_request_holds_only_what_is_needed() -> None:
