@@ -96,7 +96,7 @@ def test_criteria_of_several_judges_are_told_apart(visit: Open) -> None:
     seen.page.evaluate("openSample(0)")
     seen.there("#detail[open]:not([data-busy]) .parts")
     titles = seen.page.locator("#detail h3").all_text_contents()
-    assert titles[:2] == ["The criteria of quality", "The criteria of safe"]
+    assert titles[:3] == ["The criteria, judge by judge", "The criteria of quality", "The criteria of safe"]
     assert "none adds a part of its own" in seen.page.locator("#detail").inner_text()
 
 

@@ -28,6 +28,7 @@ SCRIPTS = (
     "groups.js",
     "store.js",
     "list.js",
+    "conversation.js",
     "detail.js",
     "main.js",
 )

@@ -21,6 +21,7 @@ from referee.ledger.criteria import part_rows
 from referee.ledger.groups import Groups
 from referee.ledger.lines import AskLine, JudgeLine, Line, RewardLine, RunLine, TextLine, VerdictLine
 from referee.records import COMPARED
+from referee.report.columns import OwnColumns, link_of
 from referee.report.criteria import combine_of, shown_parts
 from referee.report.data import sane
 from referee.report.resumed_runs import Samples
@@ -56,6 +57,7 @@ NUMBERS = {
     "step": "d",
     "wall": "d",
     "index": "d",
+    "link": "d",
 }
 """Columns of numbers, in 32 or 64 bits. Not a number: nothing there."""
 TEXTS = (
@@ -73,10 +75,12 @@ TEXTS = (
     "prompt_digest",
     "response_digest",
 )
-"""What a text block holds of each row, in this order; with several judges or questions, then a list of their lines;
-then the criteria, comparisons or orders of a lone judge's verdict."""
+"""What a text block holds of each row, in this order; then, up to the last there is: the lines of several judges or
+questions, the criteria, comparisons or orders of a lone judge's verdict, and messages, tools and own columns."""
 OF_JUDGE = ("value", "score", "adds")
 """Columns of each of several judges, named value-0, value-1…: its verdict, and what it adds to the reward."""
+MORE = ("prompt", "response", "tools", "columns")
+"""What a row shows of a sample beside plain texts: messages, tools, own columns. Its rubric is in its parts."""
 ELSEWHERE = frozenset({"wall", "batch", "index", "indexes"})
 """Fields of a judge's or question's line that its row has, or the page does not need."""
 
@@ -99,7 +103,9 @@ class Meta(Struct):
     words: dict[str, list[str]]
     judges: list[str]
     """Names of several judges, in the order of their columns; empty where there is one."""
-    texts: tuple[str, ...] = (*TEXTS, "said", "parts")
+    own: list[str]
+    """Names of the caller's own columns that can be filtered by: own-0, own-1…"""
+    texts: tuple[str, ...] = (*TEXTS, "said", "parts", "more")
 
 
 class Rows:
@@ -111,6 +117,7 @@ class Rows:
         self._numbers: dict[str, array[float]] = {name: array(kind) for name, kind in NUMBERS.items()}
         self._words: dict[str, dict[str, int]] = {name: {} for name in WORDS}
         self._codes: dict[str, array[int]] = {name: array("I") for name in (*WORDS, "siblings", "block", "slot")}
+        self._own = OwnColumns()
         self._groups = Groups(most=None)
         self._judges: dict[str, int] = {}
         self._combine: dict[str, dict[str, str]] = {}
@@ -152,14 +159,15 @@ class Rows:
         return Meta(
             rows=self.count,
             with_texts=sum(stream.rows for stream in self._streams.values()),
-            columns=columns | dict.fromkeys(self._codes, "u4"),
-            words={name: list(words) for name, words in self._words.items()},
+            columns=columns | dict.fromkeys([*self._codes, *self._own.codes()], "u4"),
+            words={name: list(words) for name, words in self._words.items()} | self._own.words(),
             judges=list(self._judges),
+            own=self._own.names(),
         )
 
     def parts(self) -> Iterator[Packed]:
         """Everything but `meta`, what is needed first first. To be asked once, when all lines are in."""
-        columns: dict[str, array[Any]] = {**self._numbers, **self._codes}
+        columns: dict[str, array[Any]] = {**self._numbers, **self._codes, **self._own.codes()}
         for name, numbers in columns.items():
             yield Packed(f"column-{name}", zlib.compress(_little(numbers), 6))
         yield Packed("heads", zlib.compress(encode(self._heads), 6))
@@ -199,6 +207,7 @@ class Rows:
             ("step", line.step),
             ("wall", line.wall),
             ("index", line.index),
+            ("link", link_of(line)),
         ):
             numbers[name][row] = _number(value)
         for number in self._judges.values():
@@ -220,6 +229,7 @@ class Rows:
         ):
             self._codes[name][row] = self._code(name, word)
         self._codes["siblings"][row] = self._groups.number(line, source)
+        self._own.add(row, line.more.get("columns"))
         self._heads[row] = (line.id, " ".join(line.response[: 4 * HEAD].split())[:HEAD] or line.response_digest)
         self._keep(line, said, row, self._combine.get(source, {}))
 
@@ -278,11 +288,14 @@ class Rows:
         if stream.number < 0:
             stream.number, self._blocks = self._blocks, self._blocks + 1
         texts = [getattr(line, name) for name in TEXTS]
-        if said or line.parts:
+        more = {name: line.more[name] for name in MORE if line.more.get(name)}
+        if said or line.parts or more:
             texts.append([_shown(one, combine) for one in said])
-        if line.parts:
+        if line.parts or more:
             alone = next(iter(combine.values())) if len(combine) == 1 else ""
             texts.append(_parts(line, alone))
+        if more:
+            texts.append(more)
         self._place(row, stream.number, stream.add(texts))
         while len(self._streams) > 1 and sum(held.weight for held in self._streams.values()) > self._room:
             del self._streams[max(self._streams)]

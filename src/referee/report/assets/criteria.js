@@ -65,6 +65,41 @@ function partsTable(title, parts) {
   return [make("h3", "", title), make("p", "muted", about), table];
 }
 
+// Criteria of several judges: side by side, a column for each judge, then the table of each, which says what they add.
+function criteriaOf(store, row, lines) {
+  const made = lines.filter((line) => line.parts?.length && !COMPARED.includes(line.how));
+  const beside = made.length > 1 ? sideBySide("The criteria, judge by judge", "Criterion", made.map((line) => [short(line.judge), line.parts])) : [];
+  return [...beside, ...lines.flatMap((line) => partsOf(store, row, line.how, line.judge, line.parts))];
+}
+
+// A group's verdicts side by side: judges and criteria in rows, siblings in columns.
+function groupTable(store, members, texts) {
+  const columns = members.slice(0, MOST_COLUMNS).map((member, at) => {
+    const said = (texts[at]?.said || []).filter((line) => line.type === "judge");
+    const judges = said.map((line) => ({ name: line.judge, text: "", verdict: line.score === undefined ? "" : number(line.score, 2), value: null, unscored: line.unscored ?? "" }));
+    const parts = [["", store.word("how", member), texts[at]?.parts], ...said.map((line) => [line.judge, line.how, line.parts])]
+      .flatMap(([judge, how, found]) => (COMPARED.includes(how) ? [] : (found || []).map((part) => ({ ...part, name: judge ? `${judge}: ${part.name}` : part.name }))));
+    return [short(store.heads?.[member][0] || `Sample ${member}`, 24), [...judges, ...parts]];
+  });
+  return sideBySide("Verdicts side by side", "", columns);
+}
+
+const MOST_COLUMNS = 16;
+
+function sideBySide(title, corner, columns) {
+  const names = new Map();
+  for (const [, parts] of columns) for (const part of parts) if (!names.has(part.name)) names.set(part.name, part.text ?? "");
+  if (!names.size) return [];
+  const cell = (part) => {
+    if (part === undefined) return "–";
+    const words = make("span", part.passed === false ? "no" : "", part.unscored ? `none: ${short(part.unscored)}` : verdictOf(part));
+    if (part.why) words.title = plain(part.why);
+    return words;
+  };
+  const rows = [...names].map(([name, text]) => [[short(name, 80), short(text, 200)], ...columns.map(([, parts]) => cell(parts.find((part) => part.name === name)))]);
+  return [make("h3", "", title), make("div", "scroll", tableOf({ head: [corner, ...columns.map(([name]) => name)], rows }, "judges criteria beside"))];
+}
+
 function verdictOf({ verdict, value }) {
   const likely = value === null || (verdict && (value === 0 || value === 1)) ? "" : ` (${number(value, 2)})`;
   return `${short(verdict)}${likely}`.trim();

@@ -1,11 +1,31 @@
 // One sample, or a group side by side, in a dialog over the page.
 
 const MOST_SIBLINGS = 64;
+const MOST_FACTS = 24;
 const opened = { at: null, ticket: 0 };
 
 async function openSample(row, at = null) {
   opened.at = at;
+  setAddress(`#sample=${view.store.link(row)}`);
   await fillDialog(async () => sampleView(row));
+}
+
+// The address names the open sample, so that copying it is a link; no entry of the browser's history for each.
+function setAddress(hash) {
+  if (location.hash !== hash) history.replaceState(null, "", hash || location.pathname + location.search);
+}
+
+// Opens the sample that the address names: `#sample=` and its code, or its id.
+function openLinked() {
+  const found = /^#sample=(.+)$/s.exec(location.hash);
+  if (found === null || view.store === null) return;
+  let name = found[1];
+  try {
+    name = decodeURIComponent(name);
+  } catch {} // not encoded: taken as it stands
+  const row = view.store.linked(name);
+  if (row !== null) openSample(row).catch(showTrouble);
+  else byId("count").textContent = `No sample of this page is called ${short(name)}.`;
 }
 
 async function openGroup(row) {
@@ -56,6 +76,7 @@ async function sampleView(row) {
     };
     bar.append(action("Previous", () => go(-1), "previous"), action("Next", () => go(1), "next"));
   }
+  bar.append(action("Copy link", (event) => copyLink(event.target), "copy"));
   if (store.word("group", row)) bar.append(action("Compare the group", () => openGroup(row), "compare"));
   bar.append(closeButton());
   const parts = [
@@ -64,7 +85,7 @@ async function sampleView(row) {
     termsOf(store, row),
     judgesOf(store, row, texts?.said || []),
     ...partsOf(store, row, store.word("how", row), "", texts?.parts),
-    ...(texts?.said || []).filter((said) => said.type === "judge").flatMap((said) => partsOf(store, row, said.how, said.judge, said.parts)),
+    ...criteriaOf(store, row, (texts?.said || []).filter((said) => said.type === "judge")),
     askedElsewhere(store, row, texts?.said || []),
   ];
   if (texts === null) {
@@ -77,8 +98,10 @@ async function sampleView(row) {
   if (texts.why) parts.push(block("Why, in the judge's words", visible(texts.why), "why", true));
   if (texts.detail) parts.push(block("Why there is no score", visible(texts.detail), "detail", true));
   if (texts.prompt || texts.response || texts.reference) parts.push(make("h3", "", "The rollout"));
-  if (texts.prompt) parts.push(block("Prompt", visible(texts.prompt), "prompt", true));
-  if (texts.response) parts.push(block("Response", visible(texts.response), "response", true));
+  const more = texts.more || {};
+  if (texts.prompt) parts.push(textOrTurns("Prompt", texts.prompt, more.prompt, "prompt"));
+  if (texts.response) parts.push(textOrTurns("Response", texts.response, more.response, "response"));
+  if (more.tools) parts.push(toolsOf(more.tools));
   if (texts.reference) parts.push(block("Reference", visible(texts.reference), "reference", true));
   if (texts.asked || texts.reply) parts.push(make("h3", "", "What the judge saw and said"));
   if (texts.system) parts.push(block("System message", visible(own(store.systems, texts.system) ?? `(text ${texts.system} is not in the ledger)`), "system", false));
@@ -86,6 +109,12 @@ async function sampleView(row) {
   if (texts.reply) parts.push(block("Raw reply", visible(texts.reply), "reply", true));
   for (const said of texts.said || []) parts.push(...saidBy(store, said, howOf(store, row, texts.said, said.judge)));
   return parts;
+}
+
+// The clipboard may be barred to a page from a file: then the address bar has the link.
+function copyLink(button) {
+  const copied = navigator.clipboard ? navigator.clipboard.writeText(location.href) : Promise.reject();
+  copied.then(() => (button.textContent = "Copied"), () => (button.textContent = "The link is in the address bar"));
 }
 
 // Several judges: what each said, and what it adds to the reward.
@@ -164,6 +193,7 @@ function factsOf(store, row, texts) {
     ["Request", texts?.request_id ?? ""],
     ["Cache key", texts?.key ?? ""],
     ["Digest of the response", texts?.response_digest ?? ""],
+    ...Object.entries(texts?.more?.columns ?? {}).slice(0, MOST_FACTS).map(([name, value]) => [short(name, 24), short(typeof value === "string" ? value : JSON.stringify(value), 80)]),
   ]);
 }
 
@@ -208,7 +238,8 @@ async function groupView(row) {
     make("header", "dialog-top", make("h2", "", `Group ${short(name, 200)}${step === null ? "" : `, step ${step}`}`), bar),
     make("p", "muted", `${plural(all.length, "sample")}, ${spread}, best score first.${all.length > members.length ? ` The first ${members.length} are shown.` : ""}`),
   ];
-  if (first) parts.push(block("Prompt", visible(first.prompt), "prompt", true));
+  if (first) parts.push(textOrTurns("Prompt", first.prompt, first.more?.prompt, "prompt"));
+  parts.push(...groupTable(store, members, texts));
   parts.push(make("div", "siblings", ...members.map((member, at) => siblingCard(store, member, texts[at], member === row))));
   return parts;
 }
@@ -226,7 +257,9 @@ function siblingCard(store, row, texts, chosen) {
   if (texts === null) card.append(make("p", "muted", "Text not in the page."));
   else {
     if (texts.why || texts.detail) card.append(make("p", "why", ...visible(texts.why || texts.detail)));
-    if (texts.response) card.append(make("pre", "response", ...visible(texts.response)));
+    const turns = turnsOf(texts.more?.response);
+    if (turns) card.append(...turns);
+    else if (texts.response) card.append(make("pre", "response", ...visible(texts.response)));
   }
   return card;
 }

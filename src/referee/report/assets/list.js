@@ -24,6 +24,7 @@ function readControls() {
     stepFrom: amount("step-from"),
     stepTo: amount("step-to"),
     group: byId("group").value.trim(),
+    own: [...byId("own").querySelectorAll("select")].map((select) => select.value),
     sort: byId("sort").value,
     down: byId("direction").value === "down",
   };
@@ -151,15 +152,23 @@ function rowElement(store, row) {
 }
 
 function setUpControls(store) {
-  const choices = (name, pairs) => byId(name).replaceChildren(...pairs.map(([value, text]) => {
+  const options = (pairs) => pairs.map(([value, text]) => {
     const option = make("option", "", text);
     option.value = value;
     return option;
-  }));
+  });
+  const choices = (name, pairs) => byId(name).replaceChildren(...options(pairs));
   choices("judge", [["", "all together"], ...store.meta.judges.map((name, at) => [`${at}`, short(name)])]);
   byId("judge").parentElement.hidden = store.meta.judges.length === 0;
   const reasons = store.words.reason.filter((word) => word).sort();
   choices("reason", [["", "all"], ["scored", "scored"], ["unscored", "not scored"], ...reasons.map((word) => [`=${word}`, `not scored: ${short(word)}`])]);
+  byId("own").replaceChildren(...store.meta.own.map((name, at) => {
+    const words = store.words[`own-${at}`].map((word, code) => [`${code}`, short(word) || "(none)"]);
+    const select = make("select", "", ...options([["", "all"], ...words.sort((a, b) => a[1].localeCompare(b[1], "en", { numeric: true }))]));
+    select.dataset.column = name;
+    for (const event of ["input", "change"]) select.addEventListener(event, () => apply());
+    return make("label", "", `${short(name, 24)} `, select);
+  }));
   choices("origin", [["", "anywhere"], ...store.words.origin.slice().sort().map((word) => [word, short(word)])]);
 }
 

@@ -114,6 +114,7 @@ async function start() {
   byId("foot").textContent = `${plural(store.meta.rows, "sample")}, texts of ${number(store.meta.with_texts, 0)}. Everything is in this file; it loads nothing.`;
   await store.openHeads();
   drawList(true);
+  openLinked();
   if (readControls().query) apply(true); // ids can be searched now
   await loadPlotly();
   await drawCharts();
@@ -122,4 +123,6 @@ async function start() {
 byId("detail").addEventListener("click", (event) => {
   if (event.target === byId("detail")) byId("detail").close();
 });
+byId("detail").addEventListener("close", () => setAddress(""));
+addEventListener("hashchange", openLinked);
 start().catch(showTrouble);

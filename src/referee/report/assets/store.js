@@ -52,6 +52,7 @@ class Store {
     const whole = /^"(.+)"$/s.exec(state.group)?.[1];
     const part = state.group.toLowerCase();
     const groups = part ? this.words.group.map((name) => (whole === undefined ? name.toLowerCase().includes(part) : name === whole)) : null;
+    const own = state.own.flatMap((word, at) => (word === "" ? [] : [[this.columns[`own-${at}`], Number(word)]]));
     const found = new Uint32Array(this.meta.rows);
     let count = 0;
     for (let row = 0; row < this.meta.rows; row++) {
@@ -65,6 +66,7 @@ class Store {
       if (state.stepFrom !== null && !(step[row] >= state.stepFrom)) continue;
       if (state.stepTo !== null && !(step[row] <= state.stepTo)) continue;
       if (groups !== null && !groups[group[row]]) continue;
+      if (own.some(([codes, code]) => codes[row] !== code)) continue;
       found[count++] = row;
     }
     return found.subarray(0, count);
@@ -165,6 +167,17 @@ class Store {
       await nextTurn();
     }
     return wanted() ? rows.filter((row) => hit[row] === 1) : null;
+  }
+
+  // A sample's name in a link, and the row of such a name or of a sample's id; null where there is none.
+  link(row) {
+    return this.columns.link[row].toString(16).padStart(13, "0");
+  }
+
+  linked(name) {
+    const code = /^[0-9a-f]{13}$/.test(name) ? this.columns.link.indexOf(parseInt(name, 16)) : -1;
+    const row = code < 0 ? (this.heads ?? []).findIndex(([id]) => id === name) : code;
+    return row < 0 ? null : row;
   }
 
   // The rows of one group, which the report has numbered: a name alone may be several groups'.
