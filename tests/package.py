@@ -79,10 +79,11 @@ def lowest() -> list[str]:
 
 def smoke(python: str, wheel: Path, home: Path, *pins: str) -> None:
     """In an environment with nothing else, the installed command judges the shipped rollouts."""
-    run(python, "-m", "venv", home)
+    run(python, "-m", "venv", "--without-pip", home)
     bin_ = home / "bin"
-    run(bin_ / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input", wheel, *pins)
-    run(bin_ / "python", "-m", "pip", "check")
+    pip = (sys.executable, "-m", "pip", "--python", bin_ / "python", "--disable-pip-version-check", "--no-input")
+    run(*pip, "install", "--quiet", "--no-compile", wheel, *pins)
+    run(*pip, "check")
     said = run(bin_ / "referee", "--version", cwd=home)
     check(metadata(wheel)["Version"] in said, f"referee --version says {said!r}")
     sim = [str(bin_ / "referee"), "sim", "--port", "0", "--speed", "100"]
