@@ -13,7 +13,7 @@ PINS := pyproject.toml constraints.txt
 .DEFAULT_GOAL := help
 # Two installs at once would fight over one .venv.
 .NOTPARALLEL:
-.PHONY: bench bench-quick check clean constraints demo docs format help lint plots screenshots setup soak test test-local \
+.PHONY: bench bench-quick check clean constraints demo docs format help lint package plots screenshots setup soak test test-local \
 	test-sdk test-trainers types
 
 # CI sets RETRY: what fails is run once more by itself, so that a machine busy with something else does not fail a change.
@@ -44,6 +44,9 @@ test-trainers: .venv-trainers/.made .venv-trainers/releases/.made .venv-hooks/.m
 
 test-sdk: .venv-sdk/.made ## Run the tests with the SDKs of OpenAI, Anthropic, Google and TypeSafe, against our simulated servers
 	REFEREE_TEST_SDKS=1 .venv-sdk/bin/python -m pytest --numprocesses 2 tests/sdk $(ARGS)
+
+package: .venv-package/.made ## Build the wheel and the sdist, install them in clean environments, and run them
+	@.venv-package/bin/python -m tests.package
 
 SEEDS ?= 2000
 soak: .venv/.dev ## Judge under random faults, as many seeds as asked: make soak SEEDS=25000
@@ -163,4 +166,12 @@ RELEASES := 0.5.0 0.6.1 0.8.0
 	@"$(PYTHON)" -m venv .venv-docs
 	@.venv-docs/bin/python -m pip install --quiet --disable-pip-version-check --no-input \
 		--constraint constraints-docs.txt zensical mkdocstrings-python
+	@touch $@
+
+# What builds a release and looks at it.
+.venv-package/.made: constraints-package.txt
+	@echo "setting up .venv-package (build, twine)"
+	@"$(PYTHON)" -m venv .venv-package
+	@.venv-package/bin/python -m pip install --quiet --disable-pip-version-check --no-input \
+		--constraint constraints-package.txt build hatchling twine
 	@touch $@
