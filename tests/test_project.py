@@ -131,6 +131,38 @@ def test_documents_that_code_refers_to_exist() -> None:
     assert not missing, "; ".join(missing)
 
 
+def test_extras_are_installed_by_both_names() -> None:
+    """Where a page or message says how to install an extra, it says so for a clone and for a release."""
+    found = 0
+    for path in [*CURRENT, *(ROOT / "src").rglob("*.py"), *(ROOT / "examples").rglob("*.py")]:
+        lines = path.read_text().splitlines()
+        for number, line in enumerate(lines):
+            for extras in re.findall(r"llm-referee\[([\w,]+)\]", line) if "pip install" in line else ():
+                near = "\n".join(lines[max(number - 1, 0) : number + 2])
+                assert f'.[{extras}]"' in near, f"{name_of(path)}:{number + 1}"
+                assert set(extras.split(",")) <= PROJECT["optional-dependencies"].keys()
+                found += 1
+            for extras in re.findall(r'pip install ".\[([\w,]+)\]', line):
+                near = "\n".join(lines[max(number - 1, 0) : number + 3])
+                assert f"llm-referee[{extras}]" in near, f"{name_of(path)}:{number + 1}"
+    assert found > 10
+
+
+def test_what_is_installed_names_pages_as_its_users_open_them() -> None:
+    """Code, messages and starters say `referee docs page`, not its file, and the page and its section exist."""
+    docs = pytest.importorskip("referee.cli.docs")
+    named = []
+    for path in FILES:
+        if name_of(path).startswith("src/"):
+            text = path.read_text()
+            assert not re.search(r"(?<![\w./-])docs/[a-z]", text), f"{name_of(path)}: say `referee docs page`"
+            named += re.findall(r"`referee docs ([^`\s]+)`", text)
+    assert len(named) > 20
+    for page in named:
+        folder, formatted, _ = page.partition("{")
+        assert any(name.startswith(folder) for name in docs.pages()) if formatted else docs.text_of(page), page
+
+
 @pytest.mark.parametrize("page", CURRENT, ids=name_of)
 def test_pages_name_modules_that_exist(page: Path) -> None:
     """A Python file named in a document is there."""

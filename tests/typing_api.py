@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
-from referee import Referee, Reward, Sample, Ticket, Unscored, Verdict
+from referee import Referee, Reward, Sample, Ticket, Unscored, Verdict, score_table
 from referee.config import EndpointConfig, JudgeConfig
 from referee.judging import KINDS, Deliberation, Form, Judge, JudgeFactory, Question, together
 from referee.records import Ask, Failure, Reply
@@ -21,8 +21,14 @@ def blocking() -> list[float | None]:
             assert took.scored
         rewards: list[Reward] = ticket.result(timeout=1.0)
         metrics: dict[str, float] = referee.metrics()
-        assert metrics
+        counts: tuple[int, ...] = referee.histograms()["score"].counts
+        assert metrics, counts
         return [reward.value for reward in rewards]
+
+
+def tables(referee: Referee) -> list[dict[str, object]]:
+    rows: list[dict[str, object]] = [{"question": "q", "answer": "a"}]
+    return score_table(rows, referee, map={"response": "answer"}, keep=["question"], progress=False)
 
 
 async def awaiting(referee: Referee) -> str:

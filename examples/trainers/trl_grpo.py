@@ -40,6 +40,8 @@ def main() -> None:
 
 if __name__ == "__main__":
     if len(sys.argv) > 2:
-        train(sys.argv[1], sys.argv[2], output_dir="out", max_steps=10)
+        import torch
+
+        train(sys.argv[1], sys.argv[2], output_dir="out", max_steps=10, use_cpu=not torch.cuda.is_available())
     else:
         main()

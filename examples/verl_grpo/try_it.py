@@ -23,7 +23,8 @@ try:
 except ImportError as error:
     raise SystemExit(
         f"this example runs verl's own code, which is not installed here ({error}). A CPU is enough:\n"
-        '    pip install ".[verl]" hydra-core'
+        '    pip install "llm-referee[verl]" hydra-core\n'
+        '    in the folder of a clone: pip install ".[verl]" hydra-core'
     ) from None
 
 HERE = Path(__file__).parent

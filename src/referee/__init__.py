@@ -33,6 +33,7 @@ from referee.version import VERSION as __version__
 
 if TYPE_CHECKING:
     from referee.referee import Referee
+    from referee.tables import rewards_to_pandas, score_table
     from referee.ticket import Ticket
 
 __all__ = [
@@ -62,6 +63,8 @@ __all__ = [
     "WrongContext",
     "__version__",
     "read_text",
+    "rewards_to_pandas",
+    "score_table",
 ]
 
 
@@ -75,4 +78,8 @@ def __getattr__(name: str) -> Any:
         from referee.ticket import Ticket
 
         return Ticket
+    if name in ("rewards_to_pandas", "score_table"):
+        from referee import tables
+
+        return getattr(tables, name)
     raise AttributeError(f"module 'referee' has no attribute {name!r}")

@@ -1,4 +1,4 @@
-"""Every exception referee raises, and nothing else.
+"""Every exception referee raises, and what their messages share.
 
     RefereeError
     ├── ConfigError            a setting is wrong, missing or unknown: nothing was spent
@@ -6,6 +6,7 @@
     ├── InputError             a sample or a line of input cannot be used: nothing was spent
     ├── UnscoredError          rewards are missing and `[missing] policy` says to stop
     │   └── TooManyUnscored    the share of unscored samples passed `[missing] abort_above`
+    ├── RewardHacked           an alarm of the audit, and `[audit] on_alarm` says to stop
     ├── EndpointClosed         no endpoint can answer: bad key, no quota, unknown model, unreachable
     ├── TicketTimeout          the caller's own timeout ran out; the work goes on (also a TimeoutError)
     ├── TicketCancelled        the work was cancelled or the Referee was closed
@@ -18,6 +19,11 @@ one positional message, the rest keywords with defaults. No message ever holds a
 from __future__ import annotations
 
 from typing import Any
+
+
+def install(extra: str) -> str:
+    """What messages say about a missing extra."""
+    return f'pip install "llm-referee[{extra}]" (in a clone: pip install ".[{extra}]")'
 
 
 class RefereeError(Exception):
@@ -61,6 +67,13 @@ class UnscoredError(RefereeError):
 
 class TooManyUnscored(UnscoredError):
     """The share of unscored samples passed the limit."""
+
+
+class RewardHacked(RefereeError):
+    """The audit holds the reward to be gamed. `alarm` says by what; `rewards` holds what would have been handed out."""
+
+    alarm: Any = None
+    rewards: Any = None
 
 
 class EndpointClosed(RefereeError):

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
+from referee.html import reward_html
 from referee.samples import Criterion, Media, Message, Query, Sample, Text, Tool, ToolCall
 
 __all__ = [
@@ -363,6 +364,8 @@ class Reward(Struct, frozen=True, kw_only=True, gc=False):
         given = self.settled.verdict
         end = f"score={given.score:g}" if isinstance(given, Verdict) else f"unscored={given.reason.value!r}"
         return f"Reward(index={self.index}, id={self.id[:40]!r}, value={self.value!r}, {end})"
+
+    _repr_html_ = reward_html
 
     def to_dict(self) -> dict[str, Any]:
         """All of it as plain data, as in rows of rewards, here and over HTTP."""

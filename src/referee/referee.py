@@ -14,17 +14,25 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from referee import clock
-from referee.config import Config, anchored, load, price_words, runs_here
+from referee.audit.asking import without_share
+from referee.audit.auditor import Auditor
+from referee.config import Config, anchored, chosen_judges, counts, load, price_words, runs_here, team_of
 from referee.engine import Endpoint, find_key
+from referee.engine.accounts import Accounts
 from referee.errors import InputError, RefereeError, WrongContext
-from referee.ledger import BatchLine, common_step, reward_line
+from referee.ledger import BatchLine, NoteLine, Tally, TotalLine, common_step, reward_line
+from referee.ledger.histograms import Buckets
 from referee.records import Reason, Reward, Sample, Unscored
 from referee.runtime import Runtime, open_runtime
 from referee.runtime.inline import loop_is_running
+from referee.runtime.thread import ThreadRuntime
 from referee.scoring.batch import Batch, listed
 from referee.scoring.build import build_judges, build_worker, with_rubrics
 from referee.scoring.local import BuildWorker
+from referee.shaping import weighted
 from referee.ticket import Ticket
 
 if TYPE_CHECKING:
@@ -48,12 +56,19 @@ class Referee:
         build_judges(config, b"")
         self.config = config
         self._servers = _start_servers(config) if build is build_worker else ()
-        self._runtime: Runtime = open_runtime(config, build)
+        self._runtime: Runtime = open_runtime(without_share(config), build)
         # Without `close`, the background thread would run on after the Referee is collected.
         weakref.finalize(self, self._runtime.close, 0.0).atexit = False
+        self._auditor: Auditor | None = None
+        if config.audit.enable:
+            self._auditor = Auditor(config, self._runtime.record, functools.partial(Referee, build=build))
+            weakref.finalize(self, self._auditor.close, 0.0).atexit = False
         self._numbers = itertools.count(1)
         self._waited_s = 0.0
         self._warned = False
+        self._total, self._told = TotalLine(), TotalLine()
+        self._begun, self._early = False, list[NoteLine]()
+        """Whether there was a batch, and so a ledger; what was announced before."""
 
     @classmethod
     def from_config(cls, source: str | Path | Mapping[str, Any] | Config) -> Referee:
@@ -71,10 +86,15 @@ class Referee:
         *,
         shaped: bool = True,
         caller: str = "",
+        judges: Iterable[str] = (),
+        team: str = "",
         started: Callable[[Ticket], None] | None = None,
     ) -> Ticket:
         """Start judging and return at once. `deadline`: seconds for the batch, instead of limits.deadline. `caller`:
         callers share capacity fairly; batches of one caller are judged by deadline.
+
+        `judges`: names of those that judge this batch and make its rewards, with their weights; none: all, or those of
+        the team. `team`: a [[team]] of the configuration, whose budget and rate the batch uses.
 
         `shaped=False`: the caller computes its own rewards from the verdicts and passes them to `Ticket.rewarded`; the
         ledger records those instead of the ticket's. `started`: called with the ticket before anything is judged; with
@@ -86,12 +106,19 @@ class Referee:
             raise InputError(f"deadline must be a positive number of seconds, not {deadline!r}.", field="deadline")
         if not isinstance(caller, str):
             raise InputError(f"caller must be a name, not {type(caller).__name__}.", field="caller")
+        config, asked = self._narrowed(judges, team)
         name = f"{os.getpid()}-{next(self._numbers)}"
         batch: Batch
         runtime = self._runtime  # not self: a ticket must not keep the Referee alive
         ticket = Ticket(len(samples), runtime.trouble, lambda: runtime.cancel(batch))
-        batch = Batch(name, samples, self.config, seconds, ticket.deliver)
-        batch.caller = caller
+        # A batch of some of the judges is not on the scale of the others: the audit leaves it out.
+        auditor = self._auditor if not asked else None
+        ticket.weight = 1.0 if auditor is None else auditor.weight_for(samples)
+        batch = Batch(name, samples, weighted(config, ticket.weight), seconds, ticket.deliver)
+        if auditor is not None:
+            ticket.on_done = functools.partial(auditor.put, name, batch.samples)
+            ticket.hacked = auditor.hacked
+        batch.caller, batch.team, batch.asked = caller, team, asked
         submitted = clock.wall()
         ticket.count_settled = lambda: batch.settled
         ticket.on_collect = functools.partial(self._collected, batch, submitted)
@@ -102,7 +129,20 @@ class Referee:
             started(ticket)
         if samples:
             self._runtime.submit(batch)
+            self._begun = True
+            early, self._early = self._early, []
+            for note in early:
+                self._runtime.record(note)
+            if self._total != self._told:
+                self._told = self._total
+                self._runtime.record(replace(self._total, wall=clock.wall()))
         return ticket
+
+    def expect(self, samples: int = 0, steps: int = 0, *, resumed: bool = False) -> None:
+        """Say how much there will be to judge, by all processes together: `referee watch` then shows what is done of it
+        and how long the rest takes. 0: not known. `resumed`: what earlier starts have judged, in the same ledger, is
+        part of it. It is in the ledger with the next batch."""
+        self._total = TotalLine(samples=samples, steps=steps, resumed=resumed)
 
     def score(self, samples: Iterable[Sample], timeout: float | None = None) -> list[Reward]:
         """Judge and wait. Inside a running event loop this blocks that loop: use `ascore` there."""
@@ -130,13 +170,46 @@ class Referee:
             ticket.cancel()
             raise
 
+    def open_accounts(self) -> Accounts | None:
+        """What teams have spent and may spend, looked up from now on; None without teams. For looking only."""
+        return self._runtime.open_accounts() if isinstance(self._runtime, ThreadRuntime) else None
+
     def metrics(self) -> dict[str, float]:
-        """Counts and gauges so far, by the stable names of docs/metrics.md."""
-        return {**self._runtime.metrics(), "wait_s": self._waited_s}
+        """Counts and gauges so far, by the stable names of `referee docs metrics`."""
+        audit = {} if self._auditor is None else self._auditor.metrics()
+        return {**self._runtime.metrics(), "wait_s": self._waited_s, **audit}
+
+    @property
+    def auditor(self) -> Auditor | None:
+        """The audit of this run, if `[audit]` is enabled: its open alarms, and what it found so far."""
+        return self._auditor
+
+    def announce(self, why: str) -> None:
+        """Something was changed on purpose (the judge, the data, a setting): the audit learns anew what is usual, and
+        the ledger says so."""
+        note = NoteLine(wall=clock.wall(), what="announced", text=why)
+        if not self._begun:
+            self._early.append(note)
+        elif self._auditor is not None:
+            self._auditor.announce(why)
+        else:
+            self._runtime.record(note)
+
+    def histograms(self) -> dict[str, Buckets]:
+        """Durations and verdicts by size so far, by name (`referee docs metrics`). Differences of two give a window."""
+        names = [judge.name for judge in self.config.judge]
+        return (self._runtime.tally() or Tally(names if len(names) > 1 else ())).histograms()
+
+    def start(self) -> None:
+        """Bring up the judging thread or processes now rather than with the first batch, and raise what that would."""
+        self._runtime.start()
 
     def close(self, seconds: float = 10.0) -> None:
         """Cancel what is in flight and flush all records. Safe to call twice."""
-        self._runtime.close(seconds)
+        until = clock.monotonic() + seconds
+        if self._auditor is not None:
+            self._auditor.close(seconds / 2)
+        self._runtime.close(max(0.0, until - clock.monotonic()))
         for server in self._servers:
             server.close()
 
@@ -159,11 +232,30 @@ class Referee:
         kinds = ", ".join(judge.kind for judge in self.config.judge)
         return f"Referee({kinds} by {judges}, runtime={self.config.runtime})"
 
+    def _narrowed(self, names: Iterable[str], team: str) -> tuple[Config, tuple[int, ...]]:
+        """The configuration of a batch that only some of the judges judge, and their numbers; none for all."""
+        names = (names,) if isinstance(names, str) else tuple(names)
+        allowed = team_of(self.config, team).judges if team else ()
+        for name in names if allowed else ():
+            if name not in allowed:
+                raise InputError(
+                    f"judges: team {team!r} may not use {name!r}. It has: {', '.join(allowed)}.", field="judges"
+                )
+        judges = chosen_judges(self.config.judge, names or allowed)
+        if len(judges) == len(self.config.judge):
+            return self.config, ()
+        if not counts(judges, self.config.judge):
+            raise InputError(
+                f"judges: {', '.join(names)} have weight 0, so nothing would be rewarded. Name one that counts, too.",
+                field="judges",
+            )
+        return replace(self.config, judge=judges), tuple(map(self.config.judge.index, judges))
+
     def _rewarded(self, batch: Batch, rewards: Sequence[Reward]) -> None:
         wall = clock.wall()
         for reward in rewards:
             step = batch.samples[reward.index].step
-            self._runtime.record(reward_line(reward, wall=wall, batch=batch.id, step=step))
+            self._runtime.record(reward_line(reward, wall=wall, batch=batch.id, step=step, team=batch.team))
 
     def _collected(self, batch: Batch, submitted: float, ticket: Ticket, rewards: list[Reward]) -> None:
         self._waited_s += ticket.waited_s

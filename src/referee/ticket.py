@@ -11,7 +11,8 @@ from collections.abc import AsyncIterator, Callable, Generator, Iterator, Sequen
 from typing import Any
 
 from referee import clock
-from referee.errors import RefereeError, TicketCancelled, TicketTimeout, UnscoredError, WrongContext
+from referee.errors import RefereeError, RewardHacked, TicketCancelled, TicketTimeout, UnscoredError, WrongContext
+from referee.html import progress_html
 from referee.records import Reward
 
 log = logging.getLogger("referee")
@@ -48,6 +49,12 @@ class Ticket:
         self.count_settled: Callable[[], int] | None = None
         self.on_collect: Callable[[Ticket, list[Reward]], None] | None = None
         self.on_rewards: Callable[[Sequence[Reward]], None] | None = None
+        self.on_done: Callable[[list[Reward]], None] | None = None
+        """Called once with all rewards, from the runtime's thread, before waiters are woken. Must return at once."""
+        self.hacked: Callable[[], RewardHacked | None] | None = None
+        """The error to raise instead of handing rewards out, if the audit says so."""
+        self.weight = 1.0
+        """The audit's factor on the judges' part of these rewards, for callers that compute their own."""
 
     def __len__(self) -> int:
         return self._count
@@ -118,6 +125,7 @@ class Ticket:
                 self._rewards[reward.index] = reward
             self._landed += rewards
             if done:
+                self._hand_on()
                 self._error, self._done, self.finished = error, True, clock.wall()
                 self._cancel, self.count_settled = _nothing, None  # break the reference cycle with the batch
             if done or self._iterating:
@@ -128,6 +136,15 @@ class Ticket:
                 self._last_wakers = []
         for wake in wakers:
             wake()
+
+    def _hand_on(self) -> None:
+        """All rewards to the one that watches, before a caller has them: what it finds may be about these."""
+        call, self.on_done = self.on_done, None
+        if call is not None:
+            try:
+                call([reward for reward in self._rewards if reward is not None])
+            except Exception:  # rewards must not be withheld
+                log.exception("a batch could not be handed to the audit")
 
     async def _wait_async(self) -> list[Reward]:
         await self._changes(None)
@@ -212,6 +229,10 @@ class Ticket:
             if isinstance(self._error, UnscoredError) or hasattr(self._error, "rewards"):
                 self._error.rewards = list(self._rewards)
             raise self._error
+        hacked = self.hacked() if self.hacked is not None else None
+        if hacked is not None:
+            hacked.rewards = rewards
+            raise hacked
         return rewards
 
     def __reduce__(self) -> Any:
@@ -219,6 +240,10 @@ class Ticket:
 
     def __repr__(self) -> str:
         return f"Ticket({len(self._landed)}/{self._count} final{', done' if self._done else ''})"
+
+    def _repr_html_(self) -> str:
+        """In notebooks: how far it is."""
+        return progress_html(self.settled(), self._count, repr(self))
 
 
 def _nothing() -> None:

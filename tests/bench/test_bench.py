@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import random
 import xml.etree.ElementTree as ET
 from typing import Any
@@ -11,11 +12,44 @@ import pytest
 from bench.common import rollouts, settings, spread, table
 from bench.limits import PROVIDERS, Aimd, ideal
 from bench.limits import one as limited
+from bench.rolling import TEAMS
 
 from bench import groups, plots, rubrics, run
 from referee.stats import kendall
 
 STORED: dict[str, Any] = {
+    "rolling": {
+        "tickets": 3,
+        "samples": 24,
+        "asked": 26,
+        "in_flight": [8],
+        "exits": [0, 0],
+        "waits_s": [0.5, 0.6, 7.0],
+        "teams": {"rows_usd": dict.fromkeys(TEAMS, 0.001), "spent_usd": dict.fromkeys(TEAMS, 0.002)},
+    },
+    "teams": {
+        "greedy": 100,
+        "batches": 2,
+        "budget": 0.9,
+        "alone": {"p50": 1.0, "p95": 2.0},
+        "beside": {"p50": 1.1, "p95": 2.1},
+        "spent": 0.9,
+        "missing": {"greedy": 40},
+        "agree": True,
+        "within": True,
+        "kills": {"billed": 0.5, "kept": 0.6, "hold": True, "after": {"status": 200, "scored": 64}},
+    },
+    "audit": {
+        "seeds": [200, 2, 1],
+        "rows": {
+            "hacked: tone | fast": [
+                {"onset": 20, "severe": 30, "quarter": 15, "first": {"phrase": [7, 0.1], "probes": [20, 0.5]}},
+                {"onset": None, "severe": None, "quarter": None, "first": {}},
+            ],
+            "clean: improving": [{"alarms": []}],
+        },
+        "cost": {"us": 90.0, "words": 50.0, "samples": 1000, "mb": 2.0, "samples_before": 50, "mb_before": 1.0},
+    },
     "prefixes": {
         "groups": 8,
         "real_groups": 2,
@@ -277,3 +311,9 @@ def test_no_client_is_given_more_than_the_ideal() -> None:
     assert ideal(changing, 5000, 0.0) > ideal(spec, 5000, 0.0)
     assert len({sample.response for sample in rollouts(16, "x")}) == 16
     assert settings("http://127.0.0.1:1/v1").cache.path == ""
+
+
+def test_the_page_of_measurements_is_made_of_the_raw_figures() -> None:
+    """What was measured by hand is kept as notes beside them, so that the next benchmark cannot lose it."""
+    results = json.loads((run.HERE / "results.json").read_text())
+    assert run.page_of(results) == (run.HERE / "RESULTS.md").read_text(), "edit bench/results.json: `notes`, `tables`"

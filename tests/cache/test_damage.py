@@ -200,6 +200,7 @@ def test_a_full_disk(path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: 
     assert cache.get(key(1)) == bare(entry(1))
     assert cache.get(key(59)) is None
     assert cache.put(key(60), entry(60)) is False
+    assert cache.lost == sum(cache.get(key(number)) is None for number in range(2, 61))
     assert len(warnings(caplog)) == 1
     assert "full" in warnings(caplog)[0]
     cache._writer.execute("PRAGMA max_page_count = 1000000")

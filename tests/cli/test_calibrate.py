@@ -232,7 +232,8 @@ def test_a_cascade_is_replayed_at_every_threshold(tmp_path: Path, referee: Run, 
         '[[judge]]\nname = "cheap"\nkind = "yes_no"\nendpoint = "small"\n'
         '[[judge]]\nname = "strong"\nkind = "yes_no"\nendpoint = "large"\n'
     )
-    (tmp_path / "referee.toml").write_text(endpoints + judges)
+    team = '[[team]]\nname = "math"\ntoken_env = "MATH_TOKEN"\njudges = ["stairs"]\n'  # of `referee serve`
+    (tmp_path / "referee.toml").write_text(endpoints + judges + team)
     write(tmp_path / "labels.jsonl", yes_and_no(40))
     done = referee("calibrate", "labels.jsonl", "--cascade", "--json")
     assert done.returncode == 0, done.stderr

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections.abc import Iterator
 from importlib import resources
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from tests.cli.conftest import KEY, Run, Start, rows, write_config, write_rollouts
+from typer.main import get_command
 from typer.testing import CliRunner
 
 from referee.cli.doctor import wrapped
+from referee.cli.help import HEADINGS
 from referee.cli.main import app
 from referee.config import Config, load
+from referee.config.team_schema import TeamConfig
 
 
 def test_init_writes_a_starter_that_loads(tmp_path: Path, referee: Run) -> None:
@@ -61,25 +66,27 @@ def test_the_starter_names_every_setting() -> None:
     data = tomllib.loads("\n".join(line for line in lines if "=" in line.split("#")[0] or line.startswith("[")))
     given = {(section, key) for section, table in data.items() if isinstance(table, dict) for key in table}
     known = {(section, key) for section, table in Config().public().items() if isinstance(table, dict) for key in table}
-    assert known - given <= {("missing", "value"), ("limits", "budget_usd")}
+    filled_in = {("audit", "judge"), ("audit", "processes")}
+    assert known - given - filled_in <= {("missing", "value"), ("limits", "budget_usd")}
 
 
 @pytest.mark.parametrize("name", ["starter.toml", "starter_rubric.toml", "starter_group.toml"])
 def test_the_starter_shows_defaults_or_says_that_it_does_not(name: str) -> None:
     """What is commented out is the default, or its line says that it is an example."""
     text = resources.files("referee.cli").joinpath(name).read_text().partition("# [[judge.criterion]]")[0]
-    known: Any = Config().public()
+    known: Any = {**Config().public(), "team": [msgspec.to_builtins(TeamConfig(name="a", token_env="A_TOKEN"))]}
     table: Any = known
     for line in text.splitlines():
         header = re.match(r"(?:# )?\[+([a-z.]+)\]+", line)
         if header:
             table = known
             for name in header[1].split("."):
-                table = table[name][0] if name in ("endpoint", "judge") else table[name]
+                table = table[name][0] if name in ("endpoint", "judge", "team") else table[name]
         setting = re.match(r"# ([a-z_]+ = [^#]*)", line)
         if setting and "for example" not in line:
             [(name, value)] = tomllib.loads(setting[1]).items()
-            assert table[name] == value, line
+            default = table[name]
+            assert (list(default) if isinstance(default, tuple) else default) == value, line
 
 
 def test_doctor_finds_everything_in_place(tmp_path: Path, referee: Run, provider: Start) -> None:
@@ -192,6 +199,38 @@ def test_summaries_fit_a_narrow_terminal(referee: Run) -> None:
     listed = referee("--help", COLUMNS="80").stdout.partition("Commands:")[2].strip().splitlines()
     assert len(listed) == len(app.registered_commands) + len(app.registered_groups)
     assert all(line.endswith(".") and "..." not in line and "…" not in line for line in listed), listed
+
+
+def helps() -> Iterator[list[str]]:
+    """Every command, and those below it."""
+    todo: list[tuple[list[str], Any]] = [([], get_command(app))]
+    for path, command in todo:
+        yield path
+        todo += [([*path, name], inner) for name, inner in getattr(command, "commands", {}).items()]
+
+
+@pytest.mark.parametrize("path", list(helps()), ids=" ".join)
+def test_help_fits_a_narrow_terminal(path: list[str], referee: Run) -> None:
+    """At 80 columns nothing is cut: lines fit, words and defaults are whole, options stand under headings."""
+    usage, *lines = referee(*path, "--help", COLUMNS="80").stdout.splitlines()
+    assert len(usage) <= 80
+    for line in lines:
+        assert len(line) <= 80, line
+        assert not line.endswith(("-", "…", "...")), line
+        assert line.count("[") == line.count("]"), line
+    sections = re.split(r"^(?=\S.*:$)", "\n".join(lines), flags=re.M)[1:]
+    for section in sections:
+        entries = re.split(r"^  (?=\S)", section, flags=re.M)[1:]
+        assert all(re.search(r"[.?\]]$", entry.strip()) for entry in entries), section
+        assert len(entries) <= 12 or section.startswith("Commands:"), section
+
+
+def test_options_under_headings_exist() -> None:
+    """What help.HEADINGS names are options of the command."""
+    commands = get_command(app).commands  # type: ignore[attr-defined]
+    for name, titles in HEADINGS.items():
+        known = {param.name for param in commands[name].params}
+        assert {option for names in titles.values() for option in names.split()} <= known
 
 
 def test_version_and_help(referee: Run) -> None:

@@ -107,6 +107,20 @@ def test_what_was_judged_is_not_paid_again(tmp_path: Path, compare: Callable[...
     assert {**first, "about": 0} == {**again, "about": 0}
 
 
+def test_the_configuration_of_a_service_compares(
+    tmp_path: Path, compare: Callable[..., Result], provider: Start
+) -> None:
+    """Its teams name judges that do not compare; they are of no matter here."""
+    write_answers(tmp_path)
+    teams = '[[judge]]\nname = "quality"\n[[team]]\nname = "math"\ntoken_env = "MATH_TOKEN"\njudges = ["quality"]\n'
+    write_config(
+        tmp_path / "referee.toml", provider().url, PAIRWISE.replace("[judge]", '[[judge]]\nname = "versus"') + teams
+    )
+    done = compare("base.jsonl", "tuned.jsonl", "--json", "-q")
+    assert done.exit_code == 0, said(done)
+    assert json.loads(done.stdout)["pairs"] == 12
+
+
 def test_a_position_bias_is_seen_and_gives_no_win(
     tmp_path: Path, compare: Callable[..., Result], provider: Start
 ) -> None:

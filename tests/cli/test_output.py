@@ -197,7 +197,7 @@ def test_a_full_disk_keeps_what_fitted(tmp_path: Path, monkeypatch: pytest.Monke
         return Full(path, 50)
 
     with monkeypatch.context() as patch:
-        patch.setattr(row_files, "_create", full)
+        patch.setattr(row_files, "create", full)
         writer = RowWriter(str(out), None)
         writer.write([Row(line=1, id="a", reward=0.5)])
         with pytest.raises(OSError, match=r"r\.jsonl"):

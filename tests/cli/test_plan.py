@@ -57,8 +57,7 @@ def test_a_plan_of_nothing_usable_says_so(tmp_path: Path, referee: Run) -> None:
     write_config(tmp_path / "referee.toml", NOWHERE)
     (tmp_path / "rewards.jsonl").write_text('{"line":1,"id":"1","reward":1.0}\n')
     refused(referee("plan", "rewards.jsonl"), "neither a ledger nor a file of rollouts")
-    (tmp_path / "in.csv").write_text("prompt,response\na,b\n")
-    refused(referee("plan", "in.csv"), "this is CSV")
+    refused(referee("plan", "-c", "referee.toml", "--map", "prompt=q"), "--map reads columns of rollouts")
 
 
 def test_a_plan_says_what_it_assumes_of_auto(tmp_path: Path, referee: Run) -> None:

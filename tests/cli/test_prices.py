@@ -72,8 +72,11 @@ def test_as_data() -> None:
 @pytest.mark.parametrize(
     ("endpoint", "words"),
     [
-        ('provider = "openai"', ["$0.15 in, $0.6 out", "table of", "docs/providers/openai.md"]),
-        ('provider = "qianfan"\nmodel = "deepseek-v3"', ["no price is known for deepseek-v3", "qianfan.md"]),
+        ('provider = "openai"', ["$0.15 in, $0.6 out", "table of", "`referee docs providers/openai`"]),
+        (
+            'provider = "qianfan"\nmodel = "deepseek-v3"',
+            ["no price is known for deepseek-v3", "providers/qianfan"],
+        ),
         ('provider = "openai"\nprice_in = 9.0\nprice_out = 9.0', ["$9 in, $9 out per million tokens\n"]),
     ],
 )

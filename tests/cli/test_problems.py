@@ -51,6 +51,45 @@ def test_another_format_is_named_in_one_line(tmp_path: Path, monkeypatch: pytest
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted([file, "referee.toml"])
 
 
+def test_a_table_with_other_column_names_says_how_to_name_them(tmp_path: Path, referee: Run) -> None:
+    """The error has the columns that there are and the option that reads a field from one of them."""
+    write_config(tmp_path / "referee.toml", "http://127.0.0.1:9/v1")
+    (tmp_path / "in.csv").write_text("question,model_answer,human\n2 + 2?,4,yes\n1 + 1?,3,no\n")
+    for command in (
+        ["score", "in.csv", "-o", "out.jsonl"],
+        ["plan", "in.csv", "-c", "referee.toml"],
+        ["compare", "in.csv", "in.csv"],
+        ["calibrate", "in.csv", "--label", "human"],
+    ):
+        done = referee(*command)
+        assert done.returncode == 2, done.stderr
+        assert "Its columns are question, model_answer, human." in done.stderr
+        assert "--map response=COLUMN" in done.stderr
+
+
+def test_a_wrong_name_of_a_column_is_answered_with_those_there_are(tmp_path: Path, referee: Run) -> None:
+    """In --map and in --label."""
+    write_config(tmp_path / "referee.toml", "http://127.0.0.1:9/v1")
+    (tmp_path / "in.csv").write_text("question,model_answer,human\n2 + 2?,4,yes\n")
+    done = referee("score", "in.csv", "--map", "response=answer", "-o", "out.jsonl")
+    assert "Columns are question, model_answer, human." in done.stderr
+    done = referee("calibrate", "in.csv", "--map", "response=model_answer")
+    assert "no row has a label in column `label`" in done.stderr
+    assert "Its columns are question, human, response. Name one of them with --label." in done.stderr
+
+
+def test_rewards_without_texts_point_to_the_record_beside_them(tmp_path: Path, referee: Run) -> None:
+    """Labels that people gave have texts and no id, rows of rewards an id and no texts: the run's record has both."""
+    (tmp_path / "rewards.jsonl").write_text('{"line":1,"id":"1","reward":1.0,"score":1.0,"value":1.0}\n')
+    people = '{"prompt":"p","response":"r","score":1}\n{"prompt":"p","response":"q","score":0}\n'
+    (tmp_path / "people.jsonl").write_text(people)
+    assert "the record" not in referee("diff", "rewards.jsonl", "people.jsonl").stderr
+    (tmp_path / "rewards.run").mkdir()
+    done = referee("diff", "rewards.jsonl", "people.jsonl")
+    assert done.returncode == 1
+    assert "compare rewards.run" in done.stderr
+
+
 def test_what_only_looks_like_a_table_is_not_named_one(tmp_path: Path, referee: Run) -> None:
     """A sentence with a comma, old line ends, a damaged gzip: one message each, and no traceback."""
     for text in (b"Hello, world", b"a,b\rc,d\r", b'"prompt,response\rx', b"\x1f\x8b\x08 no gzip", b"\x1f\x8b"):

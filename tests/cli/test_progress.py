@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from referee import clock
-from referee.cli import progress
-from referee.cli.progress import Meter
+from referee import clock, progress
+from referee.progress import Meter
 
 NUMBERS = {"samples": 30.0, "in_flight": 4.0, "limit": 8.0, "cache_hits": 5.0, "unscored": 1.0, "cost_usd": 0.5}
 

@@ -34,6 +34,7 @@ def test_a_resumed_run_looks_whole(how: signal.Signals, tmp_path: Path, referee:
     shot = json.loads(referee("watch", "out.run", "--json").stdout)
     report, metrics = shot["report"], shot["report"]["metrics"]
     assert (metrics["samples"], metrics["scored"], metrics["unscored"]) == (COUNT, COUNT, 0)
+    assert shot["now"]["progress"] == {"samples": COUNT, "done": COUNT, "steps": 0, "begun": 0, "left_s": 0.0}
     assert [row["samples"] for row in report["steps"]] == [COUNT]
     assert report["steps"][0]["groups"] == COUNT // 4
     assert not [finding for finding in report["findings"] if finding["panel"] in ("unscored", "wait")]
@@ -59,8 +60,10 @@ def test_a_run_begun_anew_looks_like_its_last_start(tmp_path: Path, referee: Run
         write_config(tmp_path / "referee.toml", server.url, text)
         for _ in range(2):
             assert referee("score", "in.jsonl", "-o", "out.jsonl", "--overwrite").returncode == 0
-        metrics = json.loads(referee("watch", folder, "--json").stdout)["report"]["metrics"]
+        shot = json.loads(referee("watch", folder, "--json").stdout)
+        metrics = shot["report"]["metrics"]
         assert (metrics["samples"], metrics["scored"]) == (8, 8)
+        assert (shot["now"]["progress"]["done"], shot["now"]["progress"]["samples"]) == (8, 8)
 
 
 def test_summary_record_and_rewards_agree(tmp_path: Path, referee: Run, provider: Start) -> None:

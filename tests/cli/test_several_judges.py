@@ -42,6 +42,16 @@ def test_doctor_probes_every_judge_at_its_endpoints(tmp_path: Path, referee: Run
     assert "2 judges (score, yes_no)" in done.stdout
 
 
+def test_doctor_probes_judges_that_teams_name(tmp_path: Path, referee: Run, provider: Start) -> None:
+    """Each judge is probed alone, whichever of them a team may use."""
+    team = '[[team]]\nname = "math"\ntoken_env = "MATH_TOKEN"\njudges = ["quality"]\n'
+    write_judges(tmp_path / "referee.toml", provider().url, provider().url, more=team)
+    done = referee("doctor", MATH_TOKEN="token-of-math-0123456789")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "ok    team math: judges quality" in done.stdout
+    assert done.stdout.count("answered in") == 2
+
+
 @pytest.mark.parametrize(("judge", "mark", "status"), [("", "FAIL", 1), ("optional = true", "warn", 0)])
 def test_doctor_fails_for_judges_that_count(
     tmp_path: Path, referee: Run, provider: Start, judge: str, mark: str, status: int

@@ -244,6 +244,12 @@ def test_the_environment_overrides(variable: str, text: str, pick: Any, expected
     assert pick(load({}, {variable: text})) == expected
 
 
+def test_what_kubernetes_says_of_a_service_called_referee_is_no_setting() -> None:
+    """Every pod of its namespace has such variables; trainers there start all the same."""
+    told = {"REFEREE_SERVICE_HOST": "10.0.0.7", "REFEREE_SERVICE_PORT": "8900", "REFEREE_SERVICE_PORT_HTTP": "8900"}
+    assert load({}, told) == load({}, {})
+
+
 def test_the_environment_wins_over_the_file_and_spares_the_rest(tmp_path: Path) -> None:
     """An override changes one key of one section; the caller's mapping is not written to."""
     source = {"limits": {"rpm": 5, "tpm": 7}, "endpoint": [{"model": "a", "name": "x"}, {"model": "b", "backup": True}]}

@@ -115,7 +115,7 @@ def test_an_endpoint_made_in_python() -> None:
         ({"provider": "antropic"}, "endpoint[0].provider", ["'antropic'", "'anthropic'"]),
         ({"provider": "x"}, "endpoint[0].provider", ["'x'", "openai", "vllm"]),
         ({"provider": "azure", "model": "m"}, "endpoint[0].url", ['url = "https://', "openai.azure.com/openai/v1"]),
-        ({"provider": "gemini"}, "endpoint[0].model", ["no default model", "docs/providers/gemini.md"]),
+        ({"provider": "gemini"}, "endpoint[0].model", ["no default model", "`referee docs providers/gemini`"]),
         (
             {"provider": "openai", "url": "https://api.deepseek.com/v1"},
             "endpoint[0].provider",

@@ -67,6 +67,13 @@ def open_over_http(runtime: str, spec: ProviderSpec, sections: dict[str, Any], s
     return Referee(config)
 
 
+TWO = [
+    {"name": "quality", "kind": "score", "weight": 0.75},
+    {"name": "safe", "kind": "yes_no", "weight": 0.25},
+    {"name": "watched", "kind": "integer", "weight": 0.0},
+]
+
+
 class Opening:
     """How the Referees of a test are opened and closed."""
 
@@ -107,11 +114,51 @@ class RuntimeContract(Opening):
         """Twenty samples, twenty rewards, each its own."""
         assert scores(make().score(samples(20))) == [n % 10 + 1 for n in range(20)]
 
+    def test_a_batch_may_be_judged_by_some_of_the_judges(self, make: Make, tmp_path: Path) -> None:
+        """Its rewards are made of their terms alone, and so are the ledger's lines; the report reads that."""
+        referee = make(judge=TWO, ledger={"dir": str(tmp_path)})
+        one = referee.submit(samples(10), judges=("quality",)).result(PATIENCE)
+        two = referee.submit(samples(10), judges=("watched", "quality")).result(PATIENCE)
+        everything = referee.score(samples(10))
+        assert [len(reward.terms) for reward in (one[0], two[0], everything[0])] == [1, 2, 3]
+        for n, (first, second) in enumerate(zip(one, two, strict=True)):
+            assert first.terms[0].judge == "quality"
+            assert [term.judge for term in second.terms] == ["quality", "watched"]
+            assert first.value == second.value == pytest.approx(0.75 * n / 9)
+        referee.close()
+        assert metrics(read(tmp_path))["judge/quality/scored"] == 30
+        assert metrics(read(tmp_path))["judge/safe/scored"] == 10
+        assert build(read(tmp_path)) is not None
+
+    @pytest.mark.parametrize(
+        ("judges", "says"), [(("qualty",), "Did you mean 'quality'"), (("watched",), "weight 0"), ("safe", "")]
+    )
+    def test_judges_that_cannot_make_a_reward_are_refused(self, make: Make, judges: Any, says: str) -> None:
+        """By name, before anything is judged; one name by itself is a list of one."""
+        referee = make(judge=TWO)
+        if not says:
+            assert referee.submit(samples(2), judges=judges).result(PATIENCE)[0].terms[0].judge == "safe"
+            return
+        with pytest.raises(InputError, match=says):
+            referee.submit(samples(2), judges=judges)
+        assert referee.metrics().get("requests", 0) == 0
+
     def test_a_second_batch_works_as_the_first(self, make: Make) -> None:
         """Nothing is used up by a batch."""
         referee = make()
         assert scores(referee.score(samples(3))) == scores(referee.score(samples(3)))
         assert referee.metrics()["cache_hits"] == 3
+
+    def test_it_can_be_started_before_the_first_batch(self, make: Make) -> None:
+        """Started twice it is started once; what is counted by size is counted from nothing on."""
+        referee = make()
+        names = set(referee.histograms())
+        referee.start()
+        referee.start()
+        assert scores(referee.score(samples(3))) == [1, 2, 3]
+        found = referee.histograms()
+        assert names == set(found)
+        assert {name: buckets.counts[-1] for name, buckets in found.items()} == dict.fromkeys(names, 3)
 
     def test_what_is_collected_is_freed_without_the_collector(self, make: Make) -> None:
         """Batch and ticket do not hold each other: a run of many batches keeps none of their samples."""

@@ -24,7 +24,9 @@ from tests.contracts.group_judges import KIND, registered
 
 from referee.config import Secret
 from referee.errors import ConfigError, InputError, UnscoredError
+from referee.ledger import TotalLine, read
 from referee.trainers import trl, trl_ranks
+from referee.trainers.shared import close_all
 from referee.trainers.trl import TrlReward, attach, reward_func, reward_funcs
 from referee.trainers.trl_batch import tools_by_row
 
@@ -36,6 +38,15 @@ ABSTAIN = {"policy": "abstain"}
 def call(func: Any, texts: list[str], **columns: Any) -> Any:
     """As TRL calls a reward function."""
     return func(prompts=["q"] * len(texts), completions=texts, completion_ids=[[1]] * len(texts), **columns)
+
+
+def test_the_record_says_how_many_steps_there_will_be(write_config: Write, tmp_path: Path) -> None:
+    """As TRL's trainer knows it: `referee watch` says what is left."""
+    func = reward_func(write_config(ABSTAIN, ledger={"dir": str(tmp_path / "run")}))
+    call(func, ["[[quality=3]]"], trainer_state=SimpleNamespace(global_step=1, max_steps=40))
+    call(func, ["[[quality=4]]"], trainer_state=SimpleNamespace(global_step=2, max_steps=-1))
+    close_all()
+    assert [line.steps for line in read(tmp_path / "run") if isinstance(line, TotalLine)] == [40]
 
 
 def test_it_is_a_plain_named_function(write_config: Write) -> None:

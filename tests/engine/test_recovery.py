@@ -113,6 +113,8 @@ def test_a_bug_of_ours_is_an_error_and_no_cancelling(monkeypatch: pytest.MonkeyP
     """The caller must not take a batch that failed inside for one that he cancelled himself."""
 
     class Broken:
+        lost = 0
+
         def expect(self, keys: Sequence[str]) -> None:
             raise KeyError("planning")
 

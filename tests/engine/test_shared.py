@@ -45,7 +45,7 @@ class FakeShared(MemoryCache):
         self.patience: list[float] = []
         self.finished = 0
 
-    def claim(self, keys: Sequence[str], patience: float, found: Found) -> Claim | None:
+    def claim(self, keys: Sequence[str], patience: float, found: Found, team: str = "") -> Claim | None:
         if self.answer == "away":
             return None
         claim = FakeClaim(found)

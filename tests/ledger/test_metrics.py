@@ -12,14 +12,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from referee.audit.auditor import Auditor
+from referee.config import load
 from referee.ledger import (
+    AlarmLine,
     AskLine,
+    AuditLine,
     BatchLine,
     ChangeLine,
     JudgeLine,
     Ledger,
     LimitsLine,
     Line,
+    MeasuresLine,
+    NoteLine,
     RewardLine,
     RunLine,
     Tally,
@@ -28,8 +34,10 @@ from referee.ledger import (
 )
 from referee.ledger import metrics as module
 from referee.ledger.comparisons import Compared
-from referee.ledger.metrics import Histogram, metrics
+from referee.ledger.histograms import Histogram
+from referee.ledger.metrics import metrics
 from referee.records import Reason
+from referee.referee import Referee
 
 DOCS = Path(__file__).parents[2] / "docs" / "metrics.md"
 
@@ -245,12 +253,27 @@ def test_every_number_is_documented_and_every_documented_number_exists() -> None
     """docs/metrics.md and the code name the same metrics."""
     names = {re.sub(r"^unscored/.*", "unscored/<reason>", name) for name in Tally(["<name>"]).metrics()}
     of_groups = Compared(lists=1, orders=1, comparisons=1).metrics()
-    assert documented("Names") == {*names, *of_groups}
+    audit = Auditor(load({"endpoint": {"key_env": ""}}), print, Referee).metrics()
+    assert documented("Names") == {*names, *of_groups, *audit}
+    assert documented("Histograms") == set(Tally().histograms())
 
 
 @pytest.mark.parametrize(
     "kind",
-    [RunLine, VerdictLine, JudgeLine, AskLine, RewardLine, BatchLine, LimitsLine, ChangeLine],
+    [
+        RunLine,
+        VerdictLine,
+        JudgeLine,
+        AskLine,
+        RewardLine,
+        BatchLine,
+        LimitsLine,
+        ChangeLine,
+        AuditLine,
+        AlarmLine,
+        MeasuresLine,
+        NoteLine,
+    ],
     ids=lambda kind: kind.__name__,
 )
 def test_every_field_of_a_line_is_documented(kind: Any) -> None:

@@ -10,7 +10,9 @@ from typing import Any
 from msgspec.structs import replace
 
 from referee.ledger import (
+    AlarmLine,
     AskLine,
+    AuditLine,
     BatchLine,
     JudgeLine,
     LimitsLine,
@@ -242,6 +244,33 @@ def shuffled(config: dict[str, Any] | None = None) -> list[Line]:
         group = f"g{number // 8}"
         more = {"group": group, "id": f"s{number}", "prompt": f"of {group}", "batch": f"b{place // 32}"}
         lines += pair(None, place, number % 8 + 2, length=100 + number * 7919 % 100, wall=START + 0.1, **more)
+    return lines
+
+
+def audited() -> list[Line]:
+    """The small run with an audit beside it: two alarms, one over; the other names two samples, one unknown."""
+    lines = [replace(RUN, config={**CONFIG, "audit": {"enable": True}}), *small()[1:]]
+    for step in (1, 2, 3):
+        for what, value in (("empty", 0.25 * step), ("praise", 0.2)):
+            lines.append(
+                AuditLine(wall=START, what="canary", name=what, wrong=True, step=step, value=value, cost=0.001)
+            )
+        asked: dict[str, Any] = {"what": "shadow", "name": "other", "step": step, "chance": 0.5}
+        lines.append(AuditLine(wall=START, before=0.9, value=0.9 - 0.2 * step, **asked))
+    named = {"batch": "b2", "index": 3, "id": "s2-3", "value": 1.0, "text": "Answer 3"}
+    alarm = {
+        "step": 2,
+        "evidence": {"credited": 0.75, "name": "empty"},
+        "advice": "Ask another judge.",
+        "action": "log",
+    }
+    sentence = "The judge credits empty answers: 3 of 4."
+    lost = {**named, "batch": "gone"}
+    lines.append(
+        AlarmLine(wall=START, signal="canaries", level="critical", sentence=sentence, samples=(named, lost), **alarm)
+    )
+    lines.append(AlarmLine(wall=START, signal="phrase", sentence="A phrase is paid for.", step=2))
+    lines.append(AlarmLine(wall=START, signal="phrase", over=True, step=3))
     return lines
 
 

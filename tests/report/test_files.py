@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 from typing import Any
 
@@ -213,12 +214,15 @@ def test_what_is_neither_is_refused_in_one_line(tmp_path: Path, name: str) -> No
         sides(path, path)
 
 
-def test_no_csv(tmp_path: Path) -> None:
-    """A table of another kind is not JSON."""
-    path = tmp_path / "labels.csv"
-    path.write_text("id,score\n1,3\n")
-    with pytest.raises(InputError, match="not JSON"):
-        sides(rewards(tmp_path / "a.jsonl", [1, 10]), path)
+def test_labels_and_rewards_may_be_tables(tmp_path: Path) -> None:
+    """CSV, and rows that are packed, are read as the lines of JSON that they stand for."""
+    labels = tmp_path / "labels.csv"
+    labels.write_text("id,score\n1,3\n2,\n")
+    packed = tmp_path / "rewards.jsonl.gz"
+    packed.write_bytes(gzip.compress(rewards(tmp_path / "a.jsonl", [1, 10]).read_bytes()))
+    a, b = sides(packed, labels)
+    assert [row.score for row in a.rows] == [1, 10]
+    assert [(row.id, row.score) for row in b.rows] == [("1", 3), ("2", None)]
 
 
 def test_a_ledger_in_which_nothing_can_be_read_makes_no_page(tmp_path: Path) -> None:

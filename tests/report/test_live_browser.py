@@ -10,7 +10,7 @@ import pytest
 from tests.report.ledgers import rubric, several
 from tests.report.test_watch import ledger, lines
 
-from referee.ledger import Ledger, VerdictLine
+from referee.ledger import Ledger, TotalLine, VerdictLine
 from referee.report.live import live_files
 from referee.report.live_server import LiveServer
 from referee.report.watch import Watch
@@ -88,31 +88,59 @@ def test_it_updates_while_the_run_goes_on(tmp_path: Path, open_page: Any) -> Non
             book.flush()
             drawn(page, 11 + 10 * step)
         book.close()
-        assert page.locator("#panels .panel .js-plotly-plot").count() == 10
+        assert page.locator("#panels h2").count() == 10
+        assert page.locator("#panels .panel .js-plotly-plot").count() >= 5
         assert "timeout 3" in page.locator("#panel-unscored p").inner_text()
         assert "step 2" in page.locator("#tiles").inner_text()
-        assert page.locator("#newest details").count() == 12
-        assert page.locator("#samples .heading").inner_text().split() == ["Step", "Score", "Sample", "Response"]
-        assert "s2-3" in page.locator("#newest details").first.inner_text()
+        assert page.locator("#newest .sample").count() == 12
+        assert page.locator("#samples .heading").inner_text().split() == ["Step", "Score", "Sample", "From", "Response"]
+        assert "s2-3" in page.locator("#newest .sample").first.inner_text()
         assert not page.locator("#trouble").is_visible()
         assert wrong == []
         assert all(url.startswith((server.url, "data:")) for url in asked)
 
 
-def test_an_opened_sample_stays_open(tmp_path: Path, open_page: Any) -> None:
-    """New samples come above it; what the reader looks at does not close."""
+def test_a_sample_opens_and_stays_open(tmp_path: Path, open_page: Any) -> None:
+    """As on the report page: its terms, texts and facts. New ones come behind it; Previous is the next newer one."""
+    told = several(1)
+    book = Ledger(tmp_path)
+    for line in told:
+        book.append(line)
+    book.flush()
+    with LiveServer(live_files(Watch(tmp_path))) as server:
+        page, wrong, _ = open_page(server.url)
+        drawn(page, len(told))
+        page.locator("#newest .sample").last.click()
+        page.wait_for_selector("#detail[open]:not([data-busy]) pre.response")
+        assert page.locator("#detail h2").inner_text() == "s1-0"
+        assert page.locator("#detail pre.response").inner_text() == "Answer 0 of step 1, about apples."
+        assert page.locator("#detail .judges tbody tr").count() == 2
+        assert page.locator("#detail .fence").count() > 0
+        assert page.locator("#detail .compare, #detail .copy").count() == 0
+        for each in lines(1, 1010.0):
+            book.append(each)
+        book.flush()
+        drawn(page, len(told) + 10)
+        assert page.locator("#newest .sample").count() == 12
+        assert page.locator("#detail[open] h2").inner_text() == "s1-0"
+        page.click("#detail .previous")
+        page.wait_for_selector("#detail:not([data-busy]) h2:text-is('s1-1')")
+        assert wrong == []
+    book.close()
+
+
+def test_what_is_left_is_said_where_the_run_says_how_long_it_is(tmp_path: Path, open_page: Any) -> None:
+    """Unknown at first: only what there is. Once it is announced, the share of it."""
     book = ledger(tmp_path, *lines(0, 1000.0))
     with LiveServer(live_files(Watch(tmp_path))) as server:
         page, wrong, _ = open_page(server.url)
         drawn(page, 11)
-        page.locator("#newest details summary").last.click()
-        page.wait_for_selector("#newest details[open] pre")
-        for each in lines(1, 1010.0):
-            book.append(each)
+        samples = page.locator("#tiles .tile").first
+        assert "%" not in samples.inner_text()
+        book.append(TotalLine(wall=1004.0, samples=16))
         book.flush()
-        drawn(page, 21)
-        assert page.locator("#newest details[open]").count() == 1
-        assert "s0-0" in page.locator("#newest details[open]").inner_text()
+        drawn(page, 12)
+        assert "of 16 (25 %), step 0" in samples.inner_text()
         assert wrong == []
     book.close()
 
@@ -127,11 +155,12 @@ def test_hostile_text_is_inert(tmp_path: Path, open_page: Any) -> None:
     with LiveServer(live_files(Watch(tmp_path))) as server:
         page, wrong, asked = open_page(server.url)
         drawn(page, 12)
-        for summary in page.locator("#newest details summary").all():
-            summary.click()
-        page.locator("#newest details[open] pre").nth(7).wait_for()
+        for number in range(5):
+            page.locator("#newest .sample").nth(number).click()
+            page.wait_for_selector("#detail[open]:not([data-busy]) h2")
+            page.keyboard.press("Escape")
         assert page.evaluate("typeof window.owned") == "undefined"
-        assert page.locator("#newest img, #newest script").count() == 0
+        assert page.locator("main img, main script, #detail img, #detail script").count() == 0
         assert "<img src=x" in page.locator("#newest").inner_text()
         assert wrong == []
         assert all(url.startswith((server.url, "data:")) for url in asked)
@@ -170,8 +199,9 @@ def test_several_judges_have_a_panel_each(tmp_path: Path, open_page: Any) -> Non
     with LiveServer(live_files(Watch(tmp_path / "run"))) as server:
         page, wrong, _ = open_page(server.url)
         drawn(page, len(told))
-        for name in ("judge-0", "judge-1", "agreement"):
+        for name in ("judge-0", "judge-1"):
             assert page.locator(f"#panel-{name} .main-svg").count() > 0
+        assert "quality, safe: " in page.locator("#panel-agreement").inner_text()
         assert "25 % not scored" in page.locator("#panel-judge-1").inner_text()
     assert wrong == []
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import io
 import os
 import signal
 import subprocess
 import sys
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -14,18 +16,33 @@ import msgspec
 import pytest
 import typer
 from rich.console import Console
-from tests.report.ledgers import START, several
+from tests.report.ledgers import START, audited, several
 from typer.testing import CliRunner
 
 from referee.cli import watch as watch_command
 from referee.cli.screen import ago, frame, line, over_time, rows, spark
-from referee.ledger import BatchLine, Ledger, LimitsLine, Line, RewardLine, RunLine, VerdictLine, read
+from referee.ledger import (
+    AskLine,
+    BatchLine,
+    JudgeLine,
+    Ledger,
+    LimitsLine,
+    Line,
+    RewardLine,
+    RunLine,
+    TextLine,
+    TotalLine,
+    VerdictLine,
+    read,
+)
 from referee.ledger.metrics import metrics
 from referee.report.data import build
+from referee.report.newest import LONGEST, NEWEST
 from referee.report.shape import TimeRow
 from referee.report.sums import covered
-from referee.report.watch import NEWEST, Snapshot, Watch, pace
+from referee.report.watch import Snapshot, Watch, pace
 
+SECRET = "a rollout that is nobody else's"
 HOSTILE = "[/bold]\x1b]0;owned\x07\x1b[2J\u202e[red]:smile:\x00</script>"
 app = typer.Typer()
 app.command()(watch_command.command)
@@ -145,11 +162,41 @@ def test_a_file_that_was_cut_is_counted_anew(tmp_path: Path) -> None:
 
 def test_memory_of_samples_is_bounded(tmp_path: Path) -> None:
     """Only the newest are kept, and only the beginning of their texts."""
-    book = ledger(tmp_path, *(VerdictLine(wall=1000.0, id=str(n), response="x" * 5000) for n in range(NEWEST * 2)))
+    long = "x" * (2 * LONGEST)
+    book = ledger(tmp_path, *(VerdictLine(wall=1000.0, id=str(n), response=long) for n in range(NEWEST * 2)))
     book.close()
-    shot = watched(tmp_path)
-    assert [item.id for item in shot.newest] == [str(n) for n in reversed(range(NEWEST, NEWEST * 2))]
-    assert max(len(item.response) for item in shot.newest) <= 400
+    watch = Watch(tmp_path)
+    watch.catch_up()
+    newest = watch.snapshot(1010.0).newest
+    assert [item.id for item in newest] == [str(n) for n in reversed(range(NEWEST, NEWEST * 2))]
+    assert max(len(item.response) for item in newest) <= 400
+    opened = watch.opened()
+    assert opened.seqs == [item.seq for item in reversed(newest)]
+    assert {len(row[2]) for row in unpacked(opened.parts["texts-0"])} == {LONGEST}
+
+
+def unpacked(text: str) -> Any:
+    """Data as the page's script unpacks it."""
+    return msgspec.json.decode(zlib.decompress(base64.b64decode(text)))
+
+
+def test_a_view_without_texts_opens_to_numbers_only(tmp_path: Path) -> None:
+    """No text of a sample leaves it, neither in the list nor in an opened one."""
+    private = {"asked": SECRET, "reply": SECRET, "why": SECRET, "detail": SECRET}
+    more = {"more": {"columns": {"a": SECRET}}, "parts": [{"name": "c", "text": SECRET, "why": SECRET}], "value": 0.5}
+    told = [TextLine(digest="s", text=SECRET), JudgeLine(judge="j", **private), AskLine(judge="j", **private)]
+    ledger(
+        tmp_path,
+        *told,
+        VerdictLine(id="one", prompt=SECRET, response=SECRET, reference=SECRET, system="s", **private, **more),
+    ).close()
+    for texts in (True, False):
+        watch = Watch(tmp_path, texts=texts)
+        watch.catch_up()
+        shown = [msgspec.json.encode(watch.snapshot(1010.0).newest)]
+        shown += [zlib.decompress(base64.b64decode(part)) for part in watch.opened().parts.values()]
+        assert any(SECRET.encode() in data for data in shown) == texts
+        assert any(b"one" in data for data in shown)
 
 
 def text_of(shot: Snapshot, width: int = 100, height: int = 40) -> str:
@@ -179,6 +226,20 @@ def test_a_frame_shows_every_panel(tmp_path: Path) -> None:
         "cost",
         "waiting",
     ]
+
+
+def test_a_known_total_is_shown_and_an_unknown_one_is_not(tmp_path: Path) -> None:
+    """In the frame and in the line: how much is done, and how long the rest takes; columns have headings either way."""
+    book = ledger(tmp_path, *lines(0, 1000.0))
+    shot = watched(tmp_path, 1004.0)
+    assert "done" not in [name for name, _, _ in rows(shot)]
+    assert "left" not in text_of(shot) + line(shot)
+    assert "sample" in text_of(shot).splitlines()[-5]
+    book.append(TotalLine(wall=1004.0, samples=16))
+    book.close()
+    shot = watched(tmp_path, 1004.0)
+    assert rows(shot)[0][:2] == ("done", "25%, 4 of 16 samples, about 12 s left")
+    assert "4 of 16 samples, about 12 s left" in line(shot)
 
 
 @pytest.mark.parametrize(("width", "height"), [(40, 10), (80, 24), (200, 60)])
@@ -306,6 +367,24 @@ def until(terminal: int, text: bytes) -> bytes:
             break
         seen += data
     return seen
+
+
+def test_open_alarms_have_a_line(tmp_path: Path) -> None:
+    """Which, and what the audit asked; also where there is no terminal. Without an audit there is no word of it."""
+    ledger(tmp_path / "with", *audited()).close()
+    shot = watched(tmp_path / "with")
+    assert ("audit", "1 alarm: canaries (critical); 9 questions, $0.0060", "") in rows(shot)
+    assert line(shot).endswith("1 alarm: canaries (critical)")
+    ledger(tmp_path / "without", *lines(0, 1000.0)).close()
+    assert not any("audit" in name for name, _, _ in rows(watched(tmp_path / "without")))
+
+
+def test_the_newest_samples_keep_their_scores(tmp_path: Path) -> None:
+    """Long answers on a narrow terminal give way to them."""
+    ledger(tmp_path, *lines(0, 1000.0, "a long answer " * 20)).close()
+    console = Console(file=io.StringIO(), width=80, record=True)
+    console.print(frame(watched(tmp_path)))
+    assert "score" in console.export_text().splitlines()[-5].split()
 
 
 def test_each_of_several_judges_has_a_line(tmp_path: Path) -> None:

@@ -13,14 +13,13 @@ import pytest
 from referee.errors import InputError
 from referee.records import Sample
 from referee.rollouts import read_rollouts
-from referee.rollouts.tables import is_table, plain, read_mapping, write_lines
+from referee.rollouts.tables import encode, is_table, plain, read_mapping, table_lines
 
 
 def samples(path: Path, *mapped: str) -> list[tuple[int, Sample]]:
     """What a file holds, by line; each must be readable."""
-    lines = io.BytesIO()
-    write_lines(path, read_mapping(mapped), lines)
-    found = list(read_rollouts(io.BytesIO(lines.getvalue())))
+    lines = b"".join(table_lines(path, read_mapping(mapped)))
+    found = list(read_rollouts(io.BytesIO(lines)))
     assert all(isinstance(item, Sample) for _, item in found), found
     return found  # type: ignore[return-value]
 
@@ -87,6 +86,15 @@ def test_cells_of_pandas_and_numpy_become_plain_values() -> None:
     messages = numpy.array([{"role": "user", "content": "q"}], dtype=object)
     cells: dict[str, Any] = {"prompt": messages, "n": numpy.int64(3), "x": numpy.float32("nan"), "huge": 10**30}
     assert plain(cells) == {"prompt": [{"role": "user", "content": "q"}], "n": 3, "x": None, "huge": 10**30}
+
+
+def test_whole_numbers_that_pandas_wrote_as_floats_are_whole(tmp_path: Path) -> None:
+    """A column of numbers with an empty cell comes as 3.0."""
+    (tmp_path / "in.csv").write_text("prompt,response,length,step\np,r,3.0,7\np,r,,\np,r,2.5,\n")
+    *_, bad = found = list(read_rollouts(io.BytesIO(b"".join(table_lines(tmp_path / "in.csv", {})))))
+    assert [(item.length, item.step) for _, item in found[:2] if isinstance(item, Sample)] == [(3, 7), (None, None)]
+    assert "length" in str(bad)
+    assert encode({"id": 17.0, "group": 2.5, "x": 1.0}) == b'{"id":17,"group":2.5,"x":1.0}'
 
 
 def test_parquet_and_dataset_folders_are_read(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ class Engine:
     def __init__(self, free: int) -> None:
         self.free = free
         self.begun: list[str] = []
-        self.room = Room([lambda: self.free], self._begin)
+        self.room = Room(self._begin)
 
     def _begin(self, job: Job, case: Case, asks: Any) -> None:
         self.begun.append(asks[0].nonce)
@@ -36,9 +36,10 @@ class Engine:
         self.free += count
         self.room.changed()
 
-
-def job(number: int = 1, caller: str = "") -> Job:
-    return Job("", Work(number, "b", 9.0, 9.0, (0,), (SAMPLE,), caller), number, float(number))
+    def job(self, number: int = 1, caller: str = "") -> Job:
+        """A job whose judge asks these endpoints."""
+        work = Work(number, "b", 9.0, 9.0, (0,), (SAMPLE,), caller)
+        return Job("", work, number, float(number), rooms=[lambda: self.free])
 
 
 def play(story: Coroutine[Any, Any, None]) -> None:
@@ -50,9 +51,9 @@ def test_a_further_round_begins_at_once_where_there_is_room() -> None:
 
     async def story() -> None:
         engine = Engine(FULL + 1)
-        engine.room.next_round(job(), Case(0, (0,)), [ask("large")] * 240)
+        engine.room.next_round(engine.job(), Case(0, (0,)), [ask("large")] * 240)
         assert engine.begun == ["large"]
-        engine.room.next_round(job(), Case(0, (0,)), [ask("next")])
+        engine.room.next_round(engine.job(), Case(0, (0,)), [ask("next")])
         engine.ended(239)
         await clock.breathe()
         assert engine.begun == ["large"]
@@ -67,12 +68,13 @@ def test_rounds_that_wait_go_before_new_cases() -> None:
     """In their order, each when there is room; a job that waited longer is woken after them."""
 
     async def story() -> None:
-        engine, waiting = Engine(FULL), job()
+        engine = Engine(FULL)
+        waiting = engine.job()
         new = asyncio.ensure_future(engine.room.wait(waiting))
         await clock.breathe()
         for name in ("first", "second"):
-            engine.room.next_round(job(), Case(0, (0,)), [ask(name)] * 40)
-        assert engine.room.spare() == 0
+            engine.room.next_round(engine.job(), Case(0, (0,)), [ask(name)] * 40)
+        assert engine.room.spare(waiting) == 0
         engine.ended(40)
         await clock.breathe()
         assert engine.begun == ["first"]
@@ -80,10 +82,10 @@ def test_rounds_that_wait_go_before_new_cases() -> None:
         engine.ended(30)
         await clock.breathe()
         assert engine.begun == ["first", "second"]
-        assert engine.room.spare() <= 0
+        assert engine.room.spare(waiting) <= 0
         engine.ended(80)
         await asyncio.wait_for(new, 1.0)
-        assert engine.room.spare() > 0
+        assert engine.room.spare(waiting) > 0
 
     play(story())
 
@@ -93,8 +95,8 @@ def test_a_round_whose_case_was_ended_meanwhile_is_not_begun() -> None:
 
     async def story() -> None:
         engine, case = Engine(FULL), Case(0, (0,))
-        engine.room.next_round(job(), case, [ask("ended")])
-        engine.room.next_round(job(), Case(0, (0,)), [ask("open")])
+        engine.room.next_round(engine.job(), case, [ask("ended")])
+        engine.room.next_round(engine.job(), Case(0, (0,)), [ask("open")])
         case.verdicts = [Unscored(reason=Reason.CANCELLED)]
         engine.ended(1)
         await clock.breathe()

@@ -59,6 +59,10 @@ class HeldTransport:
         """Refuse further requests."""
         await self._inner.close()
 
+    def hold(self) -> None:
+        """Hold back what is asked from now on."""
+        self._open.clear()
+
     def release(self) -> None:
         """Answer everything, from now on at once."""
         self._open.set()
@@ -104,21 +108,33 @@ def config_for(**sections: Any) -> Config:
 
 @contextlib.asynccontextmanager
 async def serving(
-    spec: ProviderSpec | None = None, *, token: str = "", held: bool = False, **sections: Any
+    spec: ProviderSpec | None = None,
+    *,
+    token: str = "",
+    held: bool = False,
+    teams: Mapping[str, str] = {},
+    **sections: Any,
 ) -> AsyncIterator[Served]:
-    """The service over a simulated provider. `held`: answers wait for `served.held.release()`."""
+    """The service over a simulated provider. `held`: answers wait for `served.held.release()`. `teams`: tokens of the
+    teams of the configuration."""
     transport = HeldTransport(spec or ProviderSpec())
     if not held:
         transport.release()
 
     referee = Referee(config_for(**sections), worker_with(lambda: transport, random.Random(1), b"secret"))
-    app = make_app(referee, Secret(token) if token else None)
+    tokens = {name: Secret(text) for name, text in teams.items()}
+    app = make_app(referee, Secret(token) if token else None, tokens)
     web = httpx.ASGITransport(app)
     try:
         async with httpx.AsyncClient(transport=web, base_url="http://127.0.0.1:8900", timeout=PATIENCE) as client:
             yield Served(client, app, referee, transport)
     finally:
         transport.release()
+        service: Service = app.state.service
+        if "redis" in sections:
+            await service.drain(0)
+        await service.referees.close()
+        await asyncio.to_thread(service.referee.close)
         await asyncio.to_thread(referee.close)
 
 

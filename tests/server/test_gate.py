@@ -64,10 +64,12 @@ def test_health_is_open_but_keeps_to_itself_where_the_judge_is() -> None:
         async with serving(ProviderSpec(key="right"), token=TOKEN) as served:
             known = {"authorization": f"Bearer {TOKEN}"}
             await served.post("/v1/score", {"samples": [sample()]}, headers=known)
-            stranger, friend = await served.get("/healthz"), await served.get("/healthz", headers=known)
-            assert stranger.status_code == friend.status_code == 503
-            assert "a.test" not in stranger.text
-            assert "a.test" in friend.text
+            for path, status in (("/healthz", 200), ("/readyz", 503)):
+                stranger, friend = await served.get(path), await served.get(path, headers=known)
+                assert stranger.status_code == friend.status_code == status
+                assert stranger.json()["status"] == "closed"
+                assert "a.test" not in stranger.text
+                assert "a.test" in friend.text
 
     asyncio.run(main())
 

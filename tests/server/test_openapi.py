@@ -34,6 +34,7 @@ def test_every_path_is_described() -> None:
     assert set(found["paths"]) == {
         "/get_reward",
         "/healthz",
+        "/readyz",
         "/llamafactory",
         "/metrics",
         "/slime",
@@ -54,7 +55,7 @@ def test_a_token_is_described_where_there_is_one() -> None:
     assert "security" not in schema()
     found = schema(TOKEN)
     assert found["security"] == [{"token": []}]
-    assert found["paths"]["/healthz"]["get"]["security"] == []
+    assert found["paths"]["/healthz"]["get"]["security"] == found["paths"]["/readyz"]["get"]["security"] == []
 
 
 def test_nothing_is_loaded_from_elsewhere() -> None:

@@ -153,7 +153,7 @@ def test_the_policy_raise_is_an_error_not_a_result() -> None:
     asyncio.run(main())
 
 
-def test_a_closed_judge_is_said_here_and_at_healthz() -> None:
+def test_a_closed_judge_is_said_here_and_at_readyz() -> None:
     """A wrong key closes the endpoint: 503 and why, and health is 503 from then on."""
 
     async def main() -> None:
@@ -162,7 +162,7 @@ def test_a_closed_judge_is_said_here_and_at_healthz() -> None:
             answer = await served.post("/v1/score", {"samples": [sample()]})
             assert answer.status_code == 503
             assert answer.json()["error"] == "judge_closed"
-            health = await served.get("/healthz")
+            health = await served.get("/readyz")
             assert health.status_code == 503
             assert health.json()["status"] == "closed"
             assert "a.test" in health.json()["why"]
@@ -171,8 +171,8 @@ def test_a_closed_judge_is_said_here_and_at_healthz() -> None:
 
 
 @pytest.mark.parametrize("way", ["score", "stream", "raise"])
-def test_a_spent_budget_is_said_once_in_the_log_and_at_healthz(way: str, caplog: pytest.LogCaptureFixture) -> None:
-    """Nothing but the cache can answer then: health is 503 with the setting, and the log has one line."""
+def test_a_spent_budget_is_said_once_in_the_log_and_at_readyz(way: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Nothing but the cache can answer then: /readyz is 503 with the setting, and the log has one line."""
 
     async def main() -> None:
         prices = {"price_in": 1000.0, "price_out": 1000.0}
@@ -181,8 +181,8 @@ def test_a_spent_budget_is_said_once_in_the_log_and_at_healthz(way: str, caplog:
         async with serving(endpoint=prices, limits=limits, missing=policy) as served:
             for name in ("a", "b"):
                 await served.post("/v1/score", {"samples": [sample(name=name)], "stream": way == "stream"})
-            health = await served.get("/healthz")
-            assert (health.status_code, health.json()["status"]) == (503, "closed")
+            health = await served.get("/readyz")
+            assert (health.status_code, health.json()["status"]) == (503, "budget")
             assert "budget_usd" in health.json()["why"]
 
     asyncio.run(main())

@@ -19,7 +19,7 @@ async def submit(served: Served, count: int = 1, **more: object) -> str:
 
 async def finish(served: Served, name: str) -> None:
     """Wait until a ticket is done, without collecting it."""
-    await until(lambda: served.service._held[name].done.is_set())
+    await until(lambda: served.service.pending == 0)
 
 
 def test_a_ticket_is_given_at_once_and_collected_later() -> None:
@@ -85,7 +85,36 @@ def test_a_finished_ticket_is_forgotten_after_its_time() -> None:
             answer = await served.get(f"/v1/tickets/{name}")
             assert answer.status_code == 404
             assert "ticket_seconds" in answer.json()["message"]
-            assert served.service._kept == 0
+            assert served.service.room.callers == 0
+
+    asyncio.run(main())
+
+
+def test_draining_waits_until_results_are_collected() -> None:
+    """What only this process has would be lost with it: it stays for it as long as draining may take."""
+
+    async def main() -> None:
+        async with serving(held=True) as served:
+            name = await submit(served, 2)
+            draining = asyncio.create_task(served.service.drain(50))
+            await until(lambda: served.service.draining)
+            served.held.release()
+            await until(lambda: served.service.pending == 0)
+            state = (await served.get(f"/v1/tickets/{name}", params={"wait": 50})).json()
+            assert [result["score"] for result in state["results"]] == [1, 2]
+            await draining
+
+    asyncio.run(main())
+
+
+def test_results_that_nobody_collects_do_not_keep_the_process() -> None:
+    """Draining has the same bound for them."""
+
+    async def main() -> None:
+        async with serving() as served:
+            await finish(served, await submit(served))
+            await served.service.drain(0.05)
+            assert served.service.tickets == 1
 
     asyncio.run(main())
 

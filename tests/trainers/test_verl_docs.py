@@ -68,7 +68,7 @@ def composed(overrides: list[str]) -> Any:
 def test_the_chinese_page_has_the_same_code() -> None:
     """Both pages were written side by side and stay so."""
     assert blocks("verl.zh-CN.md") == BLOCKS
-    assert {name for name, _ in BLOCKS} == {"bash", "hydra", "python", "toml", "yaml"}
+    assert {name for name, _ in BLOCKS} == {"bash", "hydra", "python", "text", "toml", "yaml"}
 
 
 def test_toml_is_a_configuration() -> None:

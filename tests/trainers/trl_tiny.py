@@ -82,11 +82,13 @@ def make_trainer(
     steps: int = 2,
     parts: dict[str, Any] | None = None,
     columns: dict[str, str] | None = None,
+    asked: list[str] | None = None,
     **settings: Any,
 ) -> Any:
     """A GRPOTrainer or RLOOTrainer over a few prompts, four answers to each, two prompts a step.
 
-    `parts`: more arguments of the trainer. `columns`: more columns of its dataset, the same in every row.
+    `parts`: more arguments of the trainer. `columns`: more columns of its dataset, the same in every row. `asked`:
+    other prompts.
     """
     trl, datasets = quietly("trl"), quietly("datasets")
     parts = {"processing_class": tokenizer(), **(parts or {})}
@@ -97,7 +99,7 @@ def make_trainer(
         policy.save_pretrained(path)
         tokens.save_pretrained(path)
         policy = str(path)
-    prompts: list[Any] = PROMPTS * 4
+    prompts: list[Any] = asked or PROMPTS * 4
     if chat:
         prompts = [[{"role": "user", "content": text}] for text in prompts]
     more = {name: [value] * len(prompts) for name, value in (columns or {}).items()}

@@ -40,6 +40,11 @@ class PaidCache:
         """See Cache."""
         return self._cache.put(key, entry, done)
 
+    @property
+    def lost(self) -> int:
+        """See Cache."""
+        return self._cache.lost
+
     def hurry(self) -> None:
         """See Cache."""
         self._cache.hurry()

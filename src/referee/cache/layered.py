@@ -55,6 +55,11 @@ class LayeredCache:
         self.memory.put(key, entry)
         return self.disk.put(key, entry, done)
 
+    @property
+    def lost(self) -> int:
+        """Of the file."""
+        return self.disk.lost
+
     def hurry(self) -> None:
         """Passed to the file."""
         self.disk.hurry()

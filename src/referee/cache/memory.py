@@ -12,6 +12,8 @@ from referee.cache.port import Done
 class MemoryCache:
     """An LRU cache. Facets are not kept: they would be half of the memory and are for files only."""
 
+    lost = 0
+
     def __init__(self, max_items: int) -> None:
         self._max = max_items
         self._entries: OrderedDict[str, Entry] = OrderedDict()

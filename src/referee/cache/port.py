@@ -33,6 +33,11 @@ class Cache(Protocol):
         """Nothing more will be put for now: commit what is queued without waiting for more."""
         ...
 
+    @property
+    def lost(self) -> int:
+        """Verdicts that a file did not take: memory has them, as long as it does."""
+        ...
+
     def close(self) -> None:
         """Write out what is pending, within a few seconds, and release everything. May be called twice."""
         ...
@@ -50,9 +55,10 @@ class Claim(Protocol):
 class SharedCache(Cache, Protocol):
     """A cache that other jobs fill too, over a network: `get` looks up the local part, `claim` the rest."""
 
-    def claim(self, keys: Sequence[str], patience: float, found: Found) -> Claim | None:
-        """Search for any of these keys; if another job is judging the request, wait for it, `patience` seconds at most.
-        Then `found` is called, never from inside this call. None: there is nowhere to search now."""
+    def claim(self, keys: Sequence[str], patience: float, found: Found, team: str = "") -> Claim | None:
+        """Search for any of these keys; if another job is judging the request for the same team, wait for it,
+        `patience` seconds at most. Then `found` is called, never from inside this call. None: there is nowhere to
+        search now."""
         ...
 
     async def finish(self) -> None:

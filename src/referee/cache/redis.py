@@ -42,11 +42,14 @@ MAX_UNSENT = 20_000
 class _Search:
     """One request: searched for, then perhaps waited for, then perhaps locked by us."""
 
-    __slots__ = ("_cache", "found", "keys", "locked", "next", "over", "pause", "token", "told", "until")
+    __slots__ = ("_cache", "found", "keys", "lock", "locked", "next", "over", "pause", "token", "told", "until")
 
-    def __init__(self, cache: RedisCache, keys: Sequence[str], until: float, found: Found, token: str) -> None:
+    def __init__(
+        self, cache: RedisCache, keys: Sequence[str], lock: str, until: float, found: Found, token: str
+    ) -> None:
         self._cache = cache
         self.keys = tuple(keys)
+        self.lock = lock
         self.until = until
         self.found = found
         self.token = token
@@ -112,15 +115,22 @@ class RedisCache:
                 self._wake()
         return promised
 
+    @property
+    def lost(self) -> int:
+        """Of the local cache."""
+        return self.local.lost
+
     def hurry(self) -> None:
         """Passed to the local cache."""
         self.local.hurry()
 
-    def claim(self, keys: Sequence[str], patience: float, found: Found) -> _Search | None:
-        """Search in Redis, together with all other searches of this iteration of the loop."""
+    def claim(self, keys: Sequence[str], patience: float, found: Found, team: str = "") -> _Search | None:
+        """Search in Redis, together with all other searches of this iteration of the loop. Each team has locks of its
+        own: one that may not send now would hold back the others."""
         if not self.link.up or self._closed:
             return None
-        search = _Search(self, keys, clock.now() + patience, found, f"{self._owner}:{next(self._numbers)}")
+        lock = f"{self._lock}{team}:{keys[0]}" if team else self._lock + keys[0]
+        search = _Search(self, keys, lock, clock.now() + patience, found, f"{self._owner}:{next(self._numbers)}")
         self._asked[search.token] = search
         self._wake()
         return search
@@ -196,7 +206,7 @@ class RedisCache:
         some = [s for s in itertools.islice(self._asked.values(), BATCH_KEYS) if len(s.keys) == width]
         for search in some:
             del self._asked[search.token]
-        names = [name for s in some for name in (self._lock + s.keys[0], *(self._value + key for key in s.keys))]
+        names = [name for s in some for name in (s.lock, *(self._value + key for key in s.keys))]
         arguments = [str(int(LOCK_TTL_S * 1000)), str(width), *(s.token for s in some)]
         try:
             answer = await self.link.run(functools.partial(run_script, LOOK, names, arguments))
@@ -258,7 +268,7 @@ class RedisCache:
         self._held.pop(search.token, None)
         search.locked = False
         if self.link.up:
-            self._unlocks[search.token] = self._lock + search.keys[0]
+            self._unlocks[search.token] = search.lock
             if not self._closed:
                 self._wake()
 
@@ -293,7 +303,7 @@ class RedisCache:
         held = list(self._held.values())
         for start in range(0, len(held), BATCH_KEYS):
             some = [search for search in held[start : start + BATCH_KEYS] if search.locked]
-            names = [self._lock + search.keys[0] for search in some]
+            names = [search.lock for search in some]
             arguments = [str(int(LOCK_TTL_S * 1000)), *(search.token for search in some)]
             if some:
                 with contextlib.suppress(Unavailable):

@@ -17,7 +17,7 @@ from urllib.parse import unquote, urlsplit
 from referee import clock
 from referee.config import RedisConfig, is_variable
 from referee.config.schema import without_credentials
-from referee.errors import ConfigError, MissingKeyError
+from referee.errors import ConfigError, MissingKeyError, install
 
 if TYPE_CHECKING:
     from redis.asyncio import Redis
@@ -33,7 +33,8 @@ PROBE_TIMEOUT_S = 2.0
 COMMANDS = (
     "+ping +select +time +info +get +set +del +pexpire +hget +hgetall +hmget +hset +hdel +eval +evalsha +script|load"
 )
-"""What the user of the server must be allowed; docs/redis.md has the same list."""
+"""What the user of the server must be allowed; `referee docs redis` has the same list."""
+WITHOUT = "Scoring goes on with the local cache and this job's share of the limits."
 STALL_GRACE_S = 0.04
 """More time for an answer that may have arrived while this process itself was stalled."""
 
@@ -68,13 +69,15 @@ def parse(url: str) -> Address:
 class RedisLink:
     """Runs commands on one event loop. `up` is False while the breaker is open."""
 
-    def __init__(self, config: RedisConfig, env: Mapping[str, str] | None = None) -> None:
+    def __init__(self, config: RedisConfig, env: Mapping[str, str] | None = None, without: str = WITHOUT) -> None:
+        """`without`: what it means that Redis is away, for the log."""
         self.name = without_credentials(config.url)
         self.up = True
         self.on_change: list[Callable[[], None]] = []
         """Called when `up` has changed."""
         self.config = config
         self._timeout = config.timeout
+        self._without = without
         self._client = _client(config, os.environ if env is None else env)
         self._warned: set[str] = set()
         self._probing: asyncio.Task[None] | None = None
@@ -84,12 +87,12 @@ class RedisLink:
     async def run(self, work: Callable[[Redis], Awaitable[T]]) -> T:
         """Run `work` with the client, within redis.timeout. Raises Unavailable at once while the breaker is open."""
         if not self.up or self._closed:
-            raise Unavailable
+            raise Unavailable(f"{self.name} does not answer")
         try:
             return await self._bounded(work, self._timeout)
         except Exception as error:
             self._failed(error)
-            raise Unavailable from None
+            raise Unavailable(f"{self.name} does not answer") from None
 
     async def look(self, work: Callable[[Redis], Awaitable[T]]) -> T:
         """The same, but raises the error itself and leaves the breaker alone."""
@@ -140,7 +143,7 @@ class RedisLink:
     def _failed(self, error: Exception) -> None:
         about, text = explain(error, self.config)
         log.debug("redis: %s", type(error).__name__, exc_info=about == "internal")
-        self.complain(about, f"{text} Scoring goes on with the local cache and this job's share of the limits.")
+        self.complain(about, f"{text} {self._without}")
         if about == "full" or not self.up or self._closed:
             return  # a server without room still answers
         self.up = False
@@ -156,7 +159,7 @@ class RedisLink:
                 log.debug("redis: still away (%s)", type(error).__name__)
                 continue
             self.up = True
-            log.info("redis.url %s: answers again; verdicts and limits are shared", self.name)
+            log.info("redis.url %s: answers again", self.name)
             self._tell()
             return
 
@@ -224,8 +227,7 @@ def _client(config: RedisConfig, env: Mapping[str, str]) -> Redis:
         from redis.backoff import NoBackoff
     except ImportError:
         raise ConfigError(
-            'redis.url is set, but the Redis client is not installed: pip install "llm-referee[redis]". '
-            "Nothing was sent.",
+            f"redis.url is set, but the Redis client is not installed: {install('redis')}. Nothing was sent.",
             setting="redis.url",
         ) from None
     address = parse(config.url)

@@ -81,6 +81,8 @@ class SqliteCache:
         self._closed = False
         self._warned: set[str] = set()
         self._resume_at = float("-inf")
+        self._refused = self._failed = 0
+        """Verdicts that were not stored, counted by the caller's thread and by the writer's."""
         self._inode = 0
         self._reader: sqlite3.Connection | None = None
         self._writer: sqlite3.Connection | None = None
@@ -136,11 +138,17 @@ class SqliteCache:
         if self._pid != os.getpid():
             self._after_fork()
         if self._writer is None or self._closed or (self._resume_at > 0 and clock.monotonic() < self._resume_at):
+            self._refused += not self._closed
             return False
         if self._thread is None and not self._start():
             return False
         self._queue.put((key, entry, done))
         return True
+
+    @property
+    def lost(self) -> int:
+        """Verdicts that the file did not take."""
+        return self._refused + self._failed
 
     def hurry(self) -> None:
         """Commit what is queued now."""
@@ -275,13 +283,15 @@ class SqliteCache:
             batch += [queue.get() for _ in range(min(queue.qsize(), COMMIT_ROWS - 1))]
             going = None not in batch
             items = [item for item in batch if item is not None]
+            stored = False
             if items and clock.monotonic() >= self._resume_at and not self.problem:
                 try:
-                    self._commit(items)
+                    stored = self._commit(items)
                 except Exception as error:  # a bug of ours: callers wait for this thread, so it must not die of it
                     log.exception("storing verdicts failed unexpectedly")
                     self._give_up(f"internal error ({type(error).__name__})")
                 last = clock.monotonic()
+            self._failed += 0 if stored else len(items)
             calls = [done for _, _, done in items if done is not None]
             if calls:
                 try:
@@ -289,11 +299,11 @@ class SqliteCache:
                 except Exception:
                     log.debug("listeners of %d stored verdicts could not be called", len(calls), exc_info=True)
 
-    def _commit(self, items: list[Item]) -> None:
+    def _commit(self, items: list[Item]) -> bool:
         with self.write_lock:
             link = self._writer
             if link is None:
-                return
+                return False
             try:
                 link.execute("BEGIN IMMEDIATE")
                 shared: dict[int, bytes] = {}
@@ -303,12 +313,14 @@ class SqliteCache:
                 if self._max_bytes < math.inf:
                     trim(link, len(rows), self._max_bytes)
                 link.execute("COMMIT")
+                return True
             except FAULTS as error:
                 self._write_failed(error)
             finally:
                 with contextlib.suppress(*FAULTS):
                     if link.in_transaction:
                         link.execute("ROLLBACK")
+            return False
 
     def _write_failed(self, error: Exception) -> None:
         if is_corrupt(error):

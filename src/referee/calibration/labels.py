@@ -1,11 +1,10 @@
-"""Files with what people said: rollouts with a label, preferences among responses to one prompt, JSON Lines or CSV.
+"""Files with what people said: rollouts with a label, preferences among responses to one prompt, JSON Lines or a table.
 
 A label is yes or no, a number or a word; against which judge it means what is in `truth`.
 """
 
 from __future__ import annotations
 
-import csv
 import math
 import zlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -21,6 +20,7 @@ from referee.records import Criterion, Sample
 from referee.rollouts import BOM, BadLine, Polarity, open_rollouts, plain, read_line, unreadable
 from referee.rollouts.file import FIRST
 from referee.rollouts.row import columns_of
+from referee.rollouts.tables import is_table, table_lines
 
 Label = bool | float | str
 WORDS = {
@@ -35,11 +35,8 @@ NO_VALUE = "(none)"
 """What a column is worth in a row that has none of it."""
 REASONS = ("why", "reason", "comment")
 """Columns in which people say why."""
-TABLES = {".csv": ",", ".tsv": "\t"}
 PAIRS = (("response_a", "response_b"), ("answer_a", "answer_b"), ("output_a", "output_b"))
 _SEVERAL = frozenset({"chosen", "rejected", "preferred", "responses", *(name for pair in PAIRS for name in pair)})
-NUMBERS = {"length": int, "step": int, "rule_score": float}
-LONGEST_CELL = 16 * 1024 * 1024
 
 
 class Row(Struct, frozen=True, kw_only=True):
@@ -82,11 +79,8 @@ class Format(Struct, frozen=True, kw_only=True):
 def read_labels(path: Path, form: Format) -> Iterator[Row | BadLine]:
     """Every row of a file, in order; of a line with several responses, a row each. What cannot be read is a BadLine."""
     try:
-        for number, data, problem in _table(path) if path.suffix.lower() in TABLES else _lines(path):
-            if problem:
-                yield BadLine(number, "", problem, data)
-            else:
-                yield from _rows(data, number, form)
+        for number, data in _lines(path):
+            yield from _rows(data, number, form)
     except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
         raise unreadable(path, error) from None
 
@@ -94,51 +88,23 @@ def read_labels(path: Path, form: Format) -> Iterator[Row | BadLine]:
 def unjudged_columns(path: Path, form: Format) -> list[dict[str, msgspec.Raw]]:
     """What stands in the first rows, by column, without what is read here: labels, and what they are broken down by."""
     own = {form.label, "labels", *_SEVERAL, *REASONS, *form.by, "num_correct", "total_completions"}
-    lines = _table(path) if path.suffix.lower() in TABLES else _lines(path)
-    rows = [columns_of(data) for _, data, _ in islice(lines, FIRST)]
+    rows = [columns_of(data) for _, data in islice(_lines(path), FIRST)]
     return [{name: raw for name, raw in row.items() if name not in own} for row in rows]
 
 
-def _lines(path: Path) -> Iterator[tuple[int, bytes, str]]:
+def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    if is_table(path):
+        number = 0
+        for lines in table_lines(path, {}):
+            number += lines.count(b"\n")
+            if not lines.isspace():
+                yield number, lines
+        return
     with open_rollouts(path) as stream:
         for number, data in enumerate(stream, 1):
             data = data.removeprefix(BOM) if number == 1 else data
             if data.strip():
-                yield number, data, ""
-
-
-def _table(path: Path) -> Iterator[tuple[int, bytes, str]]:
-    """Rows of a CSV as the JSON they stand for. Empty cells are left out."""
-    csv.field_size_limit(LONGEST_CELL)
-    with path.open(encoding="utf-8-sig", newline="") as stream:
-        # Strict: else a quote that is never closed makes one cell of the rest of the file.
-        reader = csv.DictReader(stream, delimiter=TABLES[path.suffix.lower()], strict=True)
-        while True:
-            start = reader.line_num + 1
-            try:
-                if reader.fieldnames is not None:
-                    start = reader.line_num + 1
-                cells = next(reader, None)
-            except csv.Error as error:
-                ended = "end of data" in str(error)
-                yield start, b"", 'a quote (") is opened here and never closed.' if ended else f"not CSV ({error})."
-                return
-            if cells is None:
-                return
-            if None in cells:
-                yield reader.line_num, b"", "has more cells than the header has columns."
-                continue
-            row = {name: _cell(name, text) for name, text in cells.items() if text}
-            yield reader.line_num, msgspec.json.encode(row), ""
-
-
-def _cell(name: str, text: str) -> Any:
-    try:
-        if name in NUMBERS:
-            return NUMBERS[name](text)
-        return WORDS.get(text.strip().lower(), text) if name == "truncated" else text
-    except ValueError:
-        return text  # the reader of rollouts says what is wrong with it
+                yield number, data
 
 
 def _rows(data: bytes, number: int, form: Format) -> list[Row] | list[BadLine]:

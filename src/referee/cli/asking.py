@@ -13,10 +13,10 @@ from referee.batch import BatchRun, Journal, Listed, batch_config, check_batch
 from referee.batch.journal import FILE, STOPPED
 from referee.batch.open import endpoint_name
 from referee.cli.output import claimed
-from referee.cli.rows import Row
 from referee.cli.stream import WINDOW
 from referee.config import Config
 from referee.errors import ConfigError
+from referee.report.reward_rows import Row
 from referee.scoring.build import build_worker
 from referee.scoring.local import BuildWorker
 
@@ -104,6 +104,8 @@ def check_asking(config: Config, output: str, folder: Path | None, batch: bool, 
         check_batch(config)
         if config.redis.url:
             typer.echo("--batch does not use [redis]: neither its cache nor its limits.", err=True)
+        if config.audit.enable:
+            typer.echo("--batch does not audit; afterwards, `referee audit` looks at the record.", err=True)
     if batch and folder is not None and not overwrite:
         _check_endpoints(config, output, folder)
     if folder is not None and _check_open(output, folder, batch, overwrite):

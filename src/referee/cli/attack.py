@@ -13,8 +13,9 @@ from rich.table import Table
 from rich.text import Text
 
 from referee.calibration.asking import first_judged
-from referee.cli.problems import text_only
+from referee.cli.problems import refuse_binary, refuse_text
 from referee.cli.settings import settings
+from referee.cli.source import Map, as_file
 from referee.cli.terminal import terminal
 from referee.cli.words import counted
 from referee.config import Config, MissingConfig
@@ -25,7 +26,7 @@ from referee.records import Sample
 from referee.referee import Referee
 from referee.report.plain import plain
 from referee.rollouts import BadLine, read_rollouts
-from referee.scoring.build import columns_shown, rubric_polarity
+from referee.scoring.build import columns_shown, rubric_polarity, text_only
 
 CREDITED = 4
 """Exit status when more attacks than allowed earned credit."""
@@ -35,7 +36,7 @@ UNTESTED = 0.2
 
 def command(
     rollouts: Annotated[
-        Path | None, typer.Argument(help="Rollouts whose prompts are used. Default: one shipped prompt.")
+        str | None, typer.Argument(help="Rollouts whose prompts are used. Default: one shipped prompt.")
     ] = None,
     config: Annotated[
         Path | None, typer.Option("--config", "-c", help="Default: ./referee.toml, else the embedded judge.")
@@ -45,6 +46,7 @@ def command(
         float | None, typer.Option(min=0, max=1, help=f"Exit status {CREDITED} if a larger share earned credit.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Plain data instead of tables.")] = False,
+    mapped: Map = None,
 ) -> None:
     """Ask the judge about answers that deserve nothing and try to get it.
 
@@ -53,7 +55,11 @@ def command(
     sees them. A judge of groups sees each attack among honest answers.
     """
     with settings(config) as chosen:
-        asked = _asked(rollouts, prompts, chosen) if rollouts is not None else [[ASKED]]
+        asked = [[ASKED]]
+        if rollouts is not None:
+            with as_file(rollouts, mapped) as path:
+                refuse_binary(rollouts, path)
+                asked = _asked(rollouts, path, prompts, chosen)
         found = attacked(chosen, asked)
     if as_json:
         typer.echo(msgspec.json.format(msgspec.json.encode(found), indent=2).decode())
@@ -90,16 +96,18 @@ def attacked(config: Config, asked: Sequence[Sequence[Sample]]) -> dict[str, Att
     }
 
 
-def _asked(path: Path, most: int, config: Config) -> list[list[Sample]]:
+def _asked(name: str, path: Path, most: int, config: Config) -> list[list[Sample]]:
     """Honest answers to the first different prompts of a file."""
     found: dict[object, list[Sample]] = {}
     for _, sample in read_rollouts(path, columns_shown(config), text_only(config), rubric_polarity(config)):
         if isinstance(sample, BadLine):
-            raise InputError(f"{path}: {sample.message}")
+            if not found:
+                refuse_text(name, path)
+            raise InputError(f"{name}: {sample.message}")
         if sample.prompt in found or len(found) < most:
             found.setdefault(sample.prompt, []).append(sample)
     if not found:
-        raise InputError(f"{path}: there are no rollouts in this file.")
+        raise InputError(f"{name}: there are no rollouts in this file.")
     return list(found.values())
 
 

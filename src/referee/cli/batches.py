@@ -16,21 +16,23 @@ from referee.batch.calls import Pace
 from referee.batch.journal import FILE
 from referee.batch.open import api_of, endpoint_name
 from referee.batch.port import Refused
+from referee.cli.help import App
 from referee.cli.output import claimed
 from referee.cli.settings import settings
 from referee.config import Config
 from referee.engine import Endpoint, find_key
 from referee.engine.port import TransportFault
 from referee.errors import ConfigError, RefereeError
+from referee.report.files import record_beside
 
-app = typer.Typer(help="List the batches of `referee score --batch`, or cancel them.", no_args_is_help=True)
+app = App(help="List the batches of `referee score --batch`, or cancel them.", no_args_is_help=True)
 OutputArgument = Annotated[Path, typer.Argument(help="The output of the run (out.jsonl), or its folder (out.run).")]
 SKEW_S = 3600.0
 
 
 @app.command("list")
 def list_(output: OutputArgument) -> None:
-    """List batches, the oldest first, with their state when the run last looked."""
+    """List batches, the oldest first, with their last known state."""
     for batch in _read(output):
         when = datetime.datetime.fromtimestamp(batch.created).astimezone().strftime("%Y-%m-%d %H:%M")
         name = batch.remote or f"(no id yet; token {batch.token})"
@@ -123,7 +125,7 @@ async def _cancel(config: Config, batches: list[Listed]) -> _Ends:
 
 
 def _folder(output: Path) -> Path:
-    folder = output if output.is_dir() else output.with_suffix(".run")
+    folder = output if output.is_dir() else record_beside(output)
     if not folder.is_dir():
         raise ConfigError(f"{output}: there is no folder {folder} of a run.")
     return folder

@@ -12,12 +12,13 @@ from typing import Annotated
 import typer
 
 from referee.cache import Entry, SqliteCache, explain
+from referee.cli.help import App
 from referee.cli.settings import DEFAULT_FILE
 from referee.cli.words import counted
 from referee.config import CacheConfig, load
 from referee.errors import ConfigError
 
-app = typer.Typer(help="Look into the cache of verdicts, or clear it out.", no_args_is_help=True)
+app = App(help="Look into the cache of verdicts, or clear it out.", no_args_is_help=True)
 
 ConfigOption = Annotated[
     Path | None, typer.Option("--config", "-c", help="Default: ./referee.toml, else the default path.")
@@ -27,7 +28,7 @@ NEAREST = 3
 
 @app.command()
 def stats(config: ConfigOption = None) -> None:
-    """Show how many verdicts there are, of which models, how old and how large."""
+    """Show the number of verdicts, their models, their age and size."""
     cache = _open(config)
     found = cache.stats()
     if found["problem"]:
@@ -47,7 +48,7 @@ def explain_(
     ] = None,
     config: ConfigOption = None,
 ) -> None:
-    """Show what a verdict's key is made of, and why another key differs."""
+    """Show what a verdict's key is made of, and why another differs."""
     cache = _open(config)
     first, entry = _one(cache, key)
     if other is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -28,25 +29,27 @@ from referee.calibration import (
     read_labels,
     yes_rule,
 )
-from referee.calibration.labels import NO_VALUE, TABLES, unjudged_columns
+from referee.calibration.labels import NO_VALUE, unjudged_columns
 from referee.calibration.page import write_page
 from referee.calibration.said import Subject
 from referee.calibration.stored import stored
 from referee.calibration.stress import STRESS, questions
 from referee.cli.calibrate_cascade import replayed, tell
 from referee.cli.calibration_text import show
-from referee.cli.problems import Problems, refuse_binary, refuse_text, text_only, warn_unread
-from referee.cli.progress import Meter
+from referee.cli.compare_input import AnswerFile
+from referee.cli.problems import Problems, column_names, refuse_binary, refuse_text, warn_unread
 from referee.cli.settings import settings, with_ledger
+from referee.cli.source import Map, as_file
 from referee.cli.terminal import terminal
 from referee.cli.words import counted
 from referee.config import Config
 from referee.errors import ConfigError, InputError
+from referee.progress import Meter
 from referee.referee import Referee
 from referee.report.page import check_page
 from referee.report.plain import plain
-from referee.rollouts import BadLine, doubtful_columns
-from referee.scoring.build import columns_shown, rubric_polarity
+from referee.rollouts import BadLine, doubtful_columns, first_rows
+from referee.scoring.build import columns_shown, rubric_polarity, text_only
 
 UNSCORED = 3
 """Exit status when a judge has a verdict on none of the labelled rows."""
@@ -55,10 +58,12 @@ BELOW = 4
 
 
 def command(
-    labels: Annotated[Path, typer.Argument(help="Rollouts with a label, or preferences: JSONL, or CSV by its name.")],
+    labels: Annotated[Path, typer.Argument(help="Rollouts with a label, or preferences, as JSONL, CSV or Parquet.")],
     config: Annotated[
         list[Path] | None,
-        typer.Option("--config", "-c", help="Again for another one, to compare. Default as for `score`."),
+        typer.Option(
+            "--config", "-c", metavar="<path>", help="Again for another one, to compare. Default as for `score`."
+        ),
     ] = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Write a page (HTML) too.")] = None,
     unlabelled: Annotated[
@@ -70,11 +75,13 @@ def command(
     ] = None,
     label: Annotated[str, typer.Option(help="The column that holds the label.")] = "label",
     yes: Annotated[str, typer.Option(help="Labels that mean yes: words with commas, or a bound like >=4.")] = "",
-    by: Annotated[list[str] | None, typer.Option(help="Also for each value of this column. May be repeated.")] = None,
+    by: Annotated[
+        list[str] | None, typer.Option(metavar="COLUMN", help="Also for each value of this column. May be repeated.")
+    ] = None,
     examples: Annotated[int, typer.Option(min=0, help="How many of the worst disagreements to show.")] = 5,
     check: Annotated[
         list[str] | None,
-        typer.Option(help=f"Ask more to check it: {', '.join(STRESS)}, or all. May be repeated."),
+        typer.Option(metavar="WHAT", help=f"Ask more to check it: {', '.join(STRESS)}, or all. May be repeated."),
     ] = None,
     check_rows: Annotated[int, typer.Option(min=1, help="How many answers are rewritten, or asked about again.")] = 40,
     cascade: Annotated[
@@ -82,11 +89,15 @@ def command(
     ] = False,
     fail_below: Annotated[
         list[str] | None,
-        typer.Option(help="kappa=0.6: exit status 4 if a judge's is below; kappa.low=0.5 is the interval's lower end."),
+        typer.Option(
+            metavar="FIGURE=LIMIT",
+            help="kappa=0.6: exit status 4 if a judge's is below; kappa.low=0.5 is the interval's lower end.",
+        ),
     ] = None,
     seed: Annotated[int, typer.Option(help="Of the bootstrap: the same seed gives the same intervals.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Plain data instead of text.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
+    mapped: Map = None,
 ) -> None:
     """Say how far judges agree with people.
 
@@ -106,48 +117,50 @@ def command(
     wanted = [_threshold(text) for text in fail_below or ()]
     checks = [*CHECKS, *_stress(check or (), check_rows)]
     rule, columns = yes_rule(yes), tuple(by or ())
-    for path in (labels, *([unlabelled] if unlabelled else ())):
-        _check_file(path)
     judges: list[Calibrated] = []
     subjects: list[Subject] = []
     rows: list[Row] = []
     configs: Sequence[Path | None] = config or [None]
-    # Once before anything is started, so that a bad file is said at once.
-    first = _read(labels, Format(label=label, by=columns))
-    _check_columns(first, columns)
-    references = all((row.sample.reference or "").strip() for row in first)
-    for path in configs:
-        with settings(path, references) as chosen:
-            form = Format(
-                columns=columns_shown(chosen),
-                text_only=text_only(chosen),
-                rubric=rubric_polarity(chosen),
-                label=label,
-                by=columns,
-                criteria=tuple(one for judge in chosen.judge if judge.kind == "rubric" for one in judge.criterion),
-            )
-            rows = [*_read(labels, form), *([] if unlabelled is None else _read(unlabelled, form, labelled=False))]
-            check_labels(chosen, rows, rule)
-            _check_references(labels, chosen, rows)
-            _warn_unread(labels, chosen, form)
-            rename = _names(path, configs, chosen)
-            chosen = with_ledger(calibration_config(chosen), _ledger(output, path, configs))
-            if not (quiet or as_json or cascade or verdicts is not None):
-                typer.echo(_plan(rename, chosen, rows, check or (), check_rows), err=True)
-            if cascade:
-                tell(replayed(chosen, rows, rule, seed, quiet or as_json), as_json)
-                continue
-            priced = any(endpoint.price_in is not None for endpoint in chosen.endpoint)
-            measured = functools.partial(
-                calibrate, rows=rows, yes=rule, rename=rename, seed=seed, examples=examples, checks=checks
-            )
-            if verdicts is not None:
-                found_here = list(measured(chosen, rewards=stored(verdicts, chosen, rows)))
-            else:
-                with Referee(chosen) as referee, Meter(len(rows), referee.metrics, quiet or as_json, priced):
-                    found_here = list(measured(referee))
-            judges += [judge for judge, _ in found_here]
-            subjects += [subject for _, subject in found_here]
+    with as_file(str(labels), mapped) as path_of_labels, contextlib.ExitStack() as stack:
+        source, more = AnswerFile(str(labels), path_of_labels), None
+        if unlabelled is not None:
+            more = AnswerFile(str(unlabelled), stack.enter_context(as_file(str(unlabelled), mapped)))
+        # Once before anything is started, so that a bad file is said at once.
+        first = _read(source, Format(label=label, by=columns))
+        _check_columns(first, columns)
+        references = all((row.sample.reference or "").strip() for row in first)
+        for path in configs:
+            with settings(path, references) as chosen:
+                form = Format(
+                    columns=columns_shown(chosen),
+                    text_only=text_only(chosen),
+                    rubric=rubric_polarity(chosen),
+                    label=label,
+                    by=columns,
+                    criteria=tuple(one for judge in chosen.judge if judge.kind == "rubric" for one in judge.criterion),
+                )
+                rows = [*_read(source, form), *([] if more is None else _read(more, form, labelled=False))]
+                check_labels(chosen, rows, rule)
+                _check_references(labels, chosen, rows)
+                _warn_unread(source, chosen, form)
+                rename = _names(path, configs, chosen)
+                chosen = with_ledger(calibration_config(chosen), _ledger(output, path, configs))
+                if not (quiet or as_json or cascade or verdicts is not None):
+                    typer.echo(_plan(rename, chosen, rows, check or (), check_rows), err=True)
+                if cascade:
+                    tell(replayed(chosen, rows, rule, seed, quiet or as_json), as_json)
+                    continue
+                priced = any(endpoint.price_in is not None for endpoint in chosen.endpoint)
+                measured = functools.partial(
+                    calibrate, rows=rows, yes=rule, rename=rename, seed=seed, examples=examples, checks=checks
+                )
+                if verdicts is not None:
+                    found_here = list(measured(chosen, rewards=stored(verdicts, chosen, rows)))
+                else:
+                    with Referee(chosen) as referee, Meter(len(rows), referee.metrics, quiet or as_json, priced):
+                        found_here = list(measured(referee))
+                judges += [judge for judge, _ in found_here]
+                subjects += [subject for _, subject in found_here]
     if cascade:
         return
     found = Calibration(
@@ -234,45 +247,37 @@ def _check_columns(rows: Sequence[Row], names: Sequence[str]) -> None:
             raise InputError(f"--by {name}: no row has this column. Nothing was spent.")
 
 
-def _check_file(path: Path) -> None:
-    if path.is_dir():
-        raise InputError(f"{path} is a folder. Name a file of labelled rollouts in it.")
-    if not path.exists():
-        raise InputError(f"{path}: no such file.")
-    refuse_binary(str(path), path)
-
-
-def _read(path: Path, form: Format, labelled: bool = True) -> list[Row]:
+def _read(file: AnswerFile, form: Format, labelled: bool = True) -> list[Row]:
     """All rows of a file; an error, before anything is spent, if one cannot be used."""
+    refuse_binary(*file)
     rows, problems = [], Problems()
-    for item in read_labels(path, form):
+    for item in read_labels(file.path, form):
         if isinstance(item, BadLine):
             problems.add(item)
         else:
             rows.append(item)
     if problems.count:
-        table = path.suffix.lower() in TABLES
-        if not rows and not table:
-            refuse_text(str(path), path)
-        raise InputError(problems.complaint(str(path), _TABLE if table else f"A row looks like this: {_EXAMPLE}"))
+        if not rows:
+            refuse_text(*file)
+        advice = f"A row looks like this: {_EXAMPLE}"
+        raise InputError(problems.complaint(file.name, advice if rows else problems.instead(first_rows(file.path))))
     if not rows:
-        raise InputError(f"{path}: there are no rows in this file. Nothing was spent.")
+        raise InputError(f"{file.name}: there are no rows in this file. Nothing was spent.")
     if labelled and not any(row.labelled for row in rows):
         raise InputError(
-            f"{path}: no row has a label in column `{form.label}`. Nothing was spent. A row looks like this: "
-            f"{_EXAMPLE} Another column is named with --label."
+            f"{file.name}: no row has a label in column `{form.label}`. Nothing was spent. "
+            f"{column_names(first_rows(file.path))} Name one of them with --label."
         )
     if labelled:
-        _refuse_mixture(path, rows)
+        _refuse_mixture(file.name, rows)
         return rows
     return [msgspec.structs.replace(row, label=None, labels={}, preferred=None) for row in rows]
 
 
-_TABLE = "The first line names the columns: prompt, response, label."
 _EXAMPLE = '{"prompt": "What is 2 + 2?", "response": "It is 4.", "label": "yes"}'
 
 
-def _refuse_mixture(path: Path, rows: Sequence[Row]) -> None:
+def _refuse_mixture(path: str, rows: Sequence[Row]) -> None:
     preference = next((row for row in rows if row.preferred is not None), None)
     single = next((row for row in rows if row.label is not None or row.labels), None)
     if preference is not None and single is not None:
@@ -290,12 +295,12 @@ def _check_references(path: Path, config: Config, rows: Sequence[Row]) -> None:
         )
 
 
-def _warn_unread(path: Path, config: Config, form: Format) -> None:
+def _warn_unread(file: AnswerFile, config: Config, form: Format) -> None:
     """Name the columns that no judge sees, once a file, or as misspelt."""
-    rows = unjudged_columns(path, form)
+    rows = unjudged_columns(file.path, form)
     for doubt in doubtful_columns(rows):
-        typer.echo(plain(f"warning: {path}: {doubt.message}", 1000), err=True)
-    warn_unread(plain(str(path)), rows, columns_shown(config), form.rubric)
+        typer.echo(plain(f"warning: {file.name}: {doubt.message}", 1000), err=True)
+    warn_unread(plain(file.name), rows, columns_shown(config), form.rubric)
 
 
 def _names(path: Path | None, configs: Sequence[Path | None], config: Config) -> Callable[[str], str]:

@@ -13,12 +13,12 @@ from referee.calibration import Row, YesRule, common_of
 from referee.calibration.cascade import Curve, Point, replay, words
 from referee.calibration.said import ask, settled_of
 from referee.calibration.truth import truth_of
-from referee.cli.progress import Meter
 from referee.cli.terminal import terminal
 from referee.cli.words import counted
 from referee.config import Config
 from referee.errors import ConfigError, InputError
 from referee.judging import needs_groups
+from referee.progress import Meter
 from referee.referee import Referee
 
 
@@ -35,7 +35,7 @@ def replayed(config: Config, rows: Sequence[Row], yes: YesRule | None, seed: int
     if truth.kind == "preference":
         raise InputError("--cascade needs a label for each row, not preferences. Nothing was spent.")
     members = {judge.name: judge for judge in cascade.uses}
-    every = replace(config, judge=tuple(members[name] for name in cascade.members))
+    every = replace(config, judge=tuple(members[name] for name in cascade.members), team=())
     prices = [endpoint.price_in for endpoint in config.endpoint]
     with Referee(every) as referee, Meter(len(rows), referee.metrics, quiet, any(prices)):
         rewards = ask(referee, rows)

@@ -15,7 +15,7 @@ from referee.cli.compare_show import show
 from referee.cli.problems import warn_unread
 from referee.cli.score import UNSCORED
 from referee.cli.settings import settings, with_ledger
-from referee.cli.source import as_file
+from referee.cli.source import Map, as_file
 from referee.cli.terminal import terminal
 from referee.cli.words import counted
 from referee.config import Config
@@ -29,15 +29,17 @@ from referee.scoring.build import columns_shown, rubric_polarity
 
 
 def command(
-    a: Annotated[str, typer.Argument(help="JSONL of answers (prompt, response, …), the base; - for standard input.")],
-    b: Annotated[str, typer.Argument(help="JSONL of other answers to the same prompts: does this one win?")],
+    a: Annotated[str, typer.Argument(help="Answers (JSONL, CSV, Parquet), the base; - for standard input.")],
+    b: Annotated[str, typer.Argument(help="Other answers to the same prompts: does this one win?")],
     config: Annotated[
         Path | None, typer.Option("--config", "-c", help="Default: ./referee.toml, else the embedded judge.")
     ] = None,
     judge: Annotated[str, typer.Option(help="Of a configuration with several judges: the one to ask.")] = "",
     names: Annotated[str, typer.Option(help="What to call them, as in base,tuned. Default: the files' names.")] = "",
     key: Annotated[str, typer.Option(help="Match rows by this column instead of by their prompt.")] = "",
-    by: Annotated[list[str] | None, typer.Option(help="Break down by this column; may be given again.")] = None,
+    by: Annotated[
+        list[str] | None, typer.Option(metavar="COLUMN", help="Break down by this column; may be given again.")
+    ] = None,
     worst: Annotated[int, typer.Option(min=0, help="How many of the worst losses to show.")] = 5,
     skip_unmatched: Annotated[
         bool, typer.Option("--skip-unmatched", help="Leave out rows without a partner in the other file.")
@@ -50,6 +52,7 @@ def command(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of tables.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No plan, no progress.")] = False,
+    mapped: Map = None,
 ) -> None:
     """Compare two sets of answers to the same prompts: how often does the judge prefer b to a?
 
@@ -62,7 +65,7 @@ def command(
     if output is not None:
         check_page(output)
     called, columns = _names(a, b, names), tuple(dict.fromkeys(by or ()))
-    with as_file(a) as source_a, as_file(b) as source_b:
+    with as_file(a, mapped) as source_a, as_file(b, mapped) as source_b:
         files = AnswerFile(a, source_a), AnswerFile(b, source_b)
         seen = [read_answers(file) for file in files]
         references = all((row.sample.reference or "").strip() for rows in seen for row in rows)

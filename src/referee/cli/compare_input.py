@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import typer
 
-from referee.cli.problems import Problems, refuse_binary, refuse_text, text_only
+from referee.cli.problems import Problems, refuse_binary, refuse_text
 from referee.cli.words import counted
 from referee.config import Config
 from referee.errors import InputError
@@ -16,13 +16,12 @@ from referee.records import Sample
 from referee.report.plain import plain
 from referee.rollouts import BadLine, first_rows, last_user, read_rollouts
 from referee.rollouts.pairs import AnswerRow, Matched, match_answers, prompt_key, two_prompts
-from referee.scoring.build import rubric_polarity
+from referee.scoring.build import rubric_polarity, text_only
 
 EXAMPLES = 3
 """Rows without a partner that are named."""
 MOST_COLUMNS = 20
 """Columns that an error lists."""
-_FORMAT = 'Not one line is a rollout. One looks like this: {"prompt": "What is 2 + 2?", "response": "It is 4."}'
 
 
 class AnswerFile(NamedTuple):
@@ -46,7 +45,7 @@ def read_answers(file: AnswerFile, config: Config | None = None, columns: Sequen
     if not found:
         refuse_text(file.name, file.path)
     if bad.count:
-        raise InputError(bad.complaint(file.name, "Correct them." if found else _FORMAT))
+        raise InputError(bad.complaint(file.name, "Correct them." if found else bad.instead(first_rows(file.path))))
     return found
 
 

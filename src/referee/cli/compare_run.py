@@ -11,11 +11,11 @@ from msgspec.structs import replace
 
 from referee.cli.estimate import Planned, Plans
 from referee.cli.plan import money
-from referee.cli.progress import Meter
 from referee.cli.stream import Item, stream
 from referee.cli.words import counted
 from referee.config import Config, JudgeConfig, ShapingConfig, all_judges, endpoints_of
 from referee.errors import ConfigError
+from referee.progress import Meter
 from referee.records import Reward, Sample
 from referee.referee import Referee
 from referee.report.versus import About
@@ -64,7 +64,7 @@ def to_compare(config: Config, name: str = "") -> Config:
             judge, schedule="all", rounds=0, strength="win_rate", min_comparisons=1, alone="unscored", uses=()
         )
     missing = replace(config.missing, policy="abstain", value=None)
-    return replace(config, judge=(judge,), shaping=ShapingConfig(), missing=missing)
+    return replace(config, judge=(judge,), shaping=ShapingConfig(), missing=missing, team=())
 
 
 def _chosen(config: Config, name: str) -> JudgeConfig:

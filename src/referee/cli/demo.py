@@ -12,7 +12,6 @@ from rich.console import Console
 from rich.table import Table
 
 from referee import clock
-from referee.cli.progress import Meter
 from referee.cli.report import make_report
 from referee.cli.ways_to_wait import compare, comparison_table
 from referee.cli.words import counted
@@ -20,6 +19,7 @@ from referee.config import CacheConfig, LedgerConfig, load
 from referee.errors import RefereeError
 from referee.local import DISCLAIMER, demo_rollouts, embedded_config, separation, start_local
 from referee.local.embedded import ruled_rollouts
+from referee.progress import Meter
 from referee.records import Reward, Sample, Unscored, Verdict
 from referee.referee import Referee
 from referee.rollouts import plain

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import Annotated
 
@@ -11,12 +12,16 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from referee.cli.source import as_file
 from referee.cli.terminal import terminal
+from referee.errors import InputError
 from referee.report.diff import Diff, Example, diff
-from referee.report.files import sides
+from referee.report.files import record_beside, sides
 from referee.report.plain import plain
 
 SETTINGS_SHOWN = 12
+LABELS = ("score", "label", "value")
+"""What people said of a sample."""
 NOTHING = "-"
 
 
@@ -29,16 +34,31 @@ def command(
         bool, typer.Option("--same-text", help="Leave out pairs that share an id while their texts differ.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Plain data instead of tables.")] = False,
+    mapped: Annotated[
+        list[str] | None,
+        typer.Option("--map", metavar="FIELD=COLUMN", help="Of labels in B: read a field from another column."),
+    ] = None,
 ) -> None:
     """Compare two judges, or a judge with people, on the same samples.
 
     Runs with several judges are compared by the weighted mean of their judges, and judge by judge.
     """
-    tell(diff(*sides(a, b, judge), examples, same_text), as_json)
+    with as_file(str(b), mapped, LABELS) if mapped else contextlib.nullcontext(b) as labels:
+        try:
+            given = sides(a, labels, judge)
+        except InputError as error:
+            raise InputError(str(error).replace(str(labels), str(b))) from None
+        tell(diff(*given, examples, same_text), as_json, _records(a, b))
 
 
-def tell(found: Diff, as_json: bool) -> None:
-    """Print a comparison. Status 1 where there is nothing to compare."""
+def _records(*files: Path) -> str:
+    """Rows of rewards may lack texts: the records beside them, which have them."""
+    beside = [str(record_beside(path)) for path in files if path.is_file() and record_beside(path).is_dir()]
+    return f" Rewards may hold no texts; the record of their run does: compare {', '.join(beside)}." if beside else ""
+
+
+def tell(found: Diff, as_json: bool, records: str = "") -> None:
+    """Print a comparison. Status 1 where there is nothing to compare. `records`: what else to compare."""
     if as_json:
         typer.echo(msgspec.json.format(msgspec.json.encode(found), indent=2).decode())
     else:
@@ -46,7 +66,7 @@ def tell(found: Diff, as_json: bool) -> None:
     if not found.matched:
         typer.echo(
             "no sample of one is in the other: samples are matched by id, by prompt and response, or by position where "
-            "one file has neither and both have as many.",
+            f"one file has neither and both have as many.{records}",
             err=True,
         )
         raise typer.Exit(1)

@@ -24,10 +24,19 @@ from referee.cache.redis_check import examine
 from referee.cli.probe import Check, probe_of, probes
 from referee.cli.settings import settings
 from referee.cli.words import counted
-from referee.config import CacheConfig, Config, JudgeConfig, RedisConfig, all_judges, price_words, provider_name
+from referee.config import (
+    CacheConfig,
+    Config,
+    JudgeConfig,
+    RedisConfig,
+    TeamConfig,
+    all_judges,
+    price_words,
+    provider_name,
+)
 from referee.config.schema import LONE
 from referee.engine import Endpoint, find_key
-from referee.errors import RefereeError
+from referee.errors import RefereeError, install
 from referee.judging import first_round
 from referee.scoring.build import build_judge
 from referee.scoring.tracing import open_tracer
@@ -98,7 +107,7 @@ def _checks(config: Config, offline: bool) -> Iterator[Check]:
         else:
             where = endpoint.key_file or endpoint.key_env
             name = provider_name(endpoint)
-            page = f"; provider {name}, see docs/providers/{name}.md" if name else ""
+            page = f"; provider {name}, see `referee docs providers/{name}`" if name else ""
             secret = f"key from {where}" if key else "no key"
             yield True, f"endpoint {endpoint.label}: model {endpoint.model}, {secret}{page}"
         yield True, f"endpoint {endpoint.label}: {price_words(endpoint)}"
@@ -117,6 +126,8 @@ def _checks(config: Config, offline: bool) -> Iterator[Check]:
     yield _cache(config.cache)
     if config.redis.url:
         yield _tried(lambda: _redis(config.redis) if offline else examine(config.redis))
+    if config.team:
+        yield from _teams(config)
     if config.ledger.dir:
         yield _writable(Path(config.ledger.dir).expanduser(), "ledger")
     if config.otel.enabled:
@@ -202,6 +213,25 @@ def _engines(config: Config) -> Iterator[Check]:
             clients, pending = counted(status["clients"], "client"), counted(status.get("pending", 0), "sample")
             calls = f"{counted(status.get('in_flight', 0), 'call')} in flight of {status.get('limit', 0):.0f}"
             yield True, f"engine {name}: {clients}, {pending}, {calls}"
+
+
+def _teams(config: Config) -> Iterator[Check]:
+    try:
+        from referee.server.tokens import find_tokens
+    except ImportError as error:
+        yield False, f"[[team]] is for `referee serve`: {error.name} is missing; {install('serve')}"
+        return
+    yield _tried(lambda: (bool(find_tokens(config, os.environ)), "tokens of the teams: one for each, all different"))
+    if not config.redis.url:
+        yield _writable(Path(config.serve.state).expanduser().parent, "what teams have spent")
+    for team in config.team:
+        bounds = [f"{what} {limit:g}" for what, limit in _bounds(team) if limit is not None]
+        judges = ", ".join(team.judges or [judge.name for judge in config.judge])
+        yield True, f"team {team.name}: judges {judges}; {', '.join(bounds) or 'no bounds'}"
+
+
+def _bounds(team: TeamConfig) -> Iterator[tuple[str, float | None]]:
+    return iter((("US$ a day", team.budget_usd_day), ("US$ a month", team.budget_usd_month), ("rpm", team.rpm)))
 
 
 def _cache(config: CacheConfig) -> Check:

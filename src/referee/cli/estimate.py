@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from referee.cache import open_cache
 from referee.cli.groups import check_alone, in_words, sizes_of
-from referee.cli.problems import Problems, refuse_binary, refuse_text, text_only, warn_unread
+from referee.cli.problems import Problems, refuse_binary, refuse_text, warn_unread
 from referee.cli.words import counted
 from referee.config import Config, JudgeConfig, all_judges, endpoints_of, pool_of, provider_of
 from referee.engine import Endpoint
@@ -24,7 +24,7 @@ from referee.judging.members import calls_of
 from referee.plan import Workload, limits_in
 from referee.records import Ask, Sample
 from referee.rollouts import BadLine, first_rows, read_rollouts
-from referee.scoring.build import build_judge, columns_shown, rubric_polarity
+from referee.scoring.build import build_judge, columns_shown, rubric_polarity, text_only
 from referee.scoring.case import MAX_ROUNDS
 
 NO_DEADLINE = 1e9
@@ -154,10 +154,9 @@ def _dollars(config: Config, loads: dict[str, Load], way: str, tokens_out: float
     return total
 
 
-def estimate(path: Path, config: Config, checked: str = "") -> Estimate:
-    """Read all of it and plan every request. None is sent. `checked`: the name of a file whose columns the caller has
-    looked at."""
-    refuse_binary(str(path), path)
+def estimate(name: str, path: Path, config: Config, looked_at: bool = False) -> Estimate:
+    """Read all of it and plan every request. None is sent. `looked_at`: the caller has said what its columns are."""
+    refuse_binary(name, path)
     secret = secrets.token_bytes(32)
     judges = [Planned(judge, build_judge(judge, secret)) for judge in config.judge]
     comparing = [judge for judge in judges if judge.compares]
@@ -165,8 +164,8 @@ def estimate(path: Path, config: Config, checked: str = "") -> Estimate:
     samples, names = 0, Counter[str]()
     bad = Problems()
     shown = columns_shown(config)
-    if not checked:
-        warn_unread(str(path), first_rows(path), shown, rubric_polarity(config))
+    if not looked_at:
+        warn_unread(name, first_rows(path), shown, rubric_polarity(config))
     for _, sample in read_rollouts(path, shown, text_only(config), rubric_polarity(config)):
         if isinstance(sample, BadLine):
             bad.add(sample)
@@ -175,12 +174,13 @@ def estimate(path: Path, config: Config, checked: str = "") -> Estimate:
         if comparing and sample.group:
             names[sample.group] += 1
     if not samples:
-        refuse_text(str(path), path)
-        raise InputError(bad.complaint(str(path), "It is neither a ledger nor a file of rollouts."))
+        refuse_text(name, path)
+        advice = f"It is neither a ledger nor a file of rollouts. {bad.instead(first_rows(path))}"
+        raise InputError(bad.complaint(name, advice))
     if bad.count:
-        typer.echo(f"warning: {path}: {counted(bad.count, 'line')} cannot be used and not counted", err=True)
+        typer.echo(f"warning: {name}: {counted(bad.count, 'line')} cannot be used and not counted", err=True)
     sizes = sizes_of(names, samples) if comparing else Counter[int]()
-    for warning in check_alone(checked or str(path), config, sizes):
+    for warning in check_alone(name, config, sizes):
         typer.echo(warning, err=True)
     for _, sample in read_rollouts(path, shown, text_only(config), rubric_polarity(config)):
         if not isinstance(sample, BadLine):

@@ -12,12 +12,14 @@ import typer.core
 
 from referee.cli import (
     attack,
+    audit,
     batches,
     cache,
     calibrate,
     compare,
     demo,
     diff,
+    docs,
     doctor,
     init,
     plan,
@@ -29,6 +31,7 @@ from referee.cli import (
     sim,
     watch,
 )
+from referee.cli.help import App
 from referee.errors import RefereeError
 from referee.report.plain import escaped
 from referee.runtime.collector import collect_rarely
@@ -54,7 +57,7 @@ class _Commands(typer.core.TyperGroup):
             raise typer.Exit(GONE) from None
 
 
-app = typer.Typer(
+app = App(
     name="referee",
     cls=_Commands,
     help="An LLM judge as an RL reward, without making the GPU wait.",
@@ -78,9 +81,11 @@ app.command("diff", short_help="Compare two runs, sample by sample.")(diff.comma
 app.command("calibrate", short_help="Say how far judges agree with people's labels.")(calibrate.command)
 app.command("rejudge", short_help="Judge a run's samples again, with another judge.")(rejudge.command)
 app.command("attack", short_help="Try shipped attacks on the judge.")(attack.command)
+app.command("audit", short_help="Look for reward hacking in a finished run.")(audit.command)
 app.command("watch", short_help="Show a run while it goes on.")(watch.command)
 app.command("report", short_help="Write a page with charts and every sample.")(report.command)
 app.command("sim", short_help="Run a simulated provider, to try things without a key.")(sim.command)
+app.command("docs", short_help="Show a page of the documents, or find one.")(docs.command)
 app.command("demo", short_help="Judge shipped rollouts with a small LLM on this CPU.")(demo.command)
 
 

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from referee.cli.output_tables import check_ending, holds_rewards, working
 from referee.cli.rows import holds_rows, joining, partial
 from referee.errors import ConfigError
 
@@ -20,7 +21,8 @@ def check_output(rollouts: str, output: str, resume: bool, overwrite: bool) -> N
         if sys.stdout is None:
             raise ConfigError("-o -: standard output is closed. Give -o a path.")
         return
-    path = Path(output)
+    check_ending(output)
+    path, rows = Path(output), Path(working(output))
     if resume and overwrite:
         raise ConfigError("--resume goes on, --overwrite starts over: choose one.")
     try:
@@ -37,9 +39,10 @@ def check_output(rollouts: str, output: str, resume: bool, overwrite: bool) -> N
         raise ConfigError(f"{output} is {what}. Give -o the path of a file, or - for standard output.")
     if overwrite:
         return
-    if not holds_rows(path):
-        raise ConfigError(f"{output} exists and is no file of rewards: name another, or replace it with --overwrite.")
-    for there in () if resume else (path, partial(path)):
+    if not holds_rows(rows) or (rows != path and path.exists() and not holds_rewards(output)):
+        there = path if holds_rows(rows) else rows
+        raise ConfigError(f"{there} exists and is no file of rewards: name another, or replace it with --overwrite.")
+    for there in () if resume else dict.fromkeys((path, rows, partial(rows))):
         if there.exists():
             raise ConfigError(f"{there} exists: --resume goes on with it, --overwrite starts over.")
 
@@ -82,9 +85,12 @@ def _spare_input(rollouts: str, path: Path) -> None:
     """A run must not write over what it reads, under whatever name."""
     if rollouts == "-":
         return
+    rows = Path(working(str(path)))
     written = {
         "the output": path,
-        "the output of a run in progress": partial(path),
+        "the rows of a run in progress": rows,
+        "the output of a run in progress": partial(rows),
+        "the joined rows": joining(rows),
         "the joined output": joining(path),
         "the file of rejects": rejects_of(rollouts, str(path)),
     }

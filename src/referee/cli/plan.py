@@ -5,7 +5,6 @@ Times come from rehearsals with the simulated provider in virtual time.
 
 from __future__ import annotations
 
-import itertools
 import math
 import os
 from collections.abc import Collection
@@ -20,12 +19,14 @@ from rich.table import Table
 
 from referee.cli.estimate import Costs, Estimate, estimate
 from referee.cli.settings import DEFAULT_FILE
+from referee.cli.source import Map, as_file
 from referee.cli.terminal import terminal
 from referee.cli.words import counted
 from referee.config import Config, load
 from referee.errors import InputError
 from referee.ledger import read
 from referee.plan import Plan, Workload, limits_in, make_plan, observe
+from referee.report.files import holds_a_ledger
 
 SAMPLES = 1024.0
 """Per step, where neither a ledger nor an option says."""
@@ -54,6 +55,7 @@ def command(
     asked: Annotated[float | None, typer.Option(help="Share of the samples that need a call (0 to 1).")] = None,
     work: Annotated[float | None, typer.Option(help="Seconds of other work between submit and collect.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Plain data instead of a table.")] = False,
+    mapped: Map = None,
 ) -> None:
     """Say how long judging takes, what it costs, which limit binds and what to change.
 
@@ -62,7 +64,7 @@ def command(
     a group, it says what a group takes. Of a ledger, or of numbers: for each training step. Options override what is
     found. Times come from rehearsals: the same engine, with a simulated provider, in virtual time.
     """
-    base, found, chosen = _base(run, config)
+    base, found, chosen = _base(run, config, mapped)
     given = {
         "samples": samples,
         "steps": steps,
@@ -107,31 +109,40 @@ def command(
 
 def show_file(path: Path, config: Config, name: str) -> None:
     """The plan of a file of rollouts, for `referee score --dry-run`."""
-    found = estimate(path, config, name)
+    found = estimate(name, path, config, looked_at=True)
     costs, load_ = found.costs(config), found.workload(config)
     assumed = {"latency", *([] if found.measured else ["tokens_out"]), *(["concurrency"] if load_.adaptive else [])}
     terminal().print(found.words(), end="\n\n", soft_wrap=True)
     show(load_, make_plan(load_, costs.own), terminal(), assumed, whole=True, costs=costs)
 
 
-def _base(run: Path | None, config: Path | None) -> tuple[Workload, Estimate | None, Config | None]:
+def _base(
+    run: Path | None, config: Path | None, mapped: list[str] | None
+) -> tuple[Workload, Estimate | None, Config | None]:
     """What is known before any option, what a file of rollouts holds, and the configuration that it is judged with."""
     public = load(config, os.environ).public() if config is not None else {}
     limits = limits_in(public)
-    if run is None:
-        return Workload(samples=SAMPLES, **limits), None, None
-    lines = read(run)
-    first = next(lines, None)
-    if first is None and run.is_file():
+    if run is not None and _holds_rollouts(run):
         if config is None and not DEFAULT_FILE.exists():
             raise InputError(f"{run}: a plan for rollouts needs the judge: name a configuration with -c.")
         chosen = load(config or DEFAULT_FILE, os.environ)
-        found = estimate(run, chosen)
+        with as_file(str(run), mapped) as path:
+            found = estimate(str(run), path, chosen)
         return found.workload(chosen), found, chosen
-    seen = observe(lines if first is None else itertools.chain([first], lines))
+    if mapped:
+        raise InputError("--map reads columns of rollouts, and a ledger or numbers have none. Leave it out.")
+    if run is None:
+        return Workload(samples=SAMPLES, **limits), None, None
+    seen = observe(read(run))
     if not seen.samples:
         raise InputError(f"{run}: no verdicts in it to learn from. Give the numbers as options instead.")
     return replace(seen.workload(), **limits), None, None
+
+
+def _holds_rollouts(run: Path) -> bool:
+    if run.is_dir():
+        return not any(run.glob("ledger-*.jsonl"))
+    return str(run) == "-" or (run.is_file() and not holds_a_ledger(run))
 
 
 def _check(workload: Workload) -> None:

@@ -124,7 +124,7 @@ def _probe(config: Config, judge: JudgeConfig, endpoint: EndpointConfig) -> Foun
     lone = replace(judge, weight=1.0, optional=False)
     try:
         judges = change_judges([lone], lambda one: replace(one, endpoint=""))
-        one = replace(config, judge=judges, endpoint=(replace(endpoint, backup=False),))
+        one = replace(config, judge=judges, endpoint=(replace(endpoint, backup=False),), team=())
         rewards = _judged(one, probe_of(judge, columns_shown(one)))
     except RefereeError as error:
         return Found(judge, endpoint, str(error), works=False)
@@ -138,7 +138,7 @@ def _probe(config: Config, judge: JudgeConfig, endpoint: EndpointConfig) -> Foun
 
 def _judged(given: Config, samples: Sequence[Sample]) -> list[Reward]:
     """Verdicts that are neither cached nor recorded."""
-    config = replace(given, cache=CacheConfig(enabled=False), ledger=LedgerConfig())
+    config = replace(given, cache=CacheConfig(enabled=False), ledger=LedgerConfig(), team=())
     with Referee(config) as referee:
         rewards = referee.submit(samples, deadline=SECONDS).result(SECONDS + 5)
     if config.runtime == "ray":

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import csv
-import itertools
 import re
 import zlib
 from collections.abc import Collection
@@ -13,12 +10,9 @@ from pathlib import Path
 import typer
 
 from referee.cli.words import counted
-from referee.config import Config, asking_judges
 from referee.errors import InputError
 from referee.rollouts import (
-    ALIASES,
     BOM,
-    NEEDED,
     BadLine,
     Polarity,
     doubtful_columns,
@@ -28,6 +22,7 @@ from referee.rollouts import (
     unreadable,
 )
 from referee.rollouts.columns import Rows
+from referee.rollouts.row import NEEDED
 
 SHOWN = 20
 """Kinds of problems that are kept and shown; the rest is counted. So memory does not grow with bad lines."""
@@ -35,27 +30,17 @@ UNREAD = 12
 """Columns without a reader that are named."""
 HEAD = 64 * 1024
 """Bytes that are looked at to recognise a format."""
-_PANDAS = (
-    """python -c "import pandas; pandas.read_{kind}('{source}').to_json('{target}', orient='records', lines=True)\""""
-)
+ROW = 'Not one line is a rollout. One looks like this: {"prompt": "What is 2 + 2?", "response": "It is 4."}'
 _PACKED = "{tool} -dc {source} | referee score - …"
 _BINARY = (
-    (b"PAR1", "Parquet", _PANDAS.replace("{kind}", "parquet")),
-    (b"ARROW1", "Arrow (Feather)", _PANDAS.replace("{kind}", "feather")),
-    (b"\xff\xff\xff\xff", "Arrow", "datasets.load_from_disk(…).to_json('{target}')"),
-    (b"PK\x03\x04", "ZIP (Excel sheets are, too)", "unpack it, or save the sheet as CSV and convert that"),
+    (b"PK\x03\x04", "ZIP (Excel sheets are, too)", "unpack it, or save the sheet as CSV"),
     (b"\x28\xb5\x2f\xfd", "packed with zstd", _PACKED.replace("{tool}", "zstd")),
     (b"BZh", "packed with bzip2", _PACKED.replace("{tool}", "bzip2")),
     (b"\xfd7zXZ\x00", "packed with xz", _PACKED.replace("{tool}", "xz")),
     (b"\xff\xfe", "UTF-16", "iconv -f UTF-16 -t UTF-8 {source} > {target}"),
     (b"\xfe\xff", "UTF-16", "iconv -f UTF-16 -t UTF-8 {source} > {target}"),
 )
-_ARRAY = ("a JSON array", "jq -c '.[]' {source} > {target}")
 _DOCUMENT = ("JSON over several lines", "jq -c . {source} > {target}, one rollout a line")
-_CSV, _TSV = "CSV", "CSV with tabs"
-_COLUMN = re.compile(r"[\w .#/()-]{1,64}")
-COLUMNS = frozenset((*NEEDED, *itertools.chain(*ALIASES.values()), "answer", "text", "instruction", "input", "id"))
-"""One of these heads a column of nearly every table of rollouts: a sentence with a comma is no table."""
 
 
 class Problems:
@@ -85,10 +70,21 @@ class Problems:
             lines.append(f"  … and {counted(more, 'more line')} with other problems")
         return "\n".join([f"{name}: {counted(self.count, 'line')} cannot be used. Nothing was spent.", *lines, advice])
 
+    def instead(self, rows: Rows) -> str:
+        """Advice for a file without one usable row: which column may be the missing field, else what a row looks like.
+        `rows`: its first ones."""
+        missing = next((field for field, what in self._kinds if field in NEEDED and what.startswith("missing")), "")
+        names = column_names(rows)
+        if not missing or not names:
+            return ROW
+        return f"{names} If one of them is the {missing}, name it with --map {missing}=COLUMN."
 
-def text_only(config: Config) -> bool:
-    """Whether a judge refuses images and the like."""
-    return any(judge.parts == "refuse" for judge in asking_judges(config.judge))
+
+def column_names(rows: Rows) -> str:
+    """A sentence with the columns of these rows; empty where they have none."""
+    names = [name for name in dict.fromkeys(name for row in rows for name in row) if name.isprintable()]
+    more = f" and {len(names) - UNREAD} more" if len(names) > UNREAD else ""
+    return f"Its columns are {', '.join(names[:UNREAD])}{more}." if names else ""
 
 
 def warn_unread(name: str, rows: Rows, shown: Collection[str], rubric: Polarity | None) -> None:
@@ -105,7 +101,7 @@ def warn_unread(name: str, rows: Rows, shown: Collection[str], rubric: Polarity 
         if column.isprintable() and column not in named
     ]
     if found:
-        more = f" and {counted(len(found) - UNREAD, 'more')}" if len(found) > UNREAD else ""
+        more = f" and {len(found) - UNREAD} more" if len(found) > UNREAD else ""
         typer.echo(
             f"{name}: not read: {', '.join(found[:UNREAD])}{more}. No judge sees them; a template shows a column with "
             "{{columns.name}}.",
@@ -127,17 +123,13 @@ def refuse_text(name: str, path: Path) -> None:
     if not text:
         raise InputError(f"{name}: there are no rollouts in this file. Nothing was spent.")
     first = text.splitlines()[0].rstrip()
-    if text.startswith("["):
-        raise _other(name, *_ARRAY)
     if first == "{":
         raise _other(name, *_DOCUMENT)
-    for what, separator in ((_CSV, ","), (_TSV, "\t"), (_CSV, ";")):
-        with contextlib.suppress(csv.Error):
-            cells = [cell.strip() for cell in next(csv.reader([first], delimiter=separator))]
-            if len(cells) < 2 or not all(map(_COLUMN.fullmatch, cells)) or not COLUMNS.intersection(cells):
-                continue
-            more = "" if separator == "," else f", sep={separator!r}"
-            raise _other(name, what, _PANDAS.replace("{kind}", "csv").replace("'{source}'", "'{source}'" + more))
+    if not first.startswith("{"):
+        raise InputError(
+            f"{name}: this is not JSON Lines: it begins with {first[:40]!r}. Nothing was spent. A rollout is a line of "
+            'JSON, or a row of a table. One looks like this: {"prompt": "What is 2 + 2?", "response": "It is 4."}'
+        )
 
 
 def _head(name: str, path: Path) -> bytes:
@@ -155,6 +147,6 @@ def _other(name: str, what: str, how: str) -> InputError:
         target = Path(name).with_suffix(".converted.jsonl")
     command = how.replace("{source}", name if plain else "in").replace("{target}", str(target))
     return InputError(
-        f"{name}: this is {what}; referee reads JSON Lines, one object with `prompt` and `response` a line. Nothing "
-        f"was spent. To convert it: {command}"
+        f"{name}: this is {what}; referee reads JSON Lines (an object with `prompt` and `response` a line), CSV and "
+        f"Parquet. Nothing was spent. To convert it: {command}"
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from pathlib import Path
 from typing import Annotated
 
@@ -11,15 +10,16 @@ import typer
 
 from referee.cli import score
 from referee.cli.diff import tell
+from referee.cli.source import scratch
 from referee.errors import ConfigError
 from referee.report.again import rollouts_of
 from referee.report.diff import diff
-from referee.report.files import sides
+from referee.report.files import record_beside, sides
 
 
 def command(
     run: Annotated[Path, typer.Argument(help="A ledger (folder or file), or rewards of referee score beside theirs.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="JSONL of the new rewards.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The new rewards: .jsonl, .jsonl.gz, .csv, .parquet.")],
     config: Annotated[
         Path | None, typer.Option("--config", "-c", help="The other judge. Default: ./referee.toml.")
     ] = None,
@@ -34,11 +34,10 @@ def command(
     `referee score`; the comparison is that of `referee diff`.
     """
     _spare(run, output)
-    with tempfile.NamedTemporaryFile(prefix="referee-", suffix=".jsonl") as rollouts:
-        for row in rollouts_of(run):
-            rollouts.write(msgspec.json.encode(row) + b"\n")
+    with scratch() as (rollouts, name):
+        rollouts.writelines(msgspec.json.encode(row) + b"\n" for row in rollouts_of(run))
         rollouts.flush()
-        score.command(rollouts.name, str(output), config, resume, overwrite, skip_bad=False, quiet=as_json)
+        score.command(str(name), str(output), config, resume, overwrite, skip_bad=False, quiet=as_json)
     tell(diff(*sides(run, output), examples), as_json)
 
 
@@ -47,6 +46,6 @@ def _spare(run: Path, output: Path) -> None:
     if not run.exists():
         return  # said where it is read
     mine = {path.resolve() for path in (run, *run.parents[:1]) if path.is_file() or path.suffix == ".run"}
-    mine |= {path.with_suffix(".run") for path in mine} | {run.resolve()}
-    if {output.resolve(), output.with_suffix(".run").resolve()} & mine:
+    mine |= {record_beside(path) for path in mine} | {run.resolve()}
+    if {output.resolve(), record_beside(output).resolve()} & mine:
         raise ConfigError(f"-o {output}: these are the rewards of the run that is judged again. Give -o another name.")

@@ -10,88 +10,19 @@ import contextlib
 import hashlib
 import heapq
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 from urllib.parse import urlsplit
 
 import msgspec
-from msgspec import Struct
 from msgspec.structs import replace
 
 from referee.config import Config, EndpointConfig, change_judges
-from referee.records import Reason, Reward, Sample
+from referee.records import Reward, Sample
+from referee.report.reward_rows import Row
 from referee.scoring.build import read_template
 from referee.wire import find_dialect
-
-
-class Row(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One line of output."""
-
-    line: int
-    """Line of the input it answers."""
-    id: str
-    reward: float | None
-    """None (null): no reward."""
-    group: str = ""
-    score: float | None = None
-    """On the judge's own scale."""
-    value: float | None = None
-    """The same in [0, 1]."""
-    why: str = ""
-    """The judge's words, or which gate settled it."""
-    unscored: str = ""
-    """Why there is no score."""
-    detail: str = ""
-    rule: float = 0.0
-    judge: float | None = None
-    penalty: float = 0.0
-    length: int = 0
-    median_length: float = 0.0
-    filled: str = ""
-    """The missing policy that supplied the reward, if one did."""
-    origin: str = ""
-    """call, cache, shared, gate or none."""
-    how: str = ""
-    uncertainty: float | None = None
-    """How unsure the judge is, where it says so."""
-    cost: float = 0.0
-    model: str = ""
-    """The model that answered, by its own account, and the endpoint it was asked at."""
-    endpoint: str = ""
-    provider: str = ""
-    """Behind a router, and what the server says of its configuration, where the last reply says so."""
-    fingerprint: str = ""
-    key: str = ""
-    """Cache key of the request; `referee cache explain` takes it."""
-    parts: list[dict[str, Any]] = []
-    """What the verdict is made of, such as criteria, jurors, comparisons: name, text, weight, true_is, verdict, value,
-    why, unscored, and uncertainty and parts where there are any."""
-    judges: dict[str, dict[str, Any]] = {}
-    """With several judges: what each said, by name. The fields above are what they make together."""
-    digest: str = ""
-    """Names the sample and the settings that made this row: a resumed run keeps the row only if both are the same."""
-
-    @property
-    def scored(self) -> bool:
-        """True if the row holds a verdict."""
-        return not self.unscored
-
-    @property
-    def whole(self) -> bool:
-        """False if a part of it has no verdict only because the run ended: going on must not take it for complete."""
-        judges = self.judges.values()
-        said = [*self.parts, *judges, *(part for judge in judges for part in judge.get("parts") or ())]
-        return not any(_was_left(part) for part in said)
-
-
-ENDED = frozenset({Reason.BUDGET.value, Reason.DEADLINE.value, Reason.CANCELLED.value})
-"""Why a question has no answer where the run was over, and nothing was wrong with it."""
-
-
-def _was_left(part: Mapping[str, Any]) -> bool:
-    return part.get("unscored") in ENDED or any(_was_left(inner) for inner in part.get("parts") or ())
-
 
 LONGEST_ROW = 1 << 24
 """Bytes read to see whether a file begins with a row."""
@@ -140,7 +71,7 @@ class RowWriter:
     def __init__(self, output: str, stdout: BinaryIO | None, fresh: bool = False) -> None:
         self._path = None if output == "-" else Path(output)
         self._fresh = fresh
-        stream = stdout if self._path is None else _create(partial(self._path))
+        stream = stdout if self._path is None else create(partial(self._path))
         assert stream is not None, "standard output is closed"
         self._stream = stream
 
@@ -171,6 +102,8 @@ class RowWriter:
         source = partial(self._path)
         with contextlib.suppress(OSError):
             self._stream.close()
+        if not source.exists():
+            return self._path  # it was complete
         with contextlib.suppress(OSError):
             if not source.stat().st_size:
                 source.unlink()
@@ -226,12 +159,17 @@ def _row(raw: bytes) -> Row | None:
 def consolidate(output: Path) -> None:
     """Join what an interrupted run wrote with what was there before, into the output itself. The newer row counts."""
     source = partial(output)
-    if not source.exists():
-        return
+    if source.exists():
+        join(output, read_rows(source), read_rows(output))
+        source.unlink()
+
+
+def join(output: Path, newer: Iterator[Row], older: Iterator[Row]) -> None:
+    """Replace the output by the rows of both."""
     joined = joining(output)
     try:
-        with _create(joined) as stream:
-            for row in _merged(read_rows(source), read_rows(output)):
+        with create(joined) as stream:
+            for row in _merged(newer, older):
                 stream.write(_encode(row) + b"\n")
         os.replace(joined, output)
     except OSError as error:
@@ -239,7 +177,6 @@ def consolidate(output: Path) -> None:
         with contextlib.suppress(OSError):
             joined.unlink(missing_ok=True)
         raise
-    source.unlink()
 
 
 def _merged(newer: Iterator[Row], older: Iterator[Row]) -> Iterator[Row]:
@@ -251,7 +188,7 @@ def _merged(newer: Iterator[Row], older: Iterator[Row]) -> Iterator[Row]:
         last = row.line
 
 
-def _create(path: Path) -> BinaryIO:
+def create(path: Path) -> BinaryIO:
     """A new file that only its owner can read: rollouts and verdicts may be private."""
     path.unlink(missing_ok=True)
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0), 0o600)

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import shlex
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
 import msgspec
 import typer
+from msgspec.structs import replace
 
 from referee.cli.asking import Asking, asking, check_asking
 from referee.cli.groups import Sizes, calls_in_words, check_alone, sizes_of
+from referee.cli.keep import Keep, KeptColumns, check_keep
 from referee.cli.output import check_output, claimed, rejects_of
+from referee.cli.output_tables import is_flat, make_table, reopen_table, working
 from referee.cli.plan import show_file
-from referee.cli.problems import Problems, refuse_binary, refuse_text, text_only, warn_unread
-from referee.cli.progress import Meter
-from referee.cli.rows import Digests, Row, RowWriter, consolidate, read_rows, row_of
+from referee.cli.problems import Problems, refuse_binary, refuse_text, warn_unread
+from referee.cli.rows import Digests, RowWriter, consolidate, read_rows, row_of
 from referee.cli.settings import settings, with_ledger
 from referee.cli.source import Map, as_file
 from referee.cli.stream import Item, stream
@@ -26,21 +30,27 @@ from referee.cli.summary import Summary
 from referee.cli.words import counted
 from referee.config import Config, all_judges, compares
 from referee.errors import InputError
+from referee.progress import Meter
 from referee.records import Sample
 from referee.referee import Referee
+from referee.report.files import record_beside
+from referee.report.reward_rows import Row
 from referee.rollouts import BadLine, doubtful_columns, first_rows, media_in, read_rollouts
 from referee.scoring.batch import depends_on_siblings
-from referee.scoring.build import columns_shown, rubric_polarity
+from referee.scoring.build import columns_shown, rubric_polarity, text_only
 
 UNSCORED = 3
 """Exit status when the output is complete and too few of its rows have a score to go on with."""
+AUDIT_WAIT_S = 30.0
+"""Seconds that the audit's last questions may take when all rewards are there."""
 _MEND = "Correct them, or use --skip-bad to set them aside in a rejects file."
-_FORMAT = 'Not one line is a rollout. One looks like this: {"prompt": "What is 2 + 2?", "response": "It is 4."}'
 
 
 def command(
     rollouts: Annotated[str, typer.Argument(help="JSONL, CSV, Parquet or dataset folder; - for standard input.")],
-    output: Annotated[str, typer.Option("--output", "-o", help="JSONL of rewards; - for standard output.")] = "",
+    output: Annotated[
+        str, typer.Option("--output", "-o", help="Rewards: .jsonl, .jsonl.gz, .csv, .parquet; - for standard output.")
+    ] = "",
     config: Annotated[
         Path | None, typer.Option("--config", "-c", help="Default: ./referee.toml, else the embedded judge.")
     ] = None,
@@ -57,6 +67,7 @@ def command(
     ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no summary.")] = False,
     mapped: Map = None,
+    keep: Keep = None,
 ) -> None:
     """Judge a file of rollouts.
 
@@ -65,7 +76,7 @@ def command(
     """
     if not output and not dry_run:
         raise InputError("Where do the rewards go? Name a file with -o, or - for standard output.")
-    folder = None if output in ("-", "") else Path(output).with_suffix(".run")
+    folder = None if output in ("-", "") else record_beside(Path(output))
     if folder is not None and Path(output).is_symlink():
         output = os.path.realpath(output)  # the file it leads to is the output, not the link
     if not dry_run:
@@ -75,12 +86,13 @@ def command(
         sizes, total, bad, mixed, media, references = _survey(source)
         if bad.count and not total:
             refuse_text(rollouts, source)
+        check_keep(rollouts, source, keep)
         rows = first_rows(source)
         for doubt in doubtful_columns(rows):
             typer.echo(f"warning: {rollouts}: {doubt.message}", err=True)
         if bad.count and not (skip_bad and total):
-            raise InputError(bad.complaint(rollouts, _MEND if total else _FORMAT))
-        with settings(config, references == total) as chosen:
+            raise InputError(bad.complaint(rollouts, _MEND if total else bad.instead(rows)))
+        with settings(config, references == total, audit=True) as chosen:
             check_asking(chosen, output, folder, batch, overwrite)
             refused = bad
             if media or columns_shown(chosen) or rubric_polarity(chosen):
@@ -106,11 +118,13 @@ def command(
                 if refused.count:
                     _set_aside(source, rejects_of(rollouts, output), chosen)
                 if resume:
-                    consolidate(Path(output))
+                    consolidate(Path(working(output)))
+                    reopen_table(output)
                 old = _records(folder) if overwrite and chosen.ledger.dir == str(folder) else []
                 counts = _Counts(sizes, total, refused.count)
-                with asking(chosen, output, folder, batch, overwrite) as way:
-                    summary = _score(source, output, chosen, counts, _Earlier(resume, overwrite), quiet, way)
+                kept = KeptColumns(source, "all" if keep is None and is_flat(output) else keep)
+                with contextlib.closing(kept), asking(chosen, output, folder, batch, overwrite) as way:
+                    summary = _score(source, output, chosen, counts, _Earlier(resume, overwrite), quiet, way, kept)
                 for path in old:  # the record goes with the output it belongs to
                     path.unlink(missing_ok=True)
             if not quiet and folder is not None:
@@ -149,26 +163,37 @@ class _Counts(NamedTuple):
 
 
 def _score(
-    source: Path, output: str, config: Config, counts: _Counts, earlier: _Earlier, quiet: bool, way: Asking
+    source: Path,
+    output: str,
+    config: Config,
+    counts: _Counts,
+    earlier: _Earlier,
+    quiet: bool,
+    way: Asking,
+    columns: KeptColumns,
 ) -> Summary:
     digests = Digests(config)
     summary, priced = Summary(config), any(endpoint.price_in is not None for endpoint in config.endpoint)
     sizes, total, refused = counts
-    old = read_rows(Path(output)) if earlier.resume else iter(())
+    old = read_rows(Path(working(output))) if earlier.resume else iter(())
     items = _items(_read(source, config), refused, digests, old, way.kept)
     with Referee(way.config, way.build) as referee:  # first: what is wrong with the settings must not touch the output
-        writer = RowWriter(output, sys.stdout.buffer if output == "-" else None, fresh=earlier.overwrite)
+        referee.expect(total, resumed=earlier.resume)
+        writer = RowWriter(working(output), sys.stdout.buffer if output == "-" else None, fresh=earlier.overwrite)
         try:
             together = sizes if depends_on_siblings(config) else None
             with Meter(total, referee.metrics, quiet, priced, way.say) as meter:
                 for item, reward in stream(referee, items, together, way.window):
                     row = item.kept if reward is None else row_of(item.tag, digests.of(item.sample), reward)
                     assert row is not None
-                    writer.write([row])
+                    writer.write([replace(row, columns=columns.of(item.tag))])
                     summary.add(row, kept=reward is None)
                     meter.advance(1, kept=int(reward is None))
+                if referee.auditor is not None:
+                    referee.auditor.settle(AUDIT_WAIT_S)
                 metrics = referee.metrics()
             writer.finish()
+            make_table(output)
             way.complete = True
         except BaseException:
             where = writer.abandon()
@@ -180,7 +205,20 @@ def _score(
             raise
     if not quiet:
         typer.echo(summary.text(metrics), err=True)
+        if referee.auditor is not None:
+            typer.echo(_audit(metrics, referee.auditor.alarms(), config.ledger.dir), err=True)
     return summary
+
+
+def _audit(metrics: Mapping[str, float], alarms: Mapping[tuple[str, str], bool], folder: str | None) -> str:
+    """What the audit came to."""
+    latest = {signal: level if is_open else "over" for (signal, level), is_open in alarms.items()}
+    found = ", ".join(f"{signal} ({state})" for signal, state in latest.items())
+    asked = counted(metrics["audit/asked"], "request")
+    found = f"{counted(len(latest), 'alarm')}: {found}" if found else "no alarm"
+    more = f"; see `referee audit {shlex.quote(folder)}`" if latest and folder else ""
+    cost = f", ${metrics['audit/cost_usd']:.4f}" if metrics["audit/cost_usd"] else ""
+    return f"audit: {found}{more}; {asked} of its own{cost}"
 
 
 def _stopped(rows: int, total: int, where: Path | None, judged: bool, config: Config) -> str:

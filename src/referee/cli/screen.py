@@ -8,9 +8,11 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from referee.cli.words import counted
 from referee.report.plain import plain
+from referee.report.progress import Progress
 from referee.report.resumed_runs import unscored_share
-from referee.report.shape import JudgeReport, StepRow, TimeRow
+from referee.report.shape import AuditReport, JudgeReport, StepRow, TimeRow
 from referee.report.watch import Snapshot
 
 BARS = "▁▂▃▄▅▆▇█"
@@ -70,14 +72,14 @@ def frame(shot: Snapshot, height: int = 40) -> RenderableType:
     if concerns:
         parts.append(Text(""))
         parts += [Text(f"{item.level}: {plain(item.text, 300)}") for item in concerns[:5]]
-    room = min(SAMPLES, height - 16 - len(concerns[:5]) - len(shot.report.judges))
+    room = min(SAMPLES, height - 18 - len(concerns[:5]) - len(shot.report.judges) - bool(shot.report.audit))
     if room > 0 and shot.newest:
         parts += [Text(""), _samples(shot, room)]
     return Group(*parts)
 
 
 def _head(shot: Snapshot) -> Text:
-    said = [plain(shot.path), f"{shot.files} file{'s' if shot.files != 1 else ''}"]
+    said = [plain(shot.path), counted(shot.files, "file")]
     if shot.now.step is not None:
         said.append(f"step {shot.now.step}")
     if shot.now.last_s is not None:
@@ -85,7 +87,7 @@ def _head(shot: Snapshot) -> Text:
     if shot.behind:
         said.append("still reading")
     if shot.skipped or shot.unknown:
-        said.append(f"{shot.skipped + shot.unknown} lines not readable")
+        said.append(f"{counted(shot.skipped + shot.unknown, 'line')} not readable")
     return Text("  ".join(said))
 
 
@@ -107,11 +109,13 @@ def rows(shot: Snapshot) -> list[tuple[str, str, str]]:
     reasons = [(name.removeprefix("unscored/"), count) for name, count in m.items() if name.startswith("unscored/")]
     waiting = (
         "waiting",
-        f"{m['wait_fraction']:.1%} of the run, {m['wait_s']:.1f} s in {m['batches']:,.0f} batches",
+        f"{m['wait_fraction']:.1%} of the run, {m['wait_s']:.1f} s in {counted(m['batches'], 'batch', 'batches')}",
         spark([row.wait_fraction for row in steps]),
     )
     told = ", ".join(f"{plain(name, 30)} {count:.0f}" for name, count in sorted(reasons, key=lambda r: -r[1]) if count)
     return [
+        *_progress(now.progress),
+        *_audit(report.audit),
         (
             "samples",
             f"{m['samples']:,.0f}: {m['calls']:,.0f} called, {m['cache_hits']:,.0f} cached, {m['shared']:,.0f} shared, "
@@ -150,13 +154,44 @@ def rows(shot: Snapshot) -> list[tuple[str, str, str]]:
         ),
         (
             "limit",
-            f"{now.in_flight:.0f} in flight of {now.limit or m['limit']:.0f}, {now.queued:.0f} queued, "
-            f"{m['throttled']:,.0f} of {m['requests']:,.0f} throttled",
+            f"{now.in_flight:.0f} in flight of {now.limit or m['limit']:.0f}, {now.queued:.0f} queued"
+            + (f", {m['throttled']:,.0f} of {m['requests']:,.0f} throttled" if m["requests"] else ""),
             spark([_limit(row) for row in slices]),
         ),
         ("cost", _cost(shot), spark([row.cost if row else 0.0 for row in slices]) if report.cost.spent else ""),
         *([waiting] if report.trainer else []),
     ]
+
+
+def _progress(known: Progress) -> list[tuple[str, str, str]]:
+    """What is done of what is known to come; nothing where that is not known."""
+    done, total, what = (known.done, known.samples, "samples") if known.samples else (known.begun, known.steps, "steps")
+    if not total:
+        return []
+    share = min(1.0, done / total)
+    full = min(HISTORY, int(share * HISTORY))
+    return [
+        ("done", f"{share:.0%}, {done:,} of {total:,} {what}{left(known)}", BARS[-1] * full + "·" * (HISTORY - full))
+    ]
+
+
+def left(known: Progress) -> str:
+    """How long the rest takes, as the end of a sentence; nothing where that is not known."""
+    return f", about {ago(known.left_s)} left" if known.left_s else ""
+
+
+def _audit(audit: AuditReport | None) -> list[tuple[str, str, str]]:
+    if audit is None:
+        return []
+    cost = f", ${audit.cost:.4f}" if audit.cost else ""
+    return [("audit", f"{alarms_open(audit) or 'no alarm open'}; {counted(audit.asked, 'question')}{cost}", "")]
+
+
+def alarms_open(audit: AuditReport) -> str:
+    """The signals whose alarms are not over, such as `2 alarms: phrase (critical), length`; empty where none is."""
+    found = [alarm for alarm in audit.alarms if not alarm.over]
+    names = [plain(one.signal, 20) + (" (critical)" if one.level == "critical" else "") for one in found]
+    return f"{counted(len(found), 'alarm')}: {', '.join(names)}" if found else ""
 
 
 def _judge(judge: JudgeReport, m: dict[str, float], priced: bool) -> tuple[str, str, str]:
@@ -190,14 +225,18 @@ def line(shot: Snapshot) -> str:
     if not shot.files:
         return f"{plain(shot.path)}: no ledger yet"
     step = "" if now.step is None else f"step {now.step}  "
-    samples = f"{m['samples']:.0f} sample{'' if m['samples'] == 1 else 's'}"
+    known = now.progress
+    of = f" of {known.samples:,}" if known.samples else ""
+    step += f"{known.begun:,} of {known.steps:,} steps  " if step and known.steps else ""
+    samples = f"{m['samples']:.0f}{of} samples{left(known)}" if of else counted(m["samples"], "sample")
     waiting = f"  waiting {m['wait_fraction']:.1%}" if shot.report.trainer else ""
     means = [f"{plain(j.name, 20)} {m.get(f'judge/{j.name}/score_mean', 0.0):.3f}" for j in shot.report.judges]
     judges = f" ({', '.join(means)})" if means else ""
+    alarms = alarms_open(shot.report.audit) if shot.report.audit else ""
     return (
         f"{step}{samples}  {now.samples_per_s:.1f}/s  {now.in_flight:.0f}/{now.limit:.0f} in flight  "
         f"score {m['score_mean']:.3f}{judges}  {m['unscored']:.0f} unscored  ${m['cost_usd']:.4f}"
-        f"{waiting}"
+        f"{waiting}{f'  {alarms}' if alarms else ''}"
     )
 
 
@@ -231,11 +270,12 @@ def _cost(shot: Snapshot) -> str:
 
 
 def _samples(shot: Snapshot, room: int) -> Table:
-    table = Table.grid(padding=(0, 2))
-    for least, justify in ((8, "left"), (4, "right"), (8, "left"), (20, "left")):
-        table.add_column(no_wrap=True, overflow="ellipsis", min_width=least, justify=justify)  # type: ignore[arg-type]
+    table = Table.grid(padding=(0, 2), expand=True)
+    for justify, share in (("left", None), ("right", None), ("left", None), ("left", 1)):
+        table.add_column(no_wrap=True, overflow="ellipsis", ratio=share, justify=justify)  # type: ignore[arg-type]
+    table.add_row(*[Text(name, style="dim") for name in ("sample", "score", "from", "response")])
     for item in shot.newest[:room]:
         score = "none" if item.score is None else f"{item.score:.3g}"
         by = plain(item.unscored, 16) or item.origin
-        table.add_row(Text(plain(item.id, 16)), Text(score), Text(by), Text(plain(item.response or item.why, 100)))
+        table.add_row(Text(plain(item.id, 16)), Text(score), Text(by), Text(plain(item.response, 100)))
     return table

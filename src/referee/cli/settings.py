@@ -10,7 +10,7 @@ from pathlib import Path
 import typer
 from msgspec.structs import replace
 
-from referee.config import Config, load
+from referee.config import AuditConfig, Config, load
 from referee.local import DISCLAIMER, embedded_config, start_local
 from referee.scoring.build import with_rubrics
 
@@ -18,16 +18,18 @@ DEFAULT_FILE = Path("referee.toml")
 
 
 @contextlib.contextmanager
-def settings(path: Path | None, references: bool = True) -> Iterator[Config]:
+def settings(path: Path | None, references: bool = True, audit: bool = False) -> Iterator[Config]:
     """The configuration, with the embedded judge running for as long as it is needed.
 
-    `references`: every sample has one, so that the embedded judge can compare, which it does best.
+    `references`: every sample has one, so that the embedded judge can compare, which it does best. `audit`: the command
+    is about rewards, which the audit watches. For others the shadow judge is a judge like any other.
     """
     if path is None and DEFAULT_FILE.exists():
         path = DEFAULT_FILE
         typer.echo(f"using {DEFAULT_FILE}", err=True)
     if path is not None:
-        yield with_rubrics(load(path, os.environ))
+        chosen = with_rubrics(load(path, os.environ))
+        yield chosen if audit else replace(chosen, judge=chosen.known_judges, audit=AuditConfig())
         return
     typer.echo("no configuration: using the embedded judge (SmolLM2-135M on this CPU). " + DISCLAIMER, err=True)
     with start_local() as judge:

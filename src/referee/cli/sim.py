@@ -31,7 +31,10 @@ def command(
     key_env: Annotated[str, typer.Option(help="Environment variable with the key callers must send.")] = "",
     seed: Annotated[int, typer.Option(help="Same seed, same behaviour.")] = 0,
 ) -> None:
-    """Run the simulated provider on loopback until Ctrl-C. What it refuses for speed it says to ask again in 1 s."""
+    """Run the simulated provider on loopback until Ctrl-C. What it refuses for speed it says to ask again in 1 s.
+
+    Its scores mean nothing. In the configuration: url = "http://127.0.0.1:8700/v1", model = "sim", key_env = "".
+    """
     if mode not in ("refuse", "queue", "degrade"):
         raise typer.BadParameter(f"mode must be refuse, queue or degrade, not {mode!r}")
     chosen: Literal["refuse", "queue", "degrade"] = mode  # type: ignore[assignment]

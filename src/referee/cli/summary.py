@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from referee.cli.rows import Row
 from referee.cli.words import counted
 from referee.config import Config
 from referee.ledger.comparisons import Compared, compared
@@ -15,6 +14,7 @@ from referee.ledger.criteria import FEW_VERDICTS, MOST_COUNTED, Criteria, Criter
 from referee.ledger.metrics import JudgeTally
 from referee.records import COMPARED
 from referee.report.plain import plain
+from referee.report.reward_rows import Row
 
 MOST_NAMED = 5
 """Criteria that a line names."""

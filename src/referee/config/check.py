@@ -8,10 +8,12 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from referee.config.audit_schema import check_audit
 from referee.config.judges import MAX_WEIGHT, check_judges
 from referee.config.keys import is_variable
 from referee.config.providers import LOCAL, PROVIDERS, provider_of
 from referee.config.schema import Config, EndpointConfig, LocalConfig, RedisConfig
+from referee.config.teams import check_teams
 from referee.errors import ConfigError
 
 _NO_LOCAL = LocalConfig()
@@ -82,6 +84,8 @@ def checked(config: Config, where: str) -> Config:
     if limits.budget_usd is not None and not 0 < limits.budget_usd < math.inf:
         raise refuse("limits.budget_usd", f"must be above 0 and finite, not {limits.budget_usd}.")
     check_judges(config, refuse)
+    check_audit(config.audit, refuse)
+    check_teams(config, refuse)
     _check_redis(config.redis, refuse)
     for name, variable in (
         ("redis.password_env", config.redis.password_env),

@@ -33,7 +33,7 @@ class Until(Struct, frozen=True, forbid_unknown_fields=True):
 
     uncertainty: float | None = None
     """Its verdict is at most so uncertain: the entropy of a yes or no in nats, or the standard deviation of several
-    answers, jurors or levels; see docs/trust.md."""
+    answers, jurors or levels; see `referee docs trust`."""
     outside: tuple[float, float] | None = None
     """Its value, from 0 to 1, is not within these ends: [0.3, 0.7] asks the next about what is neither good nor bad."""
 
@@ -58,8 +58,8 @@ class JudgeConfig(Struct, frozen=True, forbid_unknown_fields=True):
     each sample's, that are true of the response or not. listwise: all responses of a group in one request, a score for
     each. pairwise: responses of a group two at a time, see `schedule`. jury: several judges, whose verdicts are
     combined. cascade: judges from cheap to strong, the next only while one is unsure. reward_model: a model that
-    answers with numbers instead of text, see docs/reward_models.md. Other names are judges of
-    installed packages, see docs/extending.md."""
+    answers with numbers instead of text, see `referee docs reward_models`. Other names are judges of
+    installed packages, see `referee docs extending`."""
     options: dict[str, Any] = field(default_factory=dict)
     """Settings of a judge from another package, as its documentation says. The shipped kinds have none. No keys."""
     low: int = 1
@@ -74,8 +74,8 @@ class JudgeConfig(Struct, frozen=True, forbid_unknown_fields=True):
     criteria: str = ""
     """What makes an answer good, in your words. Empty: a general default. For yes_no: the question."""
     prompt_file: str = ""
-    """A template of your own instead of the shipped one; see docs/judging.md for its placeholders. Relative: to the
-    TOML file that says so."""
+    """A template of your own instead of the shipped one; see `referee docs judging` for its placeholders. Relative: to
+    the TOML file that says so."""
     reply: Literal["auto", "schema", "text"] = "auto"
     """schema: JSON by response_format. text: a verdict tag. auto: schema, and text where the endpoint refuses it."""
     fences: bool = True
@@ -104,7 +104,8 @@ class JudgeConfig(Struct, frozen=True, forbid_unknown_fields=True):
     instruction to the judge."""
     criterion: tuple[Criterion, ...] = ()
     """For kind = "rubric": criteria for every sample, each a table [[judge.criterion]] with text, name, weight,
-    true_is, choices, values, may_not_apply, check and parameters; see docs/rubrics.md. A sample's own are added."""
+    true_is, choices, values, may_not_apply, check and parameters; see `referee docs rubrics`. A sample's own are
+    added."""
     rubric_file: str = ""
     """The same from a TOML or JSON file, in any format that rubrics come in. Relative: to the TOML file that says
     so."""
@@ -118,9 +119,9 @@ class JudgeConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """Criteria in one request to the judge. 1: each by itself, as P(yes) where the endpoint gives log-probabilities."""
     combine: Combine | None = None
     """How several verdicts make one. For kind = "rubric": weighted (the default), healthbench, signed, all, any,
-    threshold, implicit; docs/rubrics.md has the formulas, and with implicit the judge sees the criteria and gives one
-    score from `low` to `high`. For kind = "jury": mean (the default), median, majority (1 or 0; a tie is 0.5), min, or
-    trimmed: the mean without the lowest and the highest."""
+    threshold, implicit; `referee docs rubrics` has the formulas, and with implicit the judge sees the criteria and
+    gives one score from `low` to `high`. For kind = "jury": mean (the default), median, majority (1 or 0; a tie is
+    0.5), min, or trimmed: the mean without the lowest and the highest."""
     threshold: float = 0.5
     """For combine = "threshold": the weighted mean that is worth 1; below it is 0."""
     clip: bool = False

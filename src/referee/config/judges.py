@@ -43,6 +43,12 @@ def change_judges(judges: Sequence[JudgeConfig], change: Callable[[JudgeConfig],
     return tuple(change(replace(judge, uses=change_judges(judge.uses, change))) for judge in judges)
 
 
+def change_all(config: Config, change: Callable[[JudgeConfig], JudgeConfig]) -> Config:
+    """The same with every judge changed, also the one that only the audit asks."""
+    audit = replace(config.audit, judge=change_judges(config.audit.judge, change))
+    return replace(config, judge=change_judges(config.judge, change), audit=audit)
+
+
 def with_uses(config: Config, refuse: Refuse) -> Config:
     """The same with judges that others name inside those others: what is left are the terms of the reward."""
     judges = {judge.name: judge for judge in config.judge}
@@ -85,10 +91,11 @@ def check_judges(config: Config, refuse: Refuse) -> None:
     """Raise what `refuse` makes of the first problem."""
     if not config.judge:
         raise refuse("judge", "there must be at least one.")
-    judges = list(all_judges(config.judge))
-    used = [judge for term in config.judge for judge in all_judges(term.uses)]
+    terms = config.known_judges
+    judges = list(all_judges(terms))
+    used = [judge for term in terms for judge in all_judges(term.uses)]
     once = [judge for number, judge in enumerate(used) if judge not in used[:number]]  # several may use the same one
-    names = Counter(judge.name for judge in (*config.judge, *once))
+    names = Counter(judge.name for judge in (*terms, *once))
     # Those that others use have left their places in the array, so that a number would not lead to them.
     places = [f"judge {judge.name!r}" if used else f"judge[{number}]" for number, judge in enumerate(judges)]
     places = places if len(judges) > 1 else ["judge"]

@@ -3,8 +3,9 @@
 Unknown keys are refused with the nearest known name. Environment variables override keys: `REFEREE_LIMITS_RPM=500`
 is `[limits] rpm`, `REFEREE_ENDPOINT_MODEL` the first endpoint's model.
 
-Files that are read (judge.prompt_file and rubric_file, endpoint.key_file, a local model, redis.ca_file) become absolute
-here: relative to the TOML file that names them, elsewhere to the current directory, which a launcher may change later.
+Files that are read (judge.prompt_file and rubric_file, endpoint.key_file, a local model, redis.ca_file, audit.canaries)
+become absolute here: relative to the TOML file that names them, elsewhere to the current directory, which a launcher
+may change later.
 """
 
 from __future__ import annotations
@@ -24,9 +25,10 @@ import msgspec
 from msgspec import Struct
 
 from referee.config.apis import with_free_replies
+from referee.config.audit_schema import take_shadow
 from referee.config.check import checked
 from referee.config.judge_schema import JudgeConfig
-from referee.config.judges import all_judges, api_of, change_judges, with_uses
+from referee.config.judges import all_judges, api_of, change_all, with_uses
 from referee.config.keys import find_key_field, looks_like_key
 from referee.config.providers import LOCAL, LOCAL_MODEL
 from referee.config.resolve import resolved
@@ -34,6 +36,8 @@ from referee.config.schema import LONE, Config, EndpointConfig, Secret
 from referee.errors import ConfigError
 
 ENV_PREFIX = "REFEREE_"
+KUBERNETES = ("REFEREE_SERVICE_HOST", "REFEREE_SERVICE_PORT")
+"""What pods are told of a Service that is called referee: no settings of ours."""
 URL_VARIABLE = f"{ENV_PREFIX}ENDPOINT_URL"
 MAX_SHOWN_CHARS = 60
 """Of a variable's value, in an error."""
@@ -54,13 +58,14 @@ def load(source: str | Path | Mapping[str, Any] | Config, env: Mapping[str, str]
         where = str(source)
     data["endpoint"] = _tables(data, "endpoint", where)
     data["judge"] = _tables(data, "judge", where)
+    data["team"] = _tables(data, "team", where)
     if not isinstance(source, Mapping):
         _refuse_keys(data["endpoint"], where)
         _locate(data, Path(source).expanduser().absolute().parent)
     if env:
         _apply_environment(data, env)
     _locate(data, "")
-    for name in ("endpoint", "judge"):
+    for name in ("endpoint", "judge", "team"):
         if not data[name]:
             del data[name]
     _refuse_unknown(data, Config, "", where)
@@ -81,14 +86,13 @@ def anchored(config: Config) -> Config:
     agree on the digest of their settings.
     """
     change = msgspec.structs.replace
-    return change(
+    whole = change_all(
         config,
-        judge=change_judges(
-            config.judge,
-            lambda judge: change(
-                judge, prompt_file=_absolute(judge.prompt_file), rubric_file=_absolute(judge.rubric_file)
-            ),
-        ),
+        lambda judge: change(judge, prompt_file=_absolute(judge.prompt_file), rubric_file=_absolute(judge.rubric_file)),
+    )
+    return change(
+        whole,
+        audit=change(whole.audit, canaries=_absolute(config.audit.canaries)),
         endpoint=tuple(
             change(endpoint, key_file=_absolute(endpoint.key_file), model=_model(endpoint))
             for endpoint in config.endpoint
@@ -96,6 +100,7 @@ def anchored(config: Config) -> Config:
         cache=change(config.cache, path=_absolute(config.cache.path)),
         redis=change(config.redis, ca_file=_absolute(config.redis.ca_file)),
         ledger=change(config.ledger, dir=config.ledger.dir and _absolute(config.ledger.dir)),
+        serve=change(config.serve, state=_absolute(config.serve.state)) if config.team else config.serve,
     )
 
 
@@ -121,17 +126,19 @@ def _complete(config: Config, where: str, written: Sequence[Collection[str]] | N
     if any(map(operator.is_not, endpoints, config.endpoint)):
         config = msgspec.structs.replace(config, endpoint=endpoints)
     whole = with_uses(_with_unique_labels(_with_judge_name(config)), refuse)
+    judges, audit = take_shadow(whole.judge, whole.audit, refuse)
+    if audit is not whole.audit:
+        whole = msgspec.structs.replace(whole, judge=judges, audit=audit)
     return checked(_with_apis(whole, refuse), where)
 
 
 def _with_apis(config: Config, refuse: Callable[[str, str], ConfigError]) -> Config:
     """The same with what follows from endpoints that generate no text."""
-    apis = {judge.name: api_of(judge, config.endpoint, refuse) for judge in all_judges(config.judge)}
+    apis = {judge.name: api_of(judge, config.endpoint, refuse) for judge in all_judges(config.known_judges)}
     if not any(apis.values()):
         return config
     return msgspec.structs.replace(
-        config,
-        judge=change_judges(config.judge, lambda judge: msgspec.structs.replace(judge, api=apis[judge.name])),
+        change_all(config, lambda judge: msgspec.structs.replace(judge, api=apis[judge.name])),
         endpoint=tuple(with_free_replies(endpoint) for endpoint in config.endpoint),
     )
 
@@ -195,8 +202,9 @@ def _refuse_keys(endpoints: list[dict[str, Any]], where: str) -> None:
 
 def _locate(data: dict[str, Any], folder: Path | str) -> None:
     """Make file paths in `data` absolute. Wrong types are refused later."""
-    if isinstance(data.get("redis"), Mapping):
-        data["redis"] = _located(data["redis"], "ca_file", folder)
+    for section, name in (("redis", "ca_file"), ("audit", "canaries")):
+        if isinstance(data.get(section), Mapping):
+            data[section] = _located(data[section], name, folder)
     for name in ("prompt_file", "rubric_file"):
         data["judge"] = [_located(judge, name, folder) for judge in data["judge"]]
     data["endpoint"] = [_located(endpoint, "key_file", folder) for endpoint in data["endpoint"]]
@@ -298,7 +306,7 @@ def _nearest(name: object, known: Mapping[str, Any]) -> str:
 
 def _apply_environment(data: dict[str, Any], env: Mapping[str, str]) -> None:
     for variable in sorted(env):
-        if not variable.startswith(ENV_PREFIX):
+        if not variable.startswith(ENV_PREFIX) or variable.startswith(KUBERNETES):
             continue
         words = variable[len(ENV_PREFIX) :].lower().split("_")
         if words[0] not in _kinds(Config):
@@ -322,7 +330,7 @@ def _override(data: dict[str, Any], struct: type[Struct], words: list[str], text
             data[name] = _from_text(text, known[name], variable)
             return
         if inner is not None and rest:
-            if name in ("endpoint", "judge"):
+            if name in ("endpoint", "judge", "team"):
                 data[name] = data.get(name) or [{}]
                 _override(data[name][0], inner, rest, text, variable)
             elif isinstance(data.get(name, {}), Mapping):  # wrong types are refused later

@@ -17,7 +17,6 @@ from referee.config.prices import Price, find_price, price_table
 from referee.config.providers import LOCAL, LOCAL_MODEL, PROVIDERS, Provider, provider_name
 from referee.config.schema import EndpointConfig, Filled
 
-PAGES = "docs/providers"
 GGUF = ".gguf"
 _DEFAULTS = EndpointConfig()
 _SAME_NAMES = ("openai", "azure")
@@ -64,7 +63,7 @@ def _with_provider(endpoint: EndpointConfig, written: Collection[str], place: st
         raise refuse(
             f"{place}.model",
             f'missing: provider = "{name}" has no default model. Name the judge model, by the name the provider knows '
-            f"it by (see {PAGES}/{name}.md).",
+            f"it by (see `referee docs providers/{name}`).",
         )
     changes: dict[str, Any] = {
         field: getattr(known, field) for field in ("url", "api", "key_env") if field not in written

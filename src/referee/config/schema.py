@@ -10,8 +10,10 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Meta, Struct, field
 
+from referee.config.audit_schema import AuditConfig
 from referee.config.judge_schema import JudgeConfig
 from referee.config.keys import without_keys
+from referee.config.team_schema import TeamConfig
 
 LONE = "judge"
 """Name of a judge that has none."""
@@ -66,15 +68,15 @@ class EndpointConfig(Struct, frozen=True, forbid_unknown_fields=True):
 
     provider: str = ""
     """A provider by name (openai, anthropic, gemini, vllm…; `referee prices` lists them): sets url, api, key_env and
-    prices where you do not. local: an embedded server for the GGUF file that `model` names. See docs/providers. Empty:
-    what the other settings say."""
+    prices where you do not. local: an embedded server for the GGUF file that `model` names. See
+    `referee docs providers`. Empty: what the other settings say."""
     url: str = "https://api.openai.com/v1/chat/completions"
     """The chat-completions URL, or its base (…/v1). With another `api`: what that takes."""
     api: str = "chat"
-    """The API it speaks, see docs/apis.md. chat: OpenAI's chat completions, which most servers understand. responses:
-    OpenAI's Responses API. anthropic: Messages. gemini: generateContent. classify, score, pooling: reward models and
-    cross-encoders on vLLM or SGLang; decision: a decision model, see docs/reward_models.md. Others come from installed
-    packages, see docs/extending.md."""
+    """The API it speaks, see `referee docs apis`. chat: OpenAI's chat completions, which most servers understand.
+    responses: OpenAI's Responses API. anthropic: Messages. gemini: generateContent. classify, score, pooling: reward
+    models and cross-encoders on vLLM or SGLang; decision: a decision model, see `referee docs reward_models`. Others
+    come from installed packages, see `referee docs extending`."""
     model: str = "gpt-4o-mini"
     """The judge model, by the name the endpoint knows it by."""
     name: str = ""
@@ -168,7 +170,7 @@ class LimitsConfig(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class BatchConfig(Struct, frozen=True, forbid_unknown_fields=True):
-    """`referee score --batch`: providers' batch APIs, see docs/batch.md. Only it reads this section."""
+    """`referee score --batch`: providers' batch APIs, see `referee docs batch`. Only it reads this section."""
 
     poll: float = 30.0
     """Longest seconds between two looks at a batch."""
@@ -190,7 +192,7 @@ class CacheConfig(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class RedisConfig(Struct, frozen=True, forbid_unknown_fields=True):
-    """A Redis or Valkey server that several jobs share, see docs/redis.md. Needs the extra `redis`."""
+    """A Redis or Valkey server that several jobs share, see `referee docs redis`. Needs the extra `redis`."""
 
     url: str = ""
     """redis://host:6379/0, rediss:// for TLS, unix:///path/to/socket. Empty: nothing is shared."""
@@ -221,14 +223,14 @@ class RedisConfig(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class LengthConfig(Struct, frozen=True, forbid_unknown_fields=True):
-    """Penalty for straying from the group's median length. Values as in docs/shaping.md."""
+    """Penalty for straying from the group's median length. Values as in `referee docs shaping`."""
 
     enable: bool = False
     """Apply it. Samples need a group, and all of a group a length or none."""
     penalty_scale: float = 1.0
     """Factor on the penalty when it is taken off the reward."""
     max_penalty: float = 1.0
-    """The penalty's plateau, before penalty_scale. docs/shaping.md says how large it may be."""
+    """The penalty's plateau, before penalty_scale. `referee docs shaping` says how large it may be."""
     peak_ratio: float = 0.3
     """Half-width of the zone around the median in which there is no penalty, as a share of the median."""
     outer_ratio: float = 0.5
@@ -274,7 +276,11 @@ class ServeConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """The HTTP service, `referee serve`. Only it reads this section."""
 
     token_env: str = ""
-    """Environment variable that holds the token callers must send. Needed to listen anywhere but on loopback."""
+    """Environment variable that holds the token callers must send. Needed to listen anywhere but on loopback, unless
+    there is a [[team]]: then it is the operator's, who may use every judge and sees everything."""
+    state: str = ".referee/serve.sqlite"
+    """With [[team]] and without [redis] url: SQLite file, on a local disk, that keeps what teams have spent. Relative:
+    to the directory the service is started in."""
     max_body: Annotated[int, Meta(ge=1024)] = 33_554_432
     """Bytes of one request's body; a longer one is answered 413."""
     max_queue: Annotated[int, Meta(ge=1)] = 20_000
@@ -283,9 +289,10 @@ class ServeConfig(Struct, frozen=True, forbid_unknown_fields=True):
     max_tickets: Annotated[int, Meta(ge=1)] = 1024
     """Tickets kept at once. Then 429, with the same exception."""
     ticket_seconds: Annotated[float, Meta(gt=0, le=1e9)] = 600.0
-    """How long the results of a finished ticket are kept for collection."""
+    """Seconds the results of a finished ticket are kept for collection, with [redis] url in Redis too."""
     drain_seconds: Annotated[float, Meta(ge=0, le=1e9)] = 30.0
-    """After SIGTERM: how long work that was accepted may still take. What is not judged by then is cancelled."""
+    """After SIGTERM: seconds that work that was accepted may still take, and its results wait to be collected. What is
+    not judged by then is cancelled; tickets in Redis are left to other replicas."""
     answer_after: str = ""
     """For callers that send prompt and answer as one text: what stands before the answer, such as
     "<|im_start|>assistant". It must be there once, else 422: where the answer begins is not guessed. Empty: the whole
@@ -293,7 +300,7 @@ class ServeConfig(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class OtelConfig(Struct, frozen=True, forbid_unknown_fields=True):
-    """OpenTelemetry spans, one for each sample asked about; see docs/metrics.md. Needs the extra `otel`."""
+    """OpenTelemetry spans, one for each sample asked about; see `referee docs metrics`. Needs the extra `otel`."""
 
     enabled: bool = False
     """Make spans and give them to the tracer provider your program has set up."""
@@ -312,19 +319,26 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True):
     redis: RedisConfig = field(default_factory=RedisConfig)
     shaping: ShapingConfig = field(default_factory=ShapingConfig)
     missing: MissingConfig = field(default_factory=MissingConfig)
+    audit: AuditConfig = field(default_factory=AuditConfig)
     ledger: LedgerConfig = field(default_factory=LedgerConfig)
     otel: OtelConfig = field(default_factory=OtelConfig)
     serve: ServeConfig = field(default_factory=ServeConfig)
+    team: tuple[TeamConfig, ...] = field(default_factory=tuple)
     runtime: Literal["thread", "inline", "processes", "ray"] = "thread"
     """Where judging runs: thread (a background event loop), inline (one call after another, for debugging),
     processes (worker processes, which leave the trainer's interpreter free) or ray (engine actors that all processes
-    of a cluster share). See docs/scale.md."""
+    of a cluster share). See `referee docs scale`."""
     workers: int = 2
     """Worker processes for runtime = "processes". They share one limit, one pace and one budget."""
     shards: int = 1
     """Engine actors for runtime = "ray". They share one limit, one pace and one budget; all clients must agree."""
     ray_address: str = ""
     """Ray cluster for runtime = "ray". Empty: the one this process is on, else this machine's, else a local one."""
+
+    @property
+    def known_judges(self) -> tuple[JudgeConfig, ...]:
+        """Those that the run asks, and the one that only the audit asks."""
+        return (*self.judge, *self.audit.judge)
 
     def public(self) -> dict[str, Any]:
         """The configuration as plain data, without keys and without credentials inside URLs."""
@@ -343,11 +357,12 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True):
         Files count by name only: machines of one job may keep them in different folders.
         """
         data = self.public()
-        judges = list(data["judge"])
+        judges = [*data["judge"], *data["audit"]["judge"]]
         for judge in judges:
             judges += judge["uses"]
             for name in ("prompt_file", "rubric_file"):
                 judge[name] = os.path.basename(judge[name])
+        data["audit"]["canaries"] = os.path.basename(data["audit"]["canaries"])
         data["redis"]["ca_file"] = os.path.basename(data["redis"]["ca_file"])
         for endpoint in data["endpoint"]:
             endpoint["key_file"] = os.path.basename(endpoint["key_file"])

@@ -1,9 +1,8 @@
-"""Admission: which request is sent next, and to which endpoint. One queue for all endpoints, oldest request first;
-requests that some endpoints may not serve have a queue for each such set, so that they do not hold up the others, and
-so have those that belong to one replica by their beginning (`replicas`).
+"""Admission: which request is sent next, and to which endpoint. `lines` holds the queues.
 
 A permit is granted when an endpoint has room (adaptive limit), rate (requests and tokens per minute), health (breaker)
-and the budget has money; it is released exactly once with a named outcome. Queued requests hold no socket and no timer.
+and the budget has money; of a team, also its own rate and budget. It is released exactly once with a named outcome.
+Queued requests hold no socket and no timer.
 """
 
 from __future__ import annotations
@@ -12,20 +11,19 @@ import asyncio
 import heapq
 import math
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from referee import clock
-from referee.engine.endpoint import Endpoint
+from referee.engine.endpoint import Endpoint, closed_reason, unserved
+from referee.engine.lines import Lines, Place
 from referee.engine.permit import Closed, Permit, Waiter
 from referee.engine.replicas import Replicas
 from referee.limits import Budget, Outcome
+from referee.limits.account import Account
 from referee.limits.worst import Bound
 from referee.records import Ask, Failure, RateHints, Reason, Reply, Unscored
 
 NO_ENDPOINTS: frozenset[Endpoint] = frozenset()
-Line = tuple[frozenset[Endpoint], Endpoint | None]
-"""A queue: the endpoints that may not serve it, and the replica that its requests belong to."""
-OPEN: Line = (NO_ENDPOINTS, None)
 MAX_OVERTAKEN = 256
 """Requests that may go before an older one to let it wait for its own replica."""
 IDLE_S = 0.5
@@ -35,20 +33,30 @@ IDLE_S = 0.5
 class Admission:
     """One queue, several endpoints."""
 
-    def __init__(self, endpoints: Sequence[Endpoint], budget: Budget, rng: random.Random, patience: float) -> None:
-        """`patience`: seconds of an outage without any success after which open-ended requests are given up."""
+    def __init__(
+        self,
+        endpoints: Sequence[Endpoint],
+        budget: Budget,
+        rng: random.Random,
+        patience: float,
+        accounts: Mapping[str, Account] = {},
+    ) -> None:
+        """`patience`: seconds of an outage without any success after which open-ended requests are given up.
+        `accounts`: of teams, by name."""
         self._now = clock.running()
         self.endpoints = tuple(endpoints)
         self._patience = patience
         self._progress: dict[Endpoint, float] = {}  # when each last answered; at first, when it was first asked
         self._idle_since = -math.inf
         self.budget = budget
+        self.accounts = accounts
+        self.poke: Callable[[], None] = lambda: None
+        """Called when a team needs money that is not leased."""
         self._rng = rng
         self._has_backups = any(endpoint.config.backup for endpoint in endpoints)
         replicas = Replicas(self.endpoints)
         self._replicas = replicas if replicas else None
-        self._lines: dict[Line, list[Waiter]] = {OPEN: []}
-        """Queues, oldest request first."""
+        self.lines = Lines()
         self._priced: set[Permit] = set()
         """Permits in use that may cost money."""
         self._turns = 0
@@ -58,7 +66,7 @@ class Admission:
     @property
     def queued(self) -> int:
         """Requests waiting for a permit."""
-        return sum(map(len, self._lines.values()))
+        return len(self.lines)
 
     @property
     def in_flight(self) -> int:
@@ -85,14 +93,17 @@ class Admission:
         avoid: Endpoint | None,
         excluded: frozenset[Endpoint],
         open_ended: bool,
+        team: str,
         granted: Callable[[Permit | Closed], None],
     ) -> Waiter:
         """Queue a request; `granted` may be called before this returns. The endpoint `avoid` is used only if no other
-        can serve it, `excluded` ones never. Closed is granted when no endpoint ever will serve it, or, for an
-        open-ended request, when none has for too long."""
+        can serve it, `excluded` ones never. `team`: the one that pays, if any. Closed is granted when no endpoint ever
+        will serve it, or, for an open-ended request, when none has for too long; or the team has no money for it."""
         own = None if self._replicas is None else self._replicas.of(request, avoid, excluded)
-        line = self._lines.setdefault((excluded, own), [])
+        line = self.lines.of(Place(excluded, own, team))
         if not line:
+            if team:
+                self.lines.start(team)
             now = self._now()
             if now - self._idle_since >= IDLE_S and self._idle:
                 self._progress.clear()  # nothing was sent until now, so no outage was seen
@@ -105,9 +116,12 @@ class Admission:
             self.pump()
         return waiter
 
-    def now(self, request: Ask, avoid: Endpoint | None, excluded: frozenset[Endpoint]) -> Permit | None:
+    def now(self, request: Ask, avoid: Endpoint | None, excluded: frozenset[Endpoint], team: str) -> Permit | None:
         """A permit if one can be spared: nothing is queued, and an endpoint has room."""
         if self.queued:
+            return None
+        account = self.accounts.get(team)
+        if account is not None and account.requests.wait(1, self._now()) > 0:
             return None
         waiter = Waiter(0, request, avoid, excluded, False, _ignore)
         now = self._now()
@@ -116,14 +130,21 @@ class Admission:
             return None
         foreseen = endpoint.foresee(request)
         reserved = endpoint.worst_cost(foreseen)
-        return self._permit(endpoint, request, foreseen, reserved, now) if self.budget.reserve(reserved) else None
+        budgets = self._reserve(account, reserved)
+        return None if budgets is None else self._permit(endpoint, request, foreseen, reserved, now, account, budgets)
 
     async def acquire(
-        self, request: Ask, turn: int, avoid: Endpoint | None, excluded: frozenset[Endpoint], open_ended: bool
+        self,
+        request: Ask,
+        turn: int,
+        avoid: Endpoint | None,
+        excluded: frozenset[Endpoint],
+        open_ended: bool,
+        team: str,
     ) -> Permit:
         """Wait for a permit. Raises Closed."""
         future: asyncio.Future[Permit | Closed] = asyncio.get_running_loop().create_future()
-        waiter = self.join(request, turn, avoid, excluded, open_ended, future.set_result)
+        waiter = self.join(request, turn, avoid, excluded, open_ended, team, future.set_result)
         waiter.future = future
         try:
             found = await future
@@ -140,8 +161,7 @@ class Admission:
 
     def close_all(self, verdict: Unscored) -> None:
         """Fail every queued request."""
-        lines, self._lines = self._lines, {OPEN: []}
-        for waiter in heapq.merge(*map(sorted, lines.values())):
+        for waiter in self.lines.clear():
             if not waiter.left:
                 waiter.granted(Closed(verdict))
 
@@ -162,14 +182,14 @@ class Admission:
             self._timer = clock.at(loop, loop.time() + wait, self.pump)
 
     def _serve(self) -> float | None:
-        """Grant permits, oldest request first, while an endpoint can take one. Returns seconds until the next try."""
+        """Grant permits while an endpoint can take one. Returns seconds until the next try."""
         now = self._now()
         shortest: float | None = None
-        stuck: list[Line] = []
-        yielding: list[Line] = []
-        while (place := self._oldest(stuck)) is not None:
-            line = self._lines[place]
-            excluded, own = place
+        stuck: list[Place] = []
+        yielding: list[Place] = []
+        while (place := self.lines.oldest(stuck)) is not None:
+            line = self.lines.of(place)
+            excluded, own, team = place
             waiter = line[0]
             if waiter.left:
                 heapq.heappop(line)
@@ -179,7 +199,7 @@ class Admission:
                 endpoint = None
                 yielding.append(place)
             elif endpoint is None:
-                closed = _closed(self.endpoints)
+                closed = closed_reason(self.endpoints)
                 if closed is not None:
                     self.close_all(closed)
                     return None
@@ -187,59 +207,94 @@ class Admission:
                 if declined or (waiter.open_ended and self._hopeless(waiter, now)):
                     heapq.heappop(line)
                     self._idle_since = now
-                    waiter.granted(Closed(self._why_not(waiter)))
+                    usable = [endpoint for endpoint in self.endpoints if endpoint not in excluded]
+                    waiter.granted(Closed(unserved(usable, self._patience)))
                     continue
+            account = self.accounts.get(team)
+            if endpoint is not None and account is not None:
+                wait = account.requests.wait(1, now)
+                endpoint = None if wait > 0 else endpoint
             if endpoint is None:
                 stuck.append(place)
+                if account is not None:
+                    self.lines.start(team)
                 if wait is not None:
                     shortest = wait if shortest is None else min(shortest, wait)
                 continue
             foreseen = endpoint.foresee(waiter.request)
             reserved = endpoint.worst_cost(foreseen)
-            if not self.budget.reserve(reserved):
+            budgets = self._reserve(account, reserved)
+            if budgets is None and account is not None and not account.may_reserve:
+                spent = account.lacking(clock.wall())
+                if spent is None or account.in_flight:  # there may be more; replies that cost less free money
+                    stuck.append(place)
+                    self.lines.start(team)
+                else:
+                    heapq.heappop(line)
+                    detail = f"team {team}: {spent.no_room(reserved)}"
+                    waiter.granted(Closed(Unscored(reason=Reason.BUDGET, detail=detail)))
+                continue
+            if budgets is None:
                 if self.in_flight or self.budget.waiting:
                     return None  # replies that cost less than reserved free money
                 self.close_all(Unscored(reason=Reason.BUDGET, detail=self.budget.no_room(reserved)))
                 return None
             heapq.heappop(line)
+            self.lines.served(team)
             if own is not None and self._replicas is not None:
                 self._replicas.sent(waiter.request, excluded, endpoint)
-            waiter.granted(self._permit(endpoint, waiter.request, foreseen, reserved, now))
+            waiter.granted(self._permit(endpoint, waiter.request, foreseen, reserved, now, account, budgets))
             if yielding:
                 stuck = [place for place in stuck if place not in yielding]
                 yielding.clear()
         return shortest
 
-    def _oldest(self, stuck: list[Line]) -> Line | None:
-        """The queue with the oldest head, of those that are not stuck."""
-        if len(self._lines) == 1:
-            return None if stuck or not self._lines[OPEN] else OPEN
-        found, turn = None, 0
-        for place, line in self._lines.items():
-            if line and place not in stuck and (found is None or line[0].turn < turn):
-                found, turn = place, line[0].turn
-        return found
-
     def _wanted(self, endpoint: Endpoint, own: Endpoint, waiter: Waiter) -> bool:
         """Whether a request that belongs to another replica, `own`, leaves this one to requests that belong here."""
         if own.breaker.closed is not None or own.breaker.suspended:
             return False
-        for (_, owner), line in self._lines.items():
-            if owner is endpoint:
+        for place, line in self.lines.items():
+            if place.own is endpoint:
                 while line and line[0].left:
                     heapq.heappop(line)
                 if line and line[0].turn < waiter.turn + MAX_OVERTAKEN:
                     return True
         return False
 
-    def _permit(self, endpoint: Endpoint, request: Ask, foreseen: Bound | None, reserved: float, now: float) -> Permit:
+    def _reserve(self, account: Account | None, worst: float) -> tuple[Budget, ...] | None:
+        """Reserve this in the team's budgets and in that of all. None: in neither."""
+        own: tuple[Budget, ...] | None = ()
+        if account is not None:
+            own = account.reserve(worst, clock.wall())
+            if account.needs_lease or not account.sent:
+                self.poke()
+        if own is None or self.budget.reserve(worst):
+            return None if own is None else (self.budget, *own)
+        for purse in own:
+            purse.settle(worst, 0.0)
+        return None
+
+    def _permit(
+        self,
+        endpoint: Endpoint,
+        request: Ask,
+        foreseen: Bound | None,
+        reserved: float,
+        now: float,
+        account: Account | None,
+        budgets: tuple[Budget, ...],
+    ) -> Permit:
+        if account is not None:
+            account.requests.take(1, now)
+            account.sent += 1
+            account.in_flight += 1
         endpoint.in_flight += 1
         endpoint.sent += 1
         endpoint.requests.take(1, now)
         endpoint.tokens.take(endpoint.tokens_of(request), now)
         endpoint.breaker.on_send()
         stamp = endpoint.limiter.admit(now, endpoint.in_flight)
-        permit = Permit(self, endpoint, request, stamp, foreseen, reserved, now)
+        permit = Permit(self, endpoint, request, stamp, foreseen, reserved, now, account, budgets)
         if foreseen is not None:
             self._priced.add(permit)
         return permit
@@ -250,14 +305,6 @@ class Admission:
             (e.breaker.suspended or e.breaker.closed is not None) and now - self._progress.get(e, now) > self._patience
             for e in self.endpoints
             if e not in waiter.excluded
-        )
-
-    def _why_not(self, waiter: Waiter) -> Unscored:
-        usable = [endpoint for endpoint in self.endpoints if endpoint not in waiter.excluded]
-        if not usable:
-            return Unscored(reason=Reason.REFUSED, detail="every judge that can be asked has declined")
-        return _closed(usable) or Unscored(
-            reason=Reason.OVERLOADED, detail=f"no endpoint has answered for {self._patience:g} s"
         )
 
     def _choose(self, waiter: Waiter, now: float, own: Endpoint | None = None) -> tuple[Endpoint | None, float | None]:
@@ -302,6 +349,8 @@ class Admission:
         now = self._now()
         endpoint = permit.endpoint
         endpoint.in_flight -= 1
+        if permit.account is not None:
+            permit.account.in_flight -= 1
         if outcome == "ok":
             self._progress[endpoint] = now
         endpoint.breaker.on_gone()
@@ -330,18 +379,16 @@ class Admission:
         self._priced.discard(permit)
         endpoint = permit.endpoint
         if reply is None:
-            self.budget.settle(permit.reserved, permit.reserved if unknown else 0.0)
+            permit.settle(permit.reserved if unknown else 0.0)
             return
         # Usage without prompt tokens, or without reply tokens for generated text, is no usage: the worst is the least.
         counted = reply.tokens_in > 0 and (reply.tokens_out > 0 or not reply.text or not foreseen.reply)
         cost = endpoint.cost(reply)
-        self.budget.settle(permit.reserved, cost if counted else max(cost, permit.reserved))
+        permit.settle(cost if counted else max(cost, permit.reserved))
         if endpoint.excess.learn(foreseen, reply.tokens_in, reply.tokens_out):
             for other in self._priced:
                 if other.endpoint is endpoint:
-                    worst = endpoint.worst_cost(other.foreseen)
-                    self.budget.expect(other.reserved, worst)
-                    other.reserved = worst
+                    other.expect(endpoint.worst_cost(other.foreseen))
 
     def learn(self, permit: Permit, failure: Failure) -> None:
         """Update an endpoint's breaker after a failed attempt. Called before the permit is released."""
@@ -350,9 +397,3 @@ class Admission:
 
 def _ignore(_: Permit | Closed) -> None:
     return None
-
-
-def _closed(endpoints: Sequence[Endpoint]) -> Unscored | None:
-    """Why no endpoint of these can answer any more, once all are closed."""
-    reasons = [endpoint.breaker.closed for endpoint in endpoints]
-    return reasons[0] if all(reasons) else None

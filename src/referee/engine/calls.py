@@ -59,7 +59,7 @@ class Calls:
             late = stragglers.late_after
             if late is None or self._now() - permit.started < late:
                 return None
-            spare = self._admission.now(flight.request, permit.endpoint, flight.refused_by)
+            spare = self._admission.now(flight.request, permit.endpoint, flight.refused_by, flight.team)
             if spare is None:
                 return None
             if not stragglers.take():
@@ -78,7 +78,7 @@ class Calls:
         if isinstance(outcome, Failure) and outcome.code == STALE_CODE:
             with contextlib.suppress(Closed):
                 permit = await self._admission.acquire(
-                    flight.request, flight.turn, None, flight.refused_by, math.isinf(flight.deadline)
+                    flight.request, flight.turn, None, flight.refused_by, math.isinf(flight.deadline), flight.team
                 )
                 outcome = await self._send(flight, permit, longer, first=False)
         return outcome, permit

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from urllib.parse import unquote, urlsplit
 
 import msgspec
@@ -167,3 +168,18 @@ class Endpoint:
 
     def __repr__(self) -> str:
         return f"Endpoint({self.label}, {self.in_flight} in flight, {self.limiter!r}, {self.breaker!r})"
+
+
+def closed_reason(endpoints: Sequence[Endpoint]) -> Unscored | None:
+    """Why no endpoint of these can answer any more, once all are closed."""
+    reasons = [endpoint.breaker.closed for endpoint in endpoints]
+    return reasons[0] if all(reasons) else None
+
+
+def unserved(usable: Sequence[Endpoint], patience: float) -> Unscored:
+    """Why a request that only these may serve is given up."""
+    if not usable:
+        return Unscored(reason=Reason.REFUSED, detail="every judge that can be asked has declined")
+    return closed_reason(usable) or Unscored(
+        reason=Reason.OVERLOADED, detail=f"no endpoint has answered for {patience:g} s"
+    )

@@ -19,6 +19,7 @@ from referee.cache import Cache, Entry, SharedCache
 from referee.config import Config
 from referee.engine.admission import Admission
 from referee.engine.calls import Calls
+from referee.engine.duplicates import Duplicates
 from referee.engine.endpoint import Endpoint
 from referee.engine.flight import Flight, Listener
 from referee.engine.outcomes import entry_of, from_cache, from_flight, shared
@@ -28,6 +29,7 @@ from referee.engine.port import Transport
 from referee.engine.retry import RetryState
 from referee.engine.warm_first import WarmFirst
 from referee.limits import Budget, retry_delay
+from referee.limits.account import Account
 from referee.records import Action, Ask, Reason, Reply, Settled, Unscored, Verdict
 from referee.soundness import sound
 
@@ -58,7 +60,7 @@ class Engine:
         self._now = clock.running()
         self._config = config
         self._transport = dict(zip(endpoints, transports, strict=True))
-        self._cache = cache
+        self.cache = cache
         self._shared = cache if isinstance(cache, SharedCache) else None
         self._on_room = on_room
         self._more_to_come = more_to_come
@@ -67,16 +69,19 @@ class Engine:
         """The latest request each endpoint has answered: asked again, it tells an outage from a request at fault."""
         self.pools = Pools(config, endpoints)
         self._no_schema: set[Endpoint] = set()
-        self._flights: dict[tuple[str, str], Flight] = {}
-        """By pool and key: of two judges with the same question, each is answered by its own endpoints only."""
+        self._flights: dict[tuple[str, str, str], Flight] = {}
+        """By pool, key and team: of two judges with the same question, each is answered by its own endpoints only."""
+        accounts = {team.name: Account(team) for team in config.team}
+        self._duplicates = Duplicates(self._flights, accounts)
         self._tasks: set[asyncio.Task[None]] = set()
         """Of all flights, including those that were left and whose cancellation is under way."""
         self._storing = 0
         """Number of flights whose verdict is being stored."""
-        self._unstored: dict[str, int] = {}
-        """Number of the other flights, by pool."""
+        self._unstored: dict[tuple[str, str], int] = {}
+        """Number of the other flights, by pool and team."""
         self._warm = WarmFirst(self._enqueue)
-        self.admission = Admission(endpoints, Budget(config.limits.budget_usd), rng, config.limits.deadline)
+        budget, patience = Budget(config.limits.budget_usd), config.limits.deadline
+        self.admission = Admission(endpoints, budget, rng, patience, accounts)
         self.endpoints = self.admission.endpoints
         self.calls = Calls(config.limits, self._transport, self.admission)
 
@@ -85,11 +90,13 @@ class Engine:
         """Requests not yet settled, waiting ones included."""
         return len(self._flights)
 
-    def room(self, pool: str) -> int:
-        """How many more requests the endpoints of a pool could take now; negative: the number that is queued for them.
-        Flights that are being stored need no endpoint any more, but more than MAX_STORING hold back new ones."""
-        held = self._warm.held(pool) if self._warm.holding else 0
-        return self.pools.limit(pool) - self._unstored.get(pool, 0) + held - max(0, self._storing - MAX_STORING)
+    def room(self, pool: str, team: str = "") -> int:
+        """How many more requests the endpoints of a pool could take now if no other team used them; negative: the
+        number that is queued. Flights that are being stored need no endpoint any more, but more than MAX_STORING hold
+        back new ones."""
+        held = self._warm.held((pool, team)) if self._warm.holding else 0
+        begun = self._unstored.get((pool, team), 0)
+        return self.pools.limit(pool) - begun + held - max(0, self._storing - MAX_STORING)
 
     def takes_schema(self, pool: str) -> bool:
         """False once an endpoint of a pool has refused a JSON schema: plan in text form from then on."""
@@ -104,34 +111,34 @@ class Engine:
         keys = [self.pools.key(request) for request in requests]
         if self.pools.several:
             others = [key for request in requests for key in self.pools.other_keys(request)]
-            self._cache.expect([*keys, *others])
+            self.cache.expect([*keys, *others])
         else:
-            self._cache.expect(keys)
+            self.cache.expect(keys)
         return keys
 
     def known(self, request: Ask, key: str) -> Settled | None:
         """The cached verdict, if there is one. None while a flight for it is under way, whose verdict may be in memory
         and not yet stored."""
-        if (request.pool, key) in self._flights:
+        if self._duplicates.under_way(request.pool, key):
             return None
-        entry = self._cache.get(key)
+        entry = self.cache.get(key)
         if entry is not None:
             return from_cache(key, entry)
         for other in self.pools.other_keys(request) if self.pools.several else ():
-            entry = self._cache.get(other)
+            entry = self.cache.get(other)
             if entry is not None:
                 return from_cache(other, entry)
         return None
 
-    def ask(self, request: Ask, key: str, deadline: float, listener: Listener) -> Flight:
-        """A flight for a request that is not cached: a new one, or the one under way for the same key."""
-        flight = self._flights.get((request.pool, key))
+    def ask(self, request: Ask, key: str, deadline: float, listener: Listener, team: str = "") -> Flight:
+        """A flight for a request that is not cached: a new one, or the one of this team under way for the same key."""
+        flight = self._flights.get((request.pool, key, team))
         if flight is not None:
             flight.join(listener, deadline)
             return flight
-        flight = self._flights[request.pool, key] = Flight(key, request, self._now())
+        flight = self._flights[request.pool, key, team] = Flight(key, request, self._now(), team)
         flight.refused_by = self.pools.excluded(request)
-        self._unstored[request.pool] = self._unstored.get(request.pool, 0) + 1
+        self._unstored[flight.place] = self._unstored.get(flight.place, 0) + 1
         flight.join(listener, deadline)
         self._search(flight)
         return flight
@@ -142,17 +149,19 @@ class Engine:
             return None
         self._remove(flight)
         self._stop(flight)
+        self._duplicates.leave(flight, self._enqueue)
         return self._end(flight, Unscored(reason=Reason.CANCELLED, detail=flight.trouble()))
 
     def settle(self) -> None:
         """If all flights only wait to be stored, and no more are about to follow, commit now."""
         if self._storing >= len(self._flights) and not self._more_to_come():
-            self._cache.hurry()
+            self.cache.hurry()
 
     async def close(self) -> None:
         """Cancel all flights, close connections, write out the cache."""
         self._warm.stop()
         for flight in list(self._flights.values()):
+            flight.followers = None
             self._stop(flight)
         tasks = list(self._tasks)
         for task in tasks:
@@ -166,7 +175,7 @@ class Engine:
         if self._shared is not None:
             with contextlib.suppress(Exception):
                 await self._shared.finish()
-        self._cache.close()
+        self.cache.close()
 
     def _search(self, flight: Flight) -> None:
         """Search the shared cache; queue the flight if there is none, or nothing in it."""
@@ -174,7 +183,7 @@ class Engine:
             keys = [flight.key, *self.pools.other_keys(flight.request)]
             # At most half of the time is spent waiting for another job's verdict, so that half is left for our own.
             patience = min(self._config.limits.deadline, flight.deadline - self._now()) / 2
-            flight.claim = self._shared.claim(keys, patience, functools.partial(self._searched, flight))
+            flight.claim = self._shared.claim(keys, patience, functools.partial(self._searched, flight), flight.team)
         if flight.claim is None:
             self._enqueue(flight)
 
@@ -187,6 +196,8 @@ class Engine:
     def _enqueue(self, flight: Flight) -> None:
         """Queue the flight for its first permit. Its task is created with that, so that a permit is used at once."""
         flight.turn = flight.turn or self.admission.turn()
+        if self._duplicates.follows(flight):
+            return
         first = self.pools.warms.get(flight.request.pool) if self.pools.warms else None
         if first is not None and self._warm.holds(flight, first.warm_from or 1, first.latency):
             return
@@ -196,10 +207,13 @@ class Engine:
             None,
             flight.refused_by,
             math.isinf(flight.deadline),
+            flight.team,
             functools.partial(self._granted, flight),
         )
 
     def _granted(self, flight: Flight, granted: Permit | Closed) -> None:
+        if isinstance(granted, Permit):
+            self._duplicates.asks(flight)
         flight.task = self._loop.create_task(self._fly(flight, granted))
         self._tasks.add(flight.task)
         flight.task.add_done_callback(functools.partial(self._over, flight, granted))
@@ -241,10 +255,12 @@ class Engine:
             if listener not in flight.listeners:
                 continue  # an earlier listener's call removed it
             try:
-                listener(settled if pays or settled.origin == "cache" else shared(settled))
+                listener(settled if pays or settled.origin in ("cache", "shared") else shared(settled))
             except Exception:
                 log.exception("a listener failed; the others are still told")
         flight.listeners.clear()
+        for other in self._duplicates.leave(flight, self._enqueue, settled):
+            self._tell(other, shared(settled))
 
     def _remove(self, flight: Flight) -> None:
         if self._flights.get(flight.name) is flight:
@@ -252,7 +268,7 @@ class Engine:
             if flight.held or flight.leads:
                 self._warm.gone(flight)
             if not flight.stored:
-                self._unstored[flight.request.pool] -= 1
+                self._unstored[flight.place] -= 1
             if flight.claim is not None:
                 flight.claim.release()
             self._on_room()
@@ -311,7 +327,7 @@ class Engine:
         request = self._good.get(endpoint)
         if request is None:
             return
-        probe = Flight("", request, self._now())
+        probe = Flight("", request, self._now(), flight.team)
         probe.deadline, probe.turn = flight.deadline, flight.turn
         probe.refused_by = frozenset(self.endpoints) - {endpoint}
         granted = await self._again(probe, None)
@@ -321,9 +337,10 @@ class Engine:
 
     async def _again(self, flight: Flight, avoid: Endpoint | None) -> Permit | Closed:
         """Another permit, at the request's old place in the queue."""
+        self._duplicates.leave(flight, self._enqueue)  # this team may be held back now; others must not be with it
         try:
             return await self.admission.acquire(
-                flight.request, flight.turn, avoid, flight.refused_by, math.isinf(flight.deadline)
+                flight.request, flight.turn, avoid, flight.refused_by, math.isinf(flight.deadline), flight.team
             )
         except Closed as closed:
             return closed
@@ -350,11 +367,11 @@ class Engine:
         assert reply is not None
         entry = entry_of(flight.request, endpoint, verdict, reply, clock.wall())
         key = endpoint.keys.key(flight.request) if self.pools.several else flight.key
-        if not self._cache.put(key, entry, _Stored(self, flight, settled)):
+        if not self.cache.put(key, entry, _Stored(self, flight, settled)):
             return False
         self._storing += 1
         flight.stored = True
-        self._unstored[flight.request.pool] -= 1
+        self._unstored[flight.place] -= 1
         self.settle()
         self._on_room()
         return True

@@ -25,10 +25,12 @@ class Flight:
     __slots__ = (
         "adaptation",
         "asked",
+        "asking",
         "attempts",
         "claim",
         "cost",
         "deadline",
+        "followers",
         "held",
         "key",
         "last",
@@ -40,6 +42,7 @@ class Flight:
         "standard",
         "stored",
         "task",
+        "team",
         "tokens_cache_write",
         "tokens_cached",
         "tokens_in",
@@ -48,9 +51,11 @@ class Flight:
         "waiter",
     )
 
-    def __init__(self, key: str, request: Ask, asked: float) -> None:
+    def __init__(self, key: str, request: Ask, asked: float, team: str = "") -> None:
         self.key = key
         self.request = request
+        self.team = team
+        """The team that pays, if any."""
         self.asked = asked
         self.deadline = asked
         self.listeners: dict[Listener, bool] = {}
@@ -63,6 +68,10 @@ class Flight:
         """Beginnings that others wait for it to have cached."""
         self.held = False
         """Waits for such a one, outside the queue and what is counted as begun."""
+        self.asking = False
+        """Has a permit, or an answer that is being stored: other teams' flights for the same question wait for that."""
+        self.followers: list[Flight] | None = None
+        """Those that do."""
         self.turn = 0
         self.waiter: Waiter | None = None
         """Its place in the queue, until the first permit."""
@@ -82,9 +91,14 @@ class Flight:
         self.last: Failure | Unscored | None = None
 
     @property
-    def name(self) -> tuple[str, str]:
-        """Its pool and key: what the engine knows it by."""
-        return self.request.pool, self.key
+    def name(self) -> tuple[str, str, str]:
+        """Its pool, key and team: what the engine knows it by."""
+        return self.request.pool, self.key, self.team
+
+    @property
+    def place(self) -> tuple[str, str]:
+        """Its pool and team: where it takes room."""
+        return self.request.pool, self.team
 
     def join(self, listener: Listener, deadline: float) -> None:
         """Add a listener. The flight lasts until the latest deadline of its listeners."""

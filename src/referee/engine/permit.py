@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from referee.engine.endpoint import Endpoint
-from referee.limits import Outcome, Stamp
+from referee.limits import Budget, Outcome, Stamp
+from referee.limits.account import Account
 from referee.limits.worst import Bound
 from referee.records import Ask, RateHints, Reply, Unscored
 
@@ -18,7 +19,19 @@ if TYPE_CHECKING:
 class Permit:
     """Permission to send one request to one endpoint. Release it once."""
 
-    __slots__ = ("_gate", "endpoint", "foreseen", "held", "request", "reserved", "stamp", "started", "tokens")
+    __slots__ = (
+        "_budgets",
+        "_gate",
+        "account",
+        "endpoint",
+        "foreseen",
+        "held",
+        "request",
+        "reserved",
+        "stamp",
+        "started",
+        "tokens",
+    )
 
     def __init__(
         self,
@@ -29,8 +42,13 @@ class Permit:
         foreseen: Bound | None,
         reserved: float,
         now: float,
+        account: Account | None,
+        budgets: tuple[Budget, ...],
     ) -> None:
+        """`account`: of the team it is sent for. `budgets`: where its cost is reserved."""
         self._gate = gate
+        self._budgets = budgets
+        self.account = account
         self.endpoint = endpoint
         self.request = request
         self.stamp = stamp
@@ -50,6 +68,17 @@ class Permit:
         assert self.held, "a permit is released exactly once"
         self.held = False
         self._gate._released(self, outcome, reply, hints, unknown)
+
+    def settle(self, cost: float) -> None:
+        """What it cost, to whom that was reserved."""
+        for budget in self._budgets:
+            budget.settle(self.reserved, cost)
+
+    def expect(self, worst: float) -> None:
+        """It may cost this much instead of what was reserved."""
+        for budget in self._budgets:
+            budget.expect(self.reserved, worst)
+        self.reserved = worst
 
 
 class Closed(Exception):

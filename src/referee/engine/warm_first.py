@@ -38,15 +38,16 @@ class Beginning:
 
 
 class WarmFirst:
-    """Beginnings by pool and name."""
+    """Beginnings by pool, team and name."""
 
     def __init__(self, go: Callable[[Flight], None]) -> None:
         """`go` is called for a held request that may be sent; it may ask `holds` again."""
         self._now = clock.running()
         self._go = go
-        self._known: dict[tuple[str, str], Beginning] = {}
-        self.holding: dict[str, int] = {}
-        """Held requests, by pool. Empty: nothing was ever held."""
+        self._known: dict[tuple[str, str, str], Beginning] = {}
+        """By pool, team and name: the first request of a team that may not send now must not hold back others."""
+        self.holding: dict[tuple[str, str], int] = {}
+        """Held requests, by pool and team. Empty: nothing was ever held."""
         self._timers: dict[Flight, asyncio.TimerHandle] = {}
 
     def holds(self, flight: Flight, least: int, latency: float) -> bool:
@@ -59,15 +60,15 @@ class WarmFirst:
         for name, tokens in request.prefixes:
             if tokens < least:
                 continue
-            known = self._known.get((request.pool, name))
+            known = self._known.get((*flight.place, name))
             if known is None:
                 if len(self._known) >= MAX_KNOWN:
                     self._forget(now)
-                known = self._known[request.pool, name] = Beginning()
+                known = self._known[(*flight.place, name)] = Beginning()
             if known.first is not None:
                 known.held.append(flight)
                 flight.held = True
-                self.holding[request.pool] = self.holding.get(request.pool, 0) + 1
+                self.holding[flight.place] = self.holding.get(flight.place, 0) + 1
                 return True
             if known.warm_until <= now:
                 cold.append(known)
@@ -107,9 +108,9 @@ class WarmFirst:
         if flight.leads:
             self.ended(flight)
 
-    def held(self, pool: str) -> int:
-        """Requests that are held and do not count as begun."""
-        return min(MAX_HELD, self.holding.get(pool, 0))
+    def held(self, place: tuple[str, str]) -> int:
+        """Requests that are held and do not count as begun, by pool and team."""
+        return min(MAX_HELD, self.holding.get(place, 0))
 
     def stop(self) -> None:
         """Let nothing go any more."""
@@ -117,7 +118,7 @@ class WarmFirst:
 
     def _free(self, flight: Flight) -> None:
         flight.held = False
-        self.holding[flight.request.pool] -= 1
+        self.holding[flight.place] -= 1
 
     def _forget(self, now: float) -> None:
         """Drop what is no longer cached; if that is little, everything but what is under way."""

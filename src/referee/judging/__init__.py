@@ -1,6 +1,7 @@
 """What to ask a judge and how to read its answer. Pure: no network, no files, no clock, no chance.
 
-Judges of other packages are made of what is exported here and of the readers in `judging.read`; see docs/extending.md.
+Judges of other packages are made of what is exported here and of the readers in `judging.read`; see
+`referee docs extending`.
 """
 
 from referee.judging.groups import needs_groups, refuse_groups

@@ -46,7 +46,7 @@ class Kind(Struct, frozen=True):
     name: str
     """With the version of its reader: a change in reading must not find old verdicts in a cache."""
     template: str
-    """What is asked, as in docs/judging.md; judge.prompt_file takes its place."""
+    """What is asked, as in `referee docs judging`; judge.prompt_file takes its place."""
     needs: tuple[str, ...]
     """Placeholders the template must have."""
     values: Mapping[str, str]

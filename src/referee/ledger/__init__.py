@@ -1,5 +1,6 @@
-"""The append-only record of every verdict: lines, writer, reader, metrics. See docs/metrics.md for the names."""
+"""The append-only record of every verdict: lines, writer, reader, metrics. See `referee docs metrics` for the names."""
 
+from referee.ledger.audited import AlarmLine, AuditLine, MeasuresLine, NoteLine
 from referee.ledger.lines import (
     MAX_LINE,
     AskLine,
@@ -12,32 +13,34 @@ from referee.ledger.lines import (
     RunLine,
     TextLine,
     VerdictLine,
-    ask_line,
-    common_step,
-    judge_line,
     judges_in,
-    reward_line,
-    verdict_line,
 )
+from referee.ledger.making import ask_line, common_step, judge_line, reward_line, verdict_line
 from referee.ledger.metrics import Tally
 from referee.ledger.reader import Reading, read
+from referee.ledger.total import TotalLine
 from referee.ledger.writer import Ledger, NullLedger, open_ledger
 
 __all__ = [
     "MAX_LINE",
+    "AlarmLine",
     "AskLine",
+    "AuditLine",
     "BatchLine",
     "ChangeLine",
     "JudgeLine",
     "Ledger",
     "LimitsLine",
     "Line",
+    "MeasuresLine",
+    "NoteLine",
     "NullLedger",
     "Reading",
     "RewardLine",
     "RunLine",
     "Tally",
     "TextLine",
+    "TotalLine",
     "VerdictLine",
     "ask_line",
     "common_step",

@@ -6,50 +6,52 @@
     ask      per question, where one question and one sample are not one case: its answer and its cost
     reward   per sample: the reward and its terms
     batch    per batch: when, and how long the caller waited
-    limits   now and then, per endpoint: its load and its limit   text   once: what many verdict lines refer to
+    limits   now and then, per endpoint: its load and its limit
+    text     once: what many verdict lines refer to
     change   when another model, provider or fingerprint answers at an endpoint than before
+    audit    one question of the audit: a canary, an answer shown to the shadow judge, a probe; see `audited`
+    alarm    what the audit found, and what was done about it
+    measures the numbers of the audit's signals, now and then
+    note     a change on purpose, as announced
+    total    how much there will be to judge; see `total`
 
-Fields at their default are left out of the file. Data and its making from records only; no files, no clock.
+Fields at their default are left out of the file. Data only; `making` makes them of records.
 """
 
 from __future__ import annotations
 
-import functools
-import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from msgspec import Struct
+from msgspec import field
 
-from referee.records import COMPARED, Ask, Message, Reward, Sample, Settled, Unscored, Verdict
-from referee.rollouts import more_of, plain, read_image
+from referee.ledger.audited import AlarmLine, AuditLine, MeasuresLine, NoteLine
+from referee.ledger.base import BaseLine
+from referee.ledger.total import TotalLine
 
 MAX_LINE = 64 * 1024 * 1024
 """Bytes. The writer drops longer lines and counts them, the reader skips them."""
 
 
-class _Line(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type", gc=False):
-    wall: float = 0.0
-    """When it was written, in seconds since the epoch."""
-
-
-class RunLine(_Line, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag="run"):
+class RunLine(BaseLine, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag="run"):
     """The first line of a file: which referee, with which settings."""
 
     version: str = ""
     pid: int = 0
     digest: str = ""
     """Short name of the configuration: equal settings, equal digest."""
-    config: dict[str, Any] = {}
+    config: dict[str, Any] = field(default_factory=dict)
     """The configuration without keys."""
 
 
-class _Judged(_Line, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+class Judged(BaseLine, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """How the judging of one sample ended, by one judge or by all of them."""
 
     batch: str = ""
     index: int = 0
     """Position in the batch."""
+    team: str = ""
+    """Of `referee serve` with [[team]]: the one it was judged for."""
     origin: str = "none"
     """call, cache, shared, gate or none, as in records.Settled."""
     key: str = ""
@@ -71,10 +73,10 @@ class _Judged(_Line, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     how: str = ""
     """schema, tag, logprob, integer, gate, rubric, listwise or pairwise; terms: what several judges said as one."""
     uncertainty: float | None = None
-    parts: list[dict[str, Any]] = []
+    parts: list[dict[str, Any]] = field(default_factory=list)
     """Of a rubric each criterion, of a jury or cascade each member, of `repeat` each answer: name, weight, true_is,
     verdict, value, unscored, and, where there is one, uncertainty and its own parts; text and why only with `[ledger]
-    content = true`. Of a judge of groups each comparison or order. See docs/metrics.md. Also where they make no
+    content = true`. Of a judge of groups each comparison or order. See `referee docs metrics`. Also where they make no
     score."""
     unscored: str = ""
     """The reason's name when there is no score; empty when there is one."""
@@ -102,7 +104,7 @@ class _Judged(_Line, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """What it answered, unread. These three only with `[ledger] content = true`."""
 
 
-class VerdictLine(_Judged, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag="verdict"):
+class VerdictLine(Judged, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag="verdict"):
     """One sample: what the judge said of it; of several judges, what they said as one."""
 
     seq: int = 0
@@ -119,19 +121,19 @@ class VerdictLine(_Judged, frozen=True, kw_only=True, omit_defaults=True, gc=Fal
     prompt: str = ""
     response: str = ""
     reference: str | None = None
-    more: dict[str, Any] = {}
+    more: dict[str, Any] = field(default_factory=dict)
     """What prompt and response as text do not hold: their messages, `tools`, `rubric`, `columns`, as in a file of
     rollouts. These four only with `[ledger] content = true`."""
 
 
-class JudgeLine(_Judged, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag="judge"):
+class JudgeLine(Judged, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag="judge"):
     """What one of several judges said of one sample."""
 
     judge: str = ""
     """Its name; its weight is in the run line's configuration."""
 
 
-class AskLine(_Judged, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag="ask"):
+class AskLine(Judged, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag="ask"):
     """One question of a case of several questions or samples. Its cost and tokens are part of its samples' lines."""
 
     judge: str = ""
@@ -139,14 +141,14 @@ class AskLine(_Judged, frozen=True, kw_only=True, omit_defaults=True, gc=False, 
     """Positions of its samples in the batch, where there are several; `index` is the first."""
 
 
-class TextLine(_Line, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag="text"):
+class TextLine(BaseLine, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag="text"):
     """A text that many lines refer to by its digest."""
 
     digest: str = ""
     text: str = ""
 
 
-class RewardLine(_Line, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag="reward"):
+class RewardLine(BaseLine, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag="reward"):
     """What the trainer got for one sample."""
 
     batch: str = ""
@@ -154,6 +156,7 @@ class RewardLine(_Line, frozen=True, kw_only=True, omit_defaults=True, gc=False,
     id: str = ""
     group: str = ""
     step: int | None = None
+    team: str = ""
     value: float | None = None
     """None: no reward, by the missing policy."""
     rule: float = 0.0
@@ -165,11 +168,11 @@ class RewardLine(_Line, frozen=True, kw_only=True, omit_defaults=True, gc=False,
     median_length: float = 0.0
     filled: str = ""
     """The missing policy that supplied `value`, if one did."""
-    terms: dict[str, float | None] = {}
+    terms: dict[str, float | None] = field(default_factory=dict)
     """With several judges: what each adds, coefficient and weight included, by name."""
 
 
-class BatchLine(_Line, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag="batch"):
+class BatchLine(BaseLine, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag="batch"):
     """One submitted batch, when it was finished and collected."""
 
     batch: str = ""
@@ -183,7 +186,7 @@ class BatchLine(_Line, frozen=True, kw_only=True, omit_defaults=True, gc=False, 
     """Seconds the caller was blocked waiting for it. The rest of its time overlapped with other work."""
 
 
-class LimitsLine(_Line, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag="limits"):
+class LimitsLine(BaseLine, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag="limits"):
     """The load of one endpoint at this moment. Totals count from the run line on."""
 
     endpoint: str = ""
@@ -197,7 +200,7 @@ class LimitsLine(_Line, frozen=True, kw_only=True, omit_defaults=True, gc=False,
     """Total of requests sent."""
 
 
-class ChangeLine(_Line, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag="change"):
+class ChangeLine(BaseLine, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag="change"):
     """Another one answered at an endpoint than before. Once for each two that take turns."""
 
     endpoint: str = ""
@@ -212,171 +215,25 @@ class ChangeLine(_Line, frozen=True, kw_only=True, omit_defaults=True, gc=False,
     before_fingerprint: str = ""
 
 
-Line = RunLine | VerdictLine | JudgeLine | AskLine | TextLine | RewardLine | BatchLine | LimitsLine | ChangeLine
-
-
-_NO_SAMPLE = Sample(prompt="", response="")
-
-
-WITH_PARTS = frozenset({"rubric", "jury", "cascade", "repeat", "gate", *COMPARED})
-"""Verdicts whose parts are recorded."""
-
-
-def _parts(given: Verdict | Unscored, content: bool) -> list[dict[str, Any]]:
-    """Criteria, jurors, answers, orders or comparisons, one by one."""
-    how = given.how if isinstance(given, Verdict) else ""
-    if how and how not in WITH_PARTS:
-        return []
-    rows = [part.row(how) for part in given.parts]
-    return rows if content else [_without_words(row) for row in rows]
-
-
-def _without_words(row: Mapping[str, Any]) -> dict[str, Any]:
-    """How responses were shown is nobody's text: comparisons, which have no weight, keep it."""
-    left_out = ("text", "why") if "weight" in row else ("why",)
-    kept = {name: value for name, value in row.items() if name not in left_out}
-    if "parts" in kept:
-        kept["parts"] = [_without_words(part) for part in kept["parts"]]
-    return kept
+Line = (
+    RunLine
+    | VerdictLine
+    | JudgeLine
+    | AskLine
+    | TextLine
+    | RewardLine
+    | BatchLine
+    | LimitsLine
+    | ChangeLine
+    | TotalLine
+    | AuditLine
+    | AlarmLine
+    | MeasuresLine
+    | NoteLine
+)
 
 
 def judges_in(config: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """The judges of a run line's configuration. Ledgers of 0.1 hold one table, a forged one may hold anything."""
     found = config.get("judge")
     return [judge for judge in (found if isinstance(found, list | tuple) else [found]) if isinstance(judge, Mapping)]
-
-
-def _system(request: Ask) -> str:
-    first = request.messages[0]
-    return _system_digest(first.content) if len(request.messages) > 1 and first.role == "system" else ""
-
-
-@functools.lru_cache(maxsize=64)
-def _system_digest(text: str) -> str:
-    return digest(text)
-
-
-def digest(text: str) -> str:
-    """A short name for a text."""
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
-
-
-def verdict_line(
-    sample: Sample,
-    settled: Settled,
-    *,
-    seq: int = 0,
-    wall: float = 0.0,
-    batch: str = "",
-    index: int = 0,
-    request: Ask | None = None,
-    saved: float | None = None,
-    content: bool = False,
-) -> VerdictLine:
-    """The line for one settled sample. `content` keeps the texts themselves; without it only their digests are kept.
-
-    `saved` is by default what `settled` says.
-    """
-    given, reply = settled.verdict, settled.reply
-    verdict = given if isinstance(given, Verdict) else None
-    missing = given if isinstance(given, Unscored) else None
-    return VerdictLine(
-        wall=wall,
-        seq=seq,
-        batch=batch,
-        index=index,
-        id=sample.id,
-        group=sample.group,
-        step=sample.step,
-        origin=settled.origin,
-        key=settled.key,
-        endpoint=settled.endpoint,
-        model=settled.model,
-        provider=reply.provider if reply else "",
-        fingerprint=reply.fingerprint if reply else "",
-        request_id=reply.request_id if reply else "",
-        score=verdict.score if verdict else None,
-        value=verdict.value if verdict else None,
-        why=verdict.reason if verdict else "",
-        how=verdict.how if verdict else "",
-        uncertainty=verdict.uncertainty if verdict else None,
-        parts=_parts(given, content) if given.parts else [],
-        unscored=missing.reason.value if missing else "",
-        detail=missing.detail if missing else "",
-        attempts=settled.attempts,
-        sent=settled.sent,
-        queued_s=settled.queued_s,
-        latency_s=settled.latency_s,
-        tokens_in=settled.tokens_in,
-        tokens_out=settled.tokens_out,
-        tokens_cached=settled.tokens_cached,
-        tokens_cache_write=settled.tokens_cache_write,
-        cost=settled.cost,
-        saved=settled.saved if saved is None else saved,
-        rule_score=sample.rule_score,
-        length=sample.length,
-        truncated=sample.truncated,
-        prompt_digest="" if content else digest(plain(sample.prompt)),
-        response_digest="" if content else digest(plain(sample.response)),
-        prompt=plain(sample.prompt) if content else "",
-        response=plain(sample.response) if content else "",
-        reference=sample.reference if content else None,
-        more=more_of(sample) if content and _has_more(sample) else {},
-        system=_system(request) if content and request else "",
-        asked=_asked(request.messages[-1]) if content and request else "",
-        reply=reply.text if content and request and reply else "",
-    )
-
-
-def _asked(message: Message) -> str:
-    """What was asked; of images, what they were."""
-    if not message.media:
-        return message.content
-    images = [image for media in message.media if (image := read_image(media)) is not None]
-    return "\n".join([*(f"[{image.name}]: {image.described}" for image in images), "", message.content])
-
-
-def _has_more(sample: Sample) -> bool:
-    """Most have not, and every sample is asked."""
-    plain_text = type(sample.prompt) is type(sample.response) is str
-    return not plain_text or bool(sample.rubric or sample.columns or sample.tools)
-
-
-def judge_line(name: str, line: VerdictLine) -> JudgeLine:
-    """The line of one of several judges, from what its verdict line would be."""
-    return JudgeLine(judge=name, **{field: getattr(line, field) for field in _Judged.__struct_fields__})
-
-
-def ask_line(
-    name: str, settled: Settled, *, wall: float, batch: str, indexes: Sequence[int], request: Ask, content: bool
-) -> AskLine:
-    """The line of one question about these samples."""
-    line = verdict_line(_NO_SAMPLE, settled, wall=wall, batch=batch, index=indexes[0], request=request, content=content)
-    several = tuple(indexes) if len(indexes) > 1 else ()
-    return AskLine(judge=name, indexes=several, **{field: getattr(line, field) for field in _Judged.__struct_fields__})
-
-
-def reward_line(reward: Reward, *, wall: float = 0.0, batch: str = "", step: int | None = None) -> RewardLine:
-    """The line for one reward."""
-    return RewardLine(
-        wall=wall,
-        batch=batch,
-        index=reward.index,
-        id=reward.id,
-        group=reward.group,
-        step=step,
-        value=reward.value,
-        rule=reward.rule,
-        judge=reward.judge,
-        penalty=reward.penalty,
-        length=reward.length,
-        median_length=reward.median_length,
-        filled=reward.filled,
-        terms={term.judge: term.value for term in reward.terms} if len(reward.terms) > 1 else {},
-    )
-
-
-def common_step(samples: Sequence[Sample]) -> int | None:
-    """The training step all samples name, or None."""
-    steps = {sample.step for sample in samples}
-    return steps.pop() if len(steps) == 1 else None

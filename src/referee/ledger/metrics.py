@@ -1,6 +1,6 @@
 """Numbers about a run, counted line by line: the same code live and from a file. Memory stays bounded.
 
-The names are part of the public surface; docs/metrics.md explains each.
+The names are part of the public surface; `referee docs metrics` explains each.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from referee.ledger.comparisons import Compared, compared, compared_in
 from referee.ledger.criteria import Criteria, Seen, seen, seen_in
 from referee.ledger.groups import Groups
+from referee.ledger.histograms import Buckets, Histogram, Scores
 from referee.ledger.lines import (
     BatchLine,
     ChangeLine,
@@ -28,44 +29,15 @@ OPEN_GROUPS = 8192
 """Groups whose spread is tracked. Beyond that the least recently used ones keep the spread they have."""
 
 
-class Histogram:
-    """Counts of durations in buckets 9 % wide, from 0.1 ms to 3 hours: quantiles to within 5 %, in fixed memory."""
-
-    LEAST, MOST = 1e-4, 1e4
-    PER_DOUBLING = 8
-    BUCKETS = 214
-
-    def __init__(self) -> None:
-        self.counts = [0] * self.BUCKETS
-        self.total = 0
-
-    def add(self, seconds: float) -> None:
-        """Count one duration."""
-        place = 0
-        if seconds > self.LEAST:
-            doublings = math.log2(min(seconds, self.MOST) / self.LEAST)
-            place = min(int(doublings * self.PER_DOUBLING) + 1, self.BUCKETS - 1)
-        self.counts[place] += 1
-        self.total += 1
-
-    def quantile(self, share: float) -> float:
-        """The duration that `share` of the counted ones do not exceed; 0 when nothing was counted."""
-        seen = 0
-        for place, count in enumerate(self.counts):
-            seen += count
-            if count and seen >= share * self.total:
-                return self.LEAST * 2.0 ** ((place - 0.5) / self.PER_DOUBLING) if place else 0.0
-        return 0.0
-
-
 class JudgeTally:
     """What one of several judges said and cost."""
 
-    __slots__ = ("cost", "scored", "squares", "total", "unscored")
+    __slots__ = ("cost", "scored", "scores", "squares", "total", "unscored")
 
     def __init__(self) -> None:
         self.scored = self.unscored = 0
         self.total = self.squares = self.cost = 0.0
+        self.scores = Scores()
 
     def add(self, value: float | None, times: int = 1) -> None:
         """Count one verdict, or its absence; `times` = -1 subtracts it."""
@@ -75,6 +47,7 @@ class JudgeTally:
         self.scored += times
         self.total += times * value
         self.squares += times * value * value
+        self.scores.add(value, times)
 
     def metrics(self) -> dict[str, float]:
         """Its numbers by name."""
@@ -102,7 +75,7 @@ class Tally:
         self._attempts = self._tokens_in = self._tokens_out = self._tokens_cached = self._tokens_cache_write = 0
         self._cost = self._call_cost = self._saved = 0.0
         self._unpriced = 0
-        self._latency, self._queue = Histogram(), Histogram()
+        self._latency, self._queue, self._scores = Histogram(), Histogram(), Scores()
         self._groups = Groups(OPEN_GROUPS)
         self._spreads: dict[int, tuple[int, float, float]] = {}
         self._compared = self._flat = 0
@@ -117,6 +90,8 @@ class Tally:
         """Of rubrics, by the name of the judge where there are several."""
         self._siblings: dict[str, Compared] = {}
         """Of judges of groups, the same."""
+        self._teams: dict[str, list[float]] = {}
+        """Of teams: samples, those without a verdict, US dollars."""
 
     def add(self, line: Line) -> None:
         """Count one line."""
@@ -161,6 +136,11 @@ class Tally:
         self._origins[origin] = self._origins.get(origin, 0) + 1
         self._attempts += line.attempts
         self._cost += line.cost
+        if line.team:
+            team = self._teams.setdefault(line.team, [0.0, 0.0, 0.0])
+            team[0] += 1
+            team[1] += line.value is None
+            team[2] += line.cost
         if origin == "call" or origin == "none":
             self._tokens_in += line.tokens_in
             self._tokens_out += line.tokens_out
@@ -182,6 +162,7 @@ class Tally:
         self._squares += line.value * line.value
         self._at_low += line.value <= 0.0
         self._at_high += line.value >= 1.0
+        self._scores.add(line.value)
         if line.group:
             self._spread(self._groups.number(line), line.value)
 
@@ -248,6 +229,7 @@ class Tally:
         self._squares -= value * value
         self._at_low -= value <= 0.0
         self._at_high -= value >= 1.0
+        self._scores.add(value, -1)
 
     def _spread(self, group: int, value: float) -> None:
         count, low, high = self._spreads.get(group, (0, value, value))
@@ -324,7 +306,20 @@ class Tally:
         for name, parts in made_of:
             of = f"judge/{name}/" if name else ""
             found |= {f"{of}{what}": number for what, number in parts.metrics().items()}
+        for name, (samples, missing, cost) in self._teams.items():
+            found |= {f"team/{name}/samples": samples, f"team/{name}/unscored": missing, f"team/{name}/cost_usd": cost}
         return {name: float(number) for name, number in found.items()}
+
+    def histograms(self) -> dict[str, Buckets]:
+        """Durations and verdicts by size: `latency_s`, `queue_s`, `score`, and with several judges `judge/<name>/score`
+        instead."""
+        scores = {f"judge/{name}/score": judge.scores for name, judge in self._judges.items()}
+        counted: dict[str, Histogram | Scores] = {
+            "latency_s": self._latency,
+            "queue_s": self._queue,
+            **(scores or {"score": self._scores}),
+        }
+        return {name: found.buckets() for name, found in counted.items()}
 
 
 def metrics(lines: Iterable[Line]) -> dict[str, float]:

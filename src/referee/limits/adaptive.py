@@ -7,7 +7,7 @@
     ramp ──refused──► edge ──no longer refused──► ramp
     ramp ──more in flight adds no throughput──► hill ──it does again──► ramp          hill ──refused──► edge
 
-Reasons and measurements: docs/design/adaptive-limit.md.
+Reasons and measurements: `referee docs design/adaptive-limit`.
 """
 
 from __future__ import annotations

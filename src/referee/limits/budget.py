@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 NANO = 1_000_000_000
+FLOAT_NOISE = 1e-3
+"""Of a nano-dollar: more than rounding adds to sums below a million dollars."""
 
 
 class Budget:
@@ -31,7 +33,7 @@ class Budget:
 
     def reserve(self, worst_usd: float) -> bool:
         """Reserve the most a request can cost. False: it could pass the limit and must not be sent."""
-        amount = _nano(worst_usd)
+        amount = nano(worst_usd)
         if self._limit is not None and self._spent + self._reserved + amount > self._limit:
             return False
         self._reserved += amount
@@ -39,12 +41,12 @@ class Budget:
 
     def expect(self, reserved_usd: float, worst_usd: float) -> None:
         """A request in flight may cost this much instead. It has been sent, so this is not refused."""
-        self._reserved += _nano(worst_usd) - _nano(reserved_usd)
+        self._reserved += nano(worst_usd) - nano(reserved_usd)
 
     def settle(self, reserved_usd: float, actual_usd: float) -> None:
         """A reserved request has finished at this cost."""
-        self._reserved = max(0, self._reserved - _nano(reserved_usd))
-        self._spent += _nano(actual_usd)
+        self._reserved = max(0, self._reserved - nano(reserved_usd))
+        self._spent += nano(actual_usd)
 
     @property
     def total_spent(self) -> float:
@@ -62,6 +64,7 @@ class Budget:
         return f"Budget({self.spent:.6f} spent, {self.reserved:.6f} reserved, limit {self.limit_usd})"
 
 
-def _nano(usd: float) -> int:
-    # Rounded up: many tiny requests must not be free.
-    return -int(-usd * NANO // 1)
+def nano(usd: float) -> int:
+    """Whole nano-dollars, rounded up: many tiny requests must not be free. What a product of floats has too much is not
+    a nano-dollar more."""
+    return max(int(usd > 0), -int(-(usd * NANO - FLOAT_NOISE) // 1))

@@ -36,6 +36,10 @@ class FairQueue(Generic[Item]):
         if len(self._charged) > MAX_IDLE_CALLERS + len(self._waiting):
             self._charged = {name: self._charged[name] for name in self._waiting}
 
+    def head(self) -> Item:
+        """The next item, which stays."""
+        return self._waiting[min(self._waiting, key=self._charged.__getitem__)][0]
+
     def pop(self) -> Item:
         """The next item."""
         caller = min(self._waiting, key=self._charged.__getitem__)

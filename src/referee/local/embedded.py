@@ -39,7 +39,7 @@ def embedded_config(url: str, model: str, references: bool = True) -> dict[str, 
 
     Asked for a score it gives nearly everything a 10. With few-shot examples and the question whether the answer agrees
     with the reference, P(yes) separates good from bad. Without `references` it is asked whether the answer is right,
-    which it hardly knows (docs/design/embedded-judge.md).
+    which it hardly knows (`referee docs design/embedded-judge`).
     """
     prompt = "prompt.txt" if references else "prompt_plain.txt"
     return {
@@ -73,7 +73,7 @@ def demo_rollouts() -> list[tuple[Sample, str]]:
 
 def ruled_rollouts() -> list[Sample]:
     """The shipped rollouts with rubrics, those of them that have criteria a rule decides, and only these criteria: the
-    embedded model cannot judge the others (docs/design/embedded-judge.md)."""
+    embedded model cannot judge the others (`referee docs design/embedded-judge`)."""
     read = [sample for _, sample in read_rollouts(RUBRICS, rubric="by_phrase") if isinstance(sample, Sample)]
     kept = [replace(sample, rubric=tuple(each for each in sample.rubric if each.check)) for sample in read]
     return [sample for sample in kept if sample.rubric]

@@ -23,7 +23,7 @@ PLAIN_TEMPLATE = (
     "{% for message in messages %}{{ message['content'] }}{% if not loop.last %}\n\n{% endif %}{% endfor %}"
 )
 """Chat template that concatenates the texts without roles. The embedded judge's prompt is few-shot examples to be
-continued; in the model's own chat format it starts to chat instead (docs/design/embedded-judge.md)."""
+continued; in the model's own chat format it starts to chat instead (`referee docs design/embedded-judge`)."""
 MAX_THREADS = 4
 """More make a model of the embedded judge's size slower."""
 MAGIC = b"GGUF"

@@ -28,7 +28,7 @@ def rollouts_of(path: Path) -> Iterator[dict[str, Any]]:
             assert isinstance(line, VerdictLine)
             if line.prompt_digest or line.response_digest:
                 raise InputError(f"{path}: holds digests of its texts only ([ledger] content = false).")
-            yield _row(line, places[place])
+            yield row_of(line, places[place])
 
 
 def _places(lines: Iterable[Line]) -> dict[int, str]:
@@ -50,7 +50,8 @@ def _places(lines: Iterable[Line]) -> dict[int, str]:
     return dict(found.values())
 
 
-def _row(line: VerdictLine, group: str) -> dict[str, Any]:
+def row_of(line: VerdictLine, group: str) -> dict[str, Any]:
+    """A sample of a ledger as `referee score` reads it."""
     more = dict(line.more)
     return {
         **more.pop("columns", {}),

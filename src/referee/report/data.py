@@ -7,13 +7,14 @@ again counts once. Memory is bounded by the number of steps, not of samples.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from msgspec.structs import replace
 
+from referee.ledger.audited import AlarmLine, AuditLine, MeasuresLine
 from referee.ledger.comparisons import compared
-from referee.ledger.groups import OPEN_GROUPS, Groups, of_a_file
+from referee.ledger.groups import OPEN_GROUPS, Groups
 from referee.ledger.lines import (
     BatchLine,
     ChangeLine,
@@ -23,29 +24,26 @@ from referee.ledger.lines import (
     RewardLine,
     RunLine,
     VerdictLine,
-    judges_in,
 )
 from referee.ledger.metrics import Tally
 from referee.records import COMPARED
+from referee.report.audited import Audited
 from referee.report.criteria import CriteriaSums
 from referee.report.findings import findings
 from referee.report.judges import Judges, scale_of
 from referee.report.lengths import Scatter, Siblings, Within
-from referee.report.plain import plain
+from referee.report.members import Members
 from referee.report.resumed_runs import Ended, Samples
 from referee.report.shape import Cost, Point, Report, RunInfo, Scale, StepRow, TimeRow
+from referee.report.starts import CLUSTER, LARGEST, change_text, on_a_cluster, run_info
 from referee.report.steps import Step, StepSums, Waits, copied, step_rows
 from referee.report.sums import covered
 from referee.report.times import Times
 
 OPEN = 65_536
 """Samples that may wait for their reward line. Beyond that the oldest are dropped."""
-LARGEST = 2**53
-"""Whole numbers up to here survive JSON in a browser. A step or a length beyond it is a mistake, and left out."""
 MAX_CHANGES = 10
 """Of the judge, that are told."""
-CLUSTER = "ray"
-"""The runtime whose processes share engines."""
 
 
 class _Group(Siblings):
@@ -84,6 +82,8 @@ class Gathering:
         self._scatter, self._within = Scatter(), Within()
         self._judges = Judges()
         self._criteria = CriteriaSums()
+        self._members = Members()
+        self._audit = Audited()
         self._numbers = Groups()
         self._groups: dict[int, _Group] = {}
         self._open: dict[tuple[str, str, int], Ended | None] = {}
@@ -113,6 +113,12 @@ class Gathering:
             self._judges.add(line, source)
         elif isinstance(line, ChangeLine):
             self._changes[change_text(line)] = None
+        elif isinstance(line, AuditLine):
+            self._audit.asked(line)
+        elif isinstance(line, AlarmLine):
+            self._audit.alarm(line, source, self._run(source))
+        elif isinstance(line, MeasuresLine):
+            self._audit.measured(line)
         elif isinstance(line, BatchLine):
             self._waits.add(line, self._run(source))
         elif isinstance(line, LimitsLine):
@@ -127,6 +133,8 @@ class Gathering:
         self._samples.start(line, source)
         self._numbers.start(line, source)
         self._judges.start(line.config)
+        self._members.start(line.config)
+        self._audit.start(line.config)
         self._runs.append(run_info(line))
         self._scales.append(scale_of(line.config))
         self._clusters.pop(source, None)
@@ -158,6 +166,9 @@ class Gathering:
             trainer=self._given is None and (not self._runs or not all(run.file for run in self._runs)),
             judges=self._judges.reports(),
             agreement=self._judges.agreement(),
+            made_of=self._members.reports(),
+            latencies=self._times.latencies(),
+            audit=self._audit.report(),
         )
         report.criteria, report.more_criteria = self._criteria.reports()
         report.findings = findings(report)
@@ -179,12 +190,15 @@ class Gathering:
 
     def _verdict(self, line: VerdictLine, source: str) -> None:
         ended, before = self._samples.end(line, source)
+        if self._audit.on:
+            self._audit.sample(line, source)
         said, lines = self._judges.end(line, source)
         parts = [(judge_of(one), one.parts) for one in lines if one.how == "rubric"]
         held = self._criteria.add(parts, line.step, self._numbers.number(line, source)) if parts else None
         compared_ = tuple(
             (judge_of(one), compared(one.how, one.parts, one.uncertainty)) for one in lines if one.how in COMPARED
         )
+        made_of = [x for one in lines if (x := self._members.held(judge_of(one), one)) is not None]
         self._step(line.step).verdict(line)
         if line.wall:
             self._times.verdict(line)
@@ -199,9 +213,10 @@ class Gathering:
             ended.criteria, ended.compared = held, compared_
             if line.value is not None:
                 ended.group = self._grouped(line, source)
-            if said:
-                ended.judges, ended.number = said, self._numbers.number(line, source)
+            if said or made_of:
+                ended.judges, ended.number, ended.made_of = said, self._numbers.number(line, source), made_of
                 self._judges.compare(said, ended.row, ended.number)
+                self._members.count(made_of, ended.row, ended.number)
         _limited(self._open, (source, line.batch, line.index), ended)
 
     def _reward(self, line: RewardLine, source: str) -> None:
@@ -239,6 +254,7 @@ class Gathering:
         if said:
             self._judges.take_back(ended.judges, ended.step)
             self._judges.compare(ended.judges, ended.row, ended.number, -1)
+        self._members.count(ended.made_of, ended.row, ended.number, -1)
         self._step(ended.step).take_back(ended.value, ended.unscored, ended.gated)
         if ended.value is None and ended.wall:
             self._times.take_back(ended.wall, ended.unscored)
@@ -304,44 +320,6 @@ def sane(line: Line) -> Line:
     return line
 
 
-def change_text(line: ChangeLine) -> str:
-    """When the judge changed, from what to what. Names come from a server: shown plainly."""
-
-    def named(model: str, provider: str, fingerprint: str) -> str:
-        by, mark = f" by {provider}" if provider else "", f" (fingerprint {fingerprint})" if fingerprint else ""
-        return plain(f"{model or 'an unnamed model'}{by}{mark}", 120)
-
-    when = "" if line.step is None or abs(line.step) > LARGEST else f" at step {line.step}"
-    before = named(line.before_model, line.before_provider, line.before_fingerprint)
-    return (
-        f"The judge at {plain(line.endpoint, 60)} changed{when} from {before} to "
-        f"{named(line.model, line.provider, line.fingerprint)}: scores before and after may not be on one scale."
-    )
-
-
-def run_info(line: RunLine) -> RunInfo:
-    """What a reader wants to know of a run's configuration."""
-    config = line.config
-    endpoints = [item for item in _list(config.get("endpoint")) if isinstance(item, dict)]
-    return RunInfo(
-        began=line.wall,
-        version=line.version,
-        digest=line.digest,
-        kind=_kinds(judges_in(config)),
-        models=[str(item.get("model", "")) for item in endpoints],
-        endpoints=[str(item.get("name") or item.get("url", "")) for item in endpoints],
-        priced=any(item.get("price_in") is not None or item.get("price_out") is not None for item in endpoints),
-        missing=str(_part(config, "missing").get("policy", "")),
-        file=of_a_file(config),
-    )
-
-
-def _kinds(judges: Sequence[Mapping[str, Any]]) -> str:
-    if len(judges) == 1:
-        return str(judges[0].get("kind", ""))
-    return ", ".join(f"{judge.get('name', '')} ({judge.get('kind', '')})" for judge in judges)
-
-
 def cost_of(steps: list[StepRow], metrics: dict[str, float], priced: bool) -> Cost:
     """What was spent, and what comes if it goes on like this."""
     named = [row for row in steps if row.first is not None]
@@ -364,22 +342,8 @@ def cost_of(steps: list[StepRow], metrics: dict[str, float], priced: bool) -> Co
     )
 
 
-def on_a_cluster(line: RunLine) -> bool:
-    """Whether this run's judge calls are made by engines on a Ray cluster, which several processes share."""
-    return line.config.get("runtime") == CLUSTER
-
-
 def _limited(held: dict[Any, Any], name: Any, value: Any, most: int = OPEN) -> None:
     """Add an entry, and evict the oldest when there are too many."""
     held[name] = value
     if len(held) > most:
         del held[next(iter(held))]
-
-
-def _part(config: dict[str, Any], name: str) -> dict[str, Any]:
-    found = config.get(name)
-    return found if isinstance(found, dict) else {}
-
-
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []

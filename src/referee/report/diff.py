@@ -292,20 +292,21 @@ def _settings(a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, tuple[Any
     """What differs between two configurations, where both are known."""
     if not a or not b:
         return {}
-    flat_a, flat_b = dict(_flat(a)), dict(_flat(b))
+    flat_a, flat_b = dict(flat(a)), dict(flat(b))
     names = [name for name in {**flat_a, **flat_b} if flat_a.get(name) != flat_b.get(name)]
     names = [name for name in names if not name.startswith("ledger.")]  # where a record is kept shapes no verdict
     return {name: (flat_a.get(name), flat_b.get(name)) for name in names}
 
 
-def _flat(data: Any, name: str = "") -> Iterable[tuple[str, Any]]:
+def flat(data: Any, name: str = "") -> Iterable[tuple[str, Any]]:
+    """Settings by their dotted name."""
     if isinstance(data, Mapping):
         for key, inner in data.items():
-            yield from _flat(inner, f"{name}.{key}" if name else str(key))
+            yield from flat(inner, f"{name}.{key}" if name else str(key))
     elif name == "judge" and isinstance(data, list | tuple) and len(data) == 1:
-        yield from _flat(data[0], name)  # as its user wrote it, and as ledgers of 0.1 hold it
+        yield from flat(data[0], name)  # as its user wrote it, and as ledgers of 0.1 hold it
     elif isinstance(data, list | tuple):
         for number, inner in enumerate(data):
-            yield from _flat(inner, f"{name}[{number}]")
+            yield from flat(inner, f"{name}[{number}]")
     else:
         yield name, data

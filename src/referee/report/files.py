@@ -6,6 +6,7 @@ Rewards are read as the ledger lines they stand for, without what their rows do 
 from __future__ import annotations
 
 import math
+import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from itertools import islice
@@ -17,8 +18,9 @@ from msgspec import UNSET, Struct, UnsetType
 
 from referee.errors import InputError
 from referee.ledger import MAX_LINE, JudgeLine, Line, Reading, RewardLine, VerdictLine, read
-from referee.ledger.lines import digest
+from referee.ledger.making import digest
 from referee.report.judges import MOST_LEVELS
+from referee.report.reward_rows import holds_table, read_table
 from referee.report.shape import Scale
 from referee.report.sides import Row, Side, of_judge, side
 
@@ -78,6 +80,8 @@ class Given(Struct, kw_only=True):
     endpoint: str = ""
     parts: Any = None
     judges: Any = None
+    columns: Any = None
+    """The caller's own."""
     prompt: _Text = None
     question: _Text = None
     response: _Text = None
@@ -99,13 +103,19 @@ class Given(Struct, kw_only=True):
         return {}
 
     def texts(self) -> tuple[str, str]:
-        """Prompt and response, where the line holds them as text."""
-        prompt = next((text for text in (self.prompt, self.question) if isinstance(text, str)), "")
-        answers = (self.response, self.completion, self.output)
-        return prompt, next((text for text in answers if isinstance(text, str)), "")
+        """Prompt and response, where the line, or what is kept of the caller's, holds them as text."""
+        kept = self.own()
+        prompts = (self.prompt, self.question, kept.get("prompt"), kept.get("question"))
+        answers = (self.response, self.completion, self.output, *map(kept.get, ("response", "completion", "output")))
+        prompt, answer = (next((text for text in texts if isinstance(text, str)), "") for texts in (prompts, answers))
+        return prompt, answer
+
+    def own(self) -> dict[str, Any]:
+        """The caller's own columns."""
+        return self.columns if isinstance(self.columns, dict) else {}
 
 
-_decode = msgspec.json.Decoder(Given).decode
+_decode = msgspec.json.Decoder(Given, strict=False).decode  # cells of a CSV are text
 _decode_line = msgspec.json.Decoder(Line).decode
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
@@ -124,7 +134,7 @@ class Rewards:
     @property
     def record(self) -> Path | None:
         """The ledger that `referee score` kept beside this file, which says more."""
-        beside = self.path.with_name(self.path.name.removesuffix(".partial")).with_suffix(".run")
+        beside = record_beside(self.path)
         return beside if beside.is_dir() else None
 
     def __iter__(self) -> Iterator[Line]:
@@ -134,6 +144,14 @@ class Rewards:
                 self.skipped += 1
                 continue
             yield from _lines(row, index)
+
+
+def record_beside(output: Path) -> Path:
+    """Where `referee score` keeps the record of an output, whichever of its files is named."""
+    name = output.name
+    for ending in (".partial", ".rows", ".gz"):
+        name = name.removesuffix(ending) or name
+    return output.with_name(name).with_suffix(".run")
 
 
 def lines_of(path: Path) -> Reading | Rewards:
@@ -233,6 +251,7 @@ def _lines(row: Given, index: int) -> Iterator[Line]:
         length=row.length,
         prompt=prompt,
         response=response,
+        more={"columns": row.own()} if row.own() else {},
         **_said(row),
     )
     yield RewardLine(
@@ -332,10 +351,15 @@ def _given(path: Path) -> Iterator[Given | None]:
 
 
 def _read(path: Path) -> Iterator[bytes]:
+    """Lines that are not blank; of a table, the lines of JSON that its rows stand for."""
     try:
+        if holds_table(path):
+            for row in read_table(path):
+                yield row if isinstance(row, bytes) else msgspec.json.encode(row, enc_hook=str)
+            return
         with path.open("rb") as stream:
             while data := stream.readline(MAX_LINE):
                 if data.strip():
                     yield data.removeprefix(b"\xef\xbb\xbf")
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror or error}).") from None
+    except (OSError, EOFError, zlib.error) as error:
+        raise InputError(f"{path}: cannot be read ({getattr(error, 'strerror', None) or error}).") from None

@@ -43,6 +43,7 @@ def findings(report: Report) -> list[Finding]:
     found = [
         *_unscored(report),
         *(Finding("warn", text) for text in report.changes),
+        *_alarms(report),
         *_scores(report),
         *_judges(report),
         *_criteria(report),
@@ -54,6 +55,14 @@ def findings(report: Report) -> list[Finding]:
     found.sort(key=lambda finding: finding.level != "bad")
     waits = ", the trainer hardly waits" if report.trainer else ""
     return found or [Finding("good", f"Nothing stands out: scores vary, little is unscored{waits}.")]
+
+
+def _alarms(report: Report) -> Iterator[Finding]:
+    """Those of the audit that are not over."""
+    for alarm in report.audit.alarms if report.audit else ():
+        if not alarm.over:
+            text = plain(alarm.sentence, 400) or f"The audit's signal {plain(alarm.signal, 40)} gave an alarm."
+            yield Finding("bad" if alarm.level == "critical" else "warn", text, "audit")
 
 
 def _unscored(report: Report) -> Iterator[Finding]:
@@ -155,7 +164,11 @@ def _length(report: Report) -> Iterator[Finding]:
     lengths = report.lengths
     if lengths.within_samples >= FEW:
         strength, samples = lengths.within_correlation, lengths.within_samples
-        free, among, where = samples - lengths.within_groups, " among siblings", f" in {lengths.within_groups:,} groups"
+        free, among, where = (
+            samples - lengths.within_groups,
+            " among siblings",
+            f" in {_count(lengths.within_groups, 'group', 'groups')}",
+        )
     else:
         strength, samples, free, among, where = lengths.correlation, lengths.samples, lengths.samples - 1, "", ""
     if strength is None or samples < FEW or abs(strength) <= max(LENGTH_WARN, SURE / math.sqrt(free)):
@@ -189,4 +202,5 @@ def _count(number: float, one: str, many: str) -> str:
 
 
 def _percent(share: float) -> str:
-    return f"{share * 100:.0f} %" if share >= 0.0995 else f"{share * 100:.1f} %"
+    percent = share * 100 + 1e-9  # a half is rounded up, as on the page
+    return f"{percent:.0f} %" if share >= 0.0995 else f"{percent:.1f} %"

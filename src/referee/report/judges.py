@@ -31,7 +31,7 @@ class Judges:
     def __init__(self) -> None:
         self._found: dict[str, JudgeReport] = {}
         self._steps: dict[str, dict[Step, StepSums]] = {}
-        self._pairs: dict[tuple[str, str], _Pair] = {}
+        self._pairs: dict[tuple[str, str], Pair] = {}
         self._waiting: dict[tuple[str, str, int], list[JudgeLine]] = {}
 
     def start(self, config: Mapping[str, Any]) -> None:
@@ -68,7 +68,7 @@ class Judges:
         for one, other in combinations(self._opinions(lines), 2):
             pair = self._pairs.get((one.judge, other.judge))
             if pair is None:
-                pair = self._pairs[one.judge, other.judge] = _Pair()
+                pair = self._pairs[one.judge, other.judge] = Pair()
             pair.add(Point(one.value or 0.0, other.value or 0.0, None, row), group, times)
 
     def take_back(self, lines: Sequence[JudgeLine], step: Step) -> None:
@@ -105,14 +105,15 @@ class Judges:
         return self._steps.setdefault(name, {}).setdefault(step, StepSums())
 
 
-class _Pair:
-    """Two judges' values of the same samples: ranks over all, and the order among siblings."""
+class Pair:
+    """Two judges', or members', values of the same samples: ranks over all, and the order among siblings."""
 
     def __init__(self) -> None:
         self._scatter, self._within = Scatter(), Within()
         self._groups: dict[int, Siblings] = {}
 
     def add(self, point: Point, group: int, times: int) -> None:
+        """Both values of one sample; `times` = -1 subtracts them."""
         siblings = self._groups.get(group)
         if siblings is None and group and times > 0:
             siblings = self._groups[group] = Siblings()
@@ -123,6 +124,7 @@ class _Pair:
             (self._within.add if times > 0 else self._within.remove)(siblings, point.length, point.value)
 
     def agreement(self, a: str, b: str) -> Agreement:
+        """How far they agree, under their names."""
         found = self._scatter.lengths(self._within)
         return Agreement(
             a=a,

@@ -14,10 +14,14 @@ import msgspec
 from msgspec import Struct
 
 from referee import clock
+from referee.errors import install
 from referee.report.page import asset, plotly_source, script
 from referee.report.watch import Watch
 
-SCRIPTS = ("text.js", "charts.js", "panels.js", "criteria.js", "groups.js", "live.js")
+SCRIPTS = (
+    *("codec.js", "text.js", "charts.js", "panels.js", "criteria.js", "groups.js", "judges.js", "audit.js"),
+    *("store.js", "conversation.js", "detail.js", "live.js"),
+)
 HEADERS = {
     # plotly styles what it draws, so styles may be inline; nothing else comes from anywhere but the page's own server.
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; "
@@ -33,7 +37,7 @@ REST = 4.0
 core from training."""
 NO_CHARTS = (
     '<p class="finding warn">No charts: they come from plotly, which is not installed where this page is served. '
-    'pip install "llm-referee[report]"</p>'
+    f"{install('report')}</p>"
 )
 
 
@@ -53,6 +57,7 @@ def live_files(watch: Watch) -> dict[str, File]:
         "script.js": File("text/javascript; charset=utf-8", lambda: script(SCRIPTS).encode()),
         "style.css": File("text/css; charset=utf-8", lambda: (asset("page.css") + asset("live.css")).encode()),
         "data.json": File("application/json", state.body),
+        "samples.json": File("application/json", lambda: msgspec.json.encode(watch.opened())),
     }
     if charts:
         files["plotly.js"] = File("text/javascript; charset=utf-8", _plotly)

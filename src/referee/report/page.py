@@ -15,7 +15,7 @@ from contextlib import suppress
 from importlib import resources
 from pathlib import Path
 
-from referee.errors import ConfigError
+from referee.errors import ConfigError, install
 from referee.report.rows import Packed, Rows, encode
 from referee.report.shape import Report
 
@@ -26,6 +26,8 @@ SCRIPTS = (
     "panels.js",
     "criteria.js",
     "groups.js",
+    "judges.js",
+    "audit.js",
     "store.js",
     "list.js",
     "conversation.js",
@@ -54,7 +56,7 @@ def plotly_source() -> str:
         from plotly.offline import get_plotlyjs
     except ImportError:
         raise ConfigError(
-            'the charts of the page come from plotly, which is not installed: pip install "llm-referee[report]". '
+            f"the charts of the page come from plotly, which is not installed: {install('report')}. "
             "The ledger is untouched."
         ) from None
     return str(get_plotlyjs())
@@ -169,4 +171,9 @@ def _data(report: Report, rows: Rows, charts: str) -> Iterator[str]:
 
 def element(part: Packed) -> str:
     """Packed data as an element of a page, by its name."""
-    return f'<script type="text/plain" id="{part.name}">{base64.b64encode(part.data).decode()}</script>\n'
+    return f'<script type="text/plain" id="{part.name}">{as_text(part)}</script>\n'
+
+
+def as_text(part: Packed) -> str:
+    """Packed data as a page's script reads it."""
+    return base64.b64encode(part.data).decode()

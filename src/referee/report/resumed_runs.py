@@ -5,7 +5,7 @@ Such a sample counts once, as it ended last. What every start spent on it was sp
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from referee.ledger.comparisons import Compared
@@ -27,6 +27,7 @@ class Ended:
         "gated",
         "group",
         "judges",
+        "made_of",
         "number",
         "point",
         "reward",
@@ -50,7 +51,9 @@ class Ended:
         self.judges: tuple[JudgeLine, ...] = ()
         """Of several judges: what each said."""
         self.number = 0
-        """Of its group, where several judges are compared."""
+        """Of its group, where several judges or members are compared."""
+        self.made_of: Sequence[Any] = ()
+        """Of juries and cascades: what each member said."""
         self.compared: tuple[tuple[str, Compared], ...] = ()
         """What judges of groups did, by name."""
         self.criteria: Any = None

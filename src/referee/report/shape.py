@@ -204,6 +204,34 @@ class Agreement(Struct):
     within_groups: int = 0
 
 
+class MemberReport(Struct):
+    """One member of a jury or of a cascade. A gate's verdicts are left out."""
+
+    name: str
+    asked: int = 0
+    """Samples that it was asked about."""
+    scored: int = 0
+    mean: float | None = None
+    """Of its verdicts, in [0, 1]."""
+    decided: int = 0
+    """Of a cascade: samples whose verdict is this member's."""
+    cost: float = 0.0
+    """US dollars for the samples that it decided, earlier members included."""
+
+
+class MadeOf(Struct):
+    """A judge that is made of others."""
+
+    judge: str
+    """Its name; empty where it is the only one."""
+    kind: str
+    """jury or cascade."""
+    samples: int = 0
+    members: list[MemberReport] = field(default_factory=list)
+    agreement: list[Agreement] = field(default_factory=list)
+    """Of a jury: members two by two, the first ones."""
+
+
 class Point(Struct, array_like=True):
     """One sample in the scatter of score against length."""
 
@@ -253,6 +281,58 @@ class Cost(Struct):
     """Of tokens_in, those that providers took from their prompt caches."""
 
 
+class AlarmSample(Struct):
+    """A sample that an alarm rests on."""
+
+    link: str
+    """Its name in a link; its id where the report does not know it."""
+    id: str = ""
+    value: float | None = None
+    text: str = ""
+
+
+class AlarmReport(Struct):
+    """An alarm of the audit, from its begin to its end."""
+
+    signal: str
+    level: str
+    """warning or critical."""
+    step: int | None = None
+    critical_step: int | None = None
+    """Where it began as a warning: when it became critical."""
+    over: bool = False
+    over_step: int | None = None
+    sentence: str = ""
+    evidence: dict[str, float | str] = field(default_factory=dict)
+    samples: list[AlarmSample] = field(default_factory=list)
+    advice: str = ""
+    action: str = ""
+    """What was done beside the log: stop or weight."""
+    weight: float = 1.0
+
+
+class AuditStep(Struct):
+    """What the audit measured in a step, or in several neighbours: a curve has a point once enough was asked."""
+
+    step: float
+    curves: dict[str, float] = field(default_factory=dict)
+    """wrong, right: mean value given to canaries that deserve none, and to good ones. gap: of the judge above the
+    shadow judge; agreement: share of answers less than 0.3 apart; exploited: share with a high score (0.75) that the
+    shadow is 0.3 or more below; these three are of all answers, by the chance of being drawn. probe, fixed: mean rise
+    of a rewritten answer's value, and of the fixed set's. The rest are signals' own numbers, as in metrics()."""
+
+
+class AuditReport(Struct):
+    """Is the reward being gamed? What the audit found."""
+
+    asked: int = 0
+    cost: float = 0.0
+    alarms: list[AlarmReport] = field(default_factory=list)
+    more_alarms: int = 0
+    """Later ones that are not listed."""
+    steps: list[AuditStep] = field(default_factory=list)
+
+
 class Finding(Struct):
     """One sentence about the run that a reader should not have to look for."""
 
@@ -267,7 +347,7 @@ class Report(Struct):
     """Everything the panels show."""
 
     metrics: dict[str, float] = field(default_factory=dict)
-    """The whole run under the names of docs/metrics.md."""
+    """The whole run under the names of `referee docs metrics`."""
     runs: list[RunInfo] = field(default_factory=list)
     scale: Scale = field(default_factory=Scale)
     steps: list[StepRow] = field(default_factory=list)
@@ -283,10 +363,16 @@ class Report(Struct):
     judges: list[JudgeReport] = field(default_factory=list)
     """Each of several judges; empty where there is one."""
     agreement: list[Agreement] = field(default_factory=list)
+    made_of: list[MadeOf] = field(default_factory=list)
+    """Juries and cascades."""
+    latencies: list[tuple[float, int]] = field(default_factory=list)
+    """Answers by how long they took: seconds in the middle of a range 9 % wide, and how many. Without gaps."""
     criteria: list[CriterionReport] = field(default_factory=list)
     """Of rubrics, the most frequent criteria first."""
     more_criteria: int = 0
     """Others that were counted."""
+    audit: AuditReport | None = None
+    """None: no audit ran."""
     changes: list[str] = field(default_factory=list)
     """Of what answers at an endpoint, in sentences."""
     findings: list[Finding] = field(default_factory=list)

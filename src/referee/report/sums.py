@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from referee.ledger.metrics import Histogram
+from referee.ledger.histograms import Histogram
 
 
 class Fit:
@@ -67,6 +67,7 @@ def merge_histogram(into: Histogram, other: Histogram) -> None:
     if other.total:
         into.counts = [mine + theirs for mine, theirs in zip(into.counts, other.counts, strict=True)]
         into.total += other.total
+        into.seconds += other.seconds
 
 
 def covered(spans: Iterable[tuple[float, float]]) -> float:

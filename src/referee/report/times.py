@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from referee.ledger.histograms import Histogram
 from referee.ledger.lines import LimitsLine, VerdictLine
-from referee.ledger.metrics import Histogram
 from referee.report.shape import EndpointPoint, TimeRow
 from referee.report.sums import merge_histogram
 
@@ -135,6 +135,16 @@ class Times:
     def rows(self) -> list[TimeRow]:
         """The slices so far, in order of time."""
         return [self._slices[place].row(place * self.width) for place in sorted(self._slices)]
+
+    def latencies(self) -> list[tuple[float, int]]:
+        """All answers by how long they took, in ranges without gaps."""
+        whole = Histogram()
+        for slice_ in self._slices.values():
+            merge_histogram(whole, slice_.latency)
+        places = [place for place, count in enumerate(whole.counts) if count]
+        if not places:
+            return []
+        return [(Histogram.middle(place), whole.counts[place]) for place in range(places[0], places[-1] + 1)]
 
     def _at(self, wall: float) -> _Slice:
         found = self._slices.get(int(wall // self.width))

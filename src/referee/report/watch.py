@@ -6,41 +6,20 @@ The same object feeds the terminal, the page in a browser and `--json`.
 from __future__ import annotations
 
 import threading
-from collections import deque
 from pathlib import Path
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from referee.ledger import LimitsLine, Line, RunLine, VerdictLine
-from referee.report.data import Gathering, on_a_cluster
+from referee.report.data import Gathering
 from referee.report.follow import Follower
+from referee.report.newest import Newest, NewestSamples, Opened
+from referee.report.progress import Progress, Totals
 from referee.report.shape import Report, TimeRow
+from referee.report.starts import on_a_cluster
 
-NEWEST = 100
-"""Samples kept to be shown."""
-HEAD = 400
-"""Characters of a text that are shown of them."""
 RECENT = 60.0
 """Seconds that count as now."""
-
-
-class Newest(Struct, frozen=True, kw_only=True):
-    """One of the latest samples. Texts are cut; they are untrusted and only ever shown as text."""
-
-    seq: int
-    """Counts the samples of this view: the same sample keeps its number."""
-    wall: float
-    id: str
-    group: str
-    step: int | None
-    origin: str
-    score: float | None
-    """On the judge's scale; of several judges, what they said as one in [0, 1]."""
-    value: float | None
-    unscored: str
-    prompt: str
-    response: str
-    why: str
 
 
 class Now(Struct, kw_only=True):
@@ -55,6 +34,7 @@ class Now(Struct, kw_only=True):
     """The latest step seen."""
     last_s: float | None = None
     """Seconds since the latest record; None before the first."""
+    progress: Progress = field(default_factory=Progress)
 
 
 class Snapshot(Struct, kw_only=True):
@@ -91,7 +71,8 @@ class Watch:
 
     def _begin(self) -> None:
         self._gathering = Gathering()
-        self._newest: deque[Newest] = deque(maxlen=NEWEST)
+        self._newest = NewestSamples(self._texts)
+        self._totals = Totals()
         self._gauges: dict[tuple[str, str], LimitsLine] = {}
         self._lines = self._reported = 0
         self._report: Report | None = None
@@ -133,8 +114,13 @@ class Watch:
                 behind=follower.behind,
                 now=self._now(report, wall),
                 report=report,
-                newest=list(reversed(self._newest)),
+                newest=self._newest.heads(),
             )
+
+    def opened(self) -> Opened:
+        """All that is kept of the newest samples."""
+        with self._lock:
+            return self._newest.opened()
 
     def _current(self) -> Report:
         """The report so far; made anew only when there are new lines, because a long run has much to add up."""
@@ -147,6 +133,8 @@ class Watch:
     def _add(self, source: str, line: Line) -> None:
         self._gathering.add(line, source)
         self._lines += 1
+        self._newest.add(line, source, self._lines)
+        self._totals.add(line, source)
         self._latest = max(self._latest, line.wall)
         if isinstance(line, RunLine):
             self._began = max(self._began, line.wall)
@@ -154,10 +142,8 @@ class Watch:
         elif isinstance(line, LimitsLine):
             # Clients of a cluster all report the same engines.
             self._gauges["" if source in self._clusters else source, line.endpoint] = line
-        elif isinstance(line, VerdictLine):
-            self._newest.append(_newest(line, self._lines, self._texts))
-            if line.step is not None:
-                self._step = line.step if self._step is None else max(self._step, line.step)
+        elif isinstance(line, VerdictLine) and line.step is not None:
+            self._step = line.step if self._step is None else max(self._step, line.step)
 
     def _fresh(self, wall: float) -> dict[str, float]:
         """The load of the endpoints, by the processes that were writing within the last minute.
@@ -176,11 +162,14 @@ class Watch:
         return {"limit": limit, "in_flight": in_flight, "queued": float(sum(queues.values()))}
 
     def _now(self, report: Report, wall: float) -> Now:
+        speed, metrics = pace(report.times, report.slice_s, wall), report.metrics
+        ended = int(metrics["samples"] - metrics["unscored/cancelled"])
         return Now(
             **self._fresh(wall),
-            samples_per_s=pace(report.times, report.slice_s, wall),
+            samples_per_s=speed,
             step=self._step,
             last_s=max(0.0, wall - self._latest) if self._latest else None,
+            progress=self._totals.progress(ended, speed, wall),
         )
 
 
@@ -192,21 +181,3 @@ def pace(times: list[TimeRow], width: float, wall: float) -> float:
         return 0.0
     span = wall - max(begin, times[0].start)
     return sum(row.samples for row in recent) / max(span, 1.0)
-
-
-def _newest(line: VerdictLine, seq: int, texts: bool) -> Newest:
-    head = HEAD if texts else 0
-    return Newest(
-        seq=seq,
-        wall=line.wall,
-        id=line.id[:HEAD],
-        group=line.group[:HEAD],
-        step=line.step,
-        origin=line.origin,
-        score=line.value if line.how == "terms" else line.score,
-        value=line.value,
-        unscored=line.unscored,
-        prompt=line.prompt[:head],
-        response=line.response[:head],
-        why=(line.why or line.detail)[:head],
-    )

@@ -86,17 +86,23 @@ def first_rows(path: str | Path, most: int = FIRST) -> list[dict[str, msgspec.Ra
         return [columns_of(line.removeprefix(BOM)) for line in itertools.islice(lines, most)]
 
 
+def numbered(stream: BinaryIO | io.BufferedIOBase) -> Iterator[tuple[int, bytes]]:
+    """Every line with its number; of one that is too long, its beginning, which is longer than LONGEST_LINE."""
+    number = 0
+    while data := stream.readline(LONGEST_LINE + 1):
+        number += 1
+        if len(data) > LONGEST_LINE and not data.endswith(b"\n"):
+            while (rest := stream.readline(1 << 20)) and not rest.endswith(b"\n"):
+                pass
+        yield number, data.removeprefix(BOM) if number == 1 else data
+
+
 def _read(
     stream: BinaryIO | io.BufferedIOBase, columns: Collection[str], text_only: bool, rubric: Polarity | None
 ) -> Iterator[tuple[int, Sample | BadLine]]:
     number = found = 0
-    while data := stream.readline(LONGEST_LINE + 1):
-        number += 1
-        if number == 1:
-            data = data.removeprefix(BOM)
+    for number, data in numbered(stream):
         if len(data) > LONGEST_LINE and not data.endswith(b"\n"):
-            while (rest := stream.readline(1 << 20)) and not rest.endswith(b"\n"):
-                pass
             problem = f"longer than {LONGEST_LINE} bytes; a rollout does not need that much."
             item: Sample | BadLine = BadLine(number, "", problem, data[:KEPT_OF_LONG_LINE])
         elif not data or data.isspace():

@@ -13,11 +13,11 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import msgspec
 
-from referee.errors import InputError
+from referee.errors import InputError, install
 from referee.rollouts.file import BOM, open_rollouts
 from referee.rollouts.row import ALIASES, KNOWN, NEEDED
 
@@ -25,19 +25,23 @@ HEAD = 64 * 1024
 """Bytes that are looked at to recognise a format."""
 LONGEST_CELL = 16 * 1024 * 1024
 ROWS_AT_ONCE = 1024
+NAMED = 20
+"""Columns that an error names."""
 MAPPED = frozenset({*KNOWN, "rubric"})
 """Fields that a column can be mapped to."""
 COLUMNS = frozenset((*NEEDED, *itertools.chain(*ALIASES.values()), "answer", "text", "instruction", "input", "id"))
 """One of these heads a column of nearly every table of rollouts: a sentence with a comma is no table."""
 SEPARATORS = {".csv": ",", ".tsv": "\t"}
-NUMBERS = {"rule_score": float, "length": int, "step": int}
+NUMBERS = ("rule_score", "length", "step")
+WHOLE = ("id", "group", "uid", "length", "step")
+"""Whole numbers, which pandas makes 3.0 of in a column with empty cells."""
 WORDS = {"true": True, "false": False, "1": True, "0": False}
 _COLUMN = re.compile(r"[\w .#/()-]{1,64}")
 _ARROW = (b"PAR1", b"ARROW1", b"\xff\xff\xff\xff")
 
 
 def is_table(path: Path, mapped: Iterable[str] = ()) -> bool:
-    """Whether it is a format that `write_lines` turns into lines of JSON. `mapped`: columns that it must have."""
+    """Whether it is a format that `table_lines` turns into lines of JSON. `mapped`: columns that it must have."""
     if path.is_dir():
         return True
     with open_rollouts(path) as stream:
@@ -46,36 +50,35 @@ def is_table(path: Path, mapped: Iterable[str] = ()) -> bool:
     return head.startswith(_ARROW) or text.startswith(b"[") or bool(_separator(path, text, mapped))
 
 
-def write_lines(path: Path, mapping: Mapping[str, str], target: BinaryIO) -> None:
+def table_lines(path: Path, mapping: Mapping[str, str]) -> Iterator[bytes]:
     """Rows as lines of JSON, with columns under the names that they are mapped to. A row of a CSV stands on the line
     on which it stands in its file."""
-    line, missed = 1, dict(mapping)
-    for number, row in _rows(path, mapping.values()):
-        target.write(b"\n" * max(0, number - line))
+    line, missed, columns = 1, dict(mapping), dict[str, None]()
+    for number, row in table_rows(path, mapping.values()):
+        yield b"\n" * max(0, number - line)
         line = max(line, number) + 1
         if isinstance(row, bytes):
-            target.write(row.rstrip(b"\r\n") + b"\n")
+            yield row.rstrip(b"\r\n") + b"\n"
             continue
         for field in list(missed):
+            columns.update(dict.fromkeys(row))
             if _found(row, missed[field]) is not None:
                 del missed[field]
-        target.write(encode(renamed(row, mapping)) + b"\n")
-    check_mapped(path, missed)
-
-
-def check_mapped(name: object, missed: Mapping[str, str]) -> None:
-    """Refuse a mapping whose column no row has."""
+        yield encode(renamed(row, mapping)) + b"\n"
     for field, column in missed.items():
-        raise InputError(f"{name}: --map {field}={column}: no row has anything in `{column}`. Nothing was spent.")
+        raise InputError(
+            f"{path}: --map {field}={column}: no row has anything in `{column}`. Columns are "
+            f"{', '.join(list(columns)[:NAMED])}. Nothing was spent."
+        )
 
 
-def read_mapping(given: Iterable[str]) -> dict[str, str]:
+def read_mapping(given: Iterable[str], fields: frozenset[str] = MAPPED) -> dict[str, str]:
     """FIELD=COLUMN, each."""
     found: dict[str, str] = {}
     for item in given:
         field, equals, column = (part.strip() for part in item.partition("="))
-        if not equals or not column or field not in MAPPED or field in found:
-            known = ", ".join(sorted(MAPPED))
+        if not equals or not column or field not in fields or field in found:
+            known = ", ".join(sorted(fields))
             raise InputError(f"--map {item}: write FIELD=COLUMN, each field once; fields are {known}.")
         found[field] = column
     return found
@@ -94,11 +97,16 @@ def renamed(row: Mapping[str, Any], mapping: Mapping[str, str]) -> dict[str, Any
 
 def encode(row: Mapping[str, Any]) -> bytes:
     """A row as JSON: numpy's values as plain ones, cells without a value left out."""
-    return msgspec.json.encode({str(name): value for name, cell in row.items() if (value := plain(cell)) is not None})
+    cells = {str(name): value for name, cell in row.items() if (value := plain(cell)) is not None}
+    for name in WHOLE:
+        number = cells.get(name)
+        if isinstance(number, float) and number.is_integer():
+            cells[name] = int(number)
+    return msgspec.json.encode(cells)
 
 
 def plain(value: Any) -> Any:
-    """A cell as JSON has it. NaN is how pandas says that there is none."""
+    """A cell as JSON has it. NaN is how pandas says that there is none; bytes that are no text are left out."""
     if value is None or isinstance(value, str | bool | int):
         return value
     if isinstance(value, float):
@@ -108,10 +116,15 @@ def plain(value: Any) -> Any:
     if isinstance(value, list | tuple | set):
         return [plain(item) for item in value]
     if isinstance(value, bytes):
-        return value.decode("utf-8", "replace")
+        with contextlib.suppress(UnicodeDecodeError):
+            return value.decode()
+        return None
     if hasattr(value, "tolist"):
         return plain(value.tolist())  # numpy's arrays and numbers
-    return None if value != value else str(value)  # NaT and pandas.NA; dates, decimals
+    try:
+        return None if value != value else str(value)  # NaT; dates, decimals
+    except TypeError:  # pandas.NA is neither equal to itself nor not
+        return None
 
 
 def _found(row: Mapping[str, Any], column: str) -> Any:
@@ -123,7 +136,7 @@ def _found(row: Mapping[str, Any], column: str) -> Any:
     return _found(inner, rest) if dot and isinstance(inner, Mapping) else None
 
 
-def _rows(path: Path, mapped: Iterable[str]) -> Iterator[tuple[int, Mapping[str, Any] | bytes]]:
+def table_rows(path: Path, mapped: Iterable[str] = ()) -> Iterator[tuple[int, Mapping[str, Any] | bytes]]:
     """Every row with its line; of a line that is no row, the line."""
     if path.is_dir():
         yield from enumerate(itertools.chain.from_iterable(map(_arrow_rows, _arrow_files(path))), 1)
@@ -198,7 +211,7 @@ def _cell(name: str, text: str) -> Any:
     """Numbers where a field is one, and what is JSON in columns that may hold messages or a rubric."""
     with contextlib.suppress(ValueError, msgspec.DecodeError):
         if name in NUMBERS:
-            return NUMBERS[name](text)
+            return float(text)
         if name in MAPPED and text[:2] in ("[{", "[]"):
             return msgspec.json.decode(text)
     return WORDS.get(text.strip().lower(), text) if name == "truncated" else text
@@ -260,5 +273,5 @@ def arrow(what: str) -> Any:
         import pyarrow
         import pyarrow.ipc
     except ImportError:
-        raise InputError(f'{what}: this needs pyarrow: pip install "llm-referee[tables]". Nothing was spent.') from None
+        raise InputError(f"{what}: this needs pyarrow: {install('tables')}. Nothing was spent.") from None
     return pyarrow

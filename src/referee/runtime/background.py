@@ -59,6 +59,10 @@ class Background:
     def _after_fork(self) -> None:
         self._reset()
 
+    def start(self) -> None:
+        """Bring the thread up now; else the first batch does."""
+        self._start()
+
     def trouble(self, blocking: bool) -> str:
         """Why a batch submitted here cannot finish."""
         if blocking and self._thread is threading.current_thread():

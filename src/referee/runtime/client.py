@@ -201,7 +201,8 @@ class RemoteTracker(BatchTracker):
             opened, batch = routed.open, routed.open.batch
             samples = tuple(batch.samples[index] for index in indexes)
             left = time_left(opened, _margin(opened))
-            messages.append(Work(opened.ticket, batch.id, left, batch.seconds, tuple(indexes), samples, batch.caller))
+            who = batch.caller, batch.team, batch.asked
+            messages.append(Work(opened.ticket, batch.id, left, batch.seconds, tuple(indexes), samples, *who))
         if messages:
             self._send(number, messages)
 
@@ -242,4 +243,5 @@ def _sum(states: Sequence[Update]) -> Update:
         queued=sum(state.queued for state in states),
         spent_usd=sum(state.spent_usd for state in states),
         hedged=sum(state.hedged for state in states),
+        cache_lost=sum(state.cache_lost for state in states),
     )

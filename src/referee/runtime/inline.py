@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from referee import clock
 from referee.config import Config
 from referee.errors import TicketCancelled, WrongContext
+from referee.ledger import Tally
 from referee.scoring.batch import Batch
 from referee.scoring.build import build_worker
 from referee.scoring.local import BuildWorker, Scorer
@@ -40,6 +41,9 @@ class InlineRuntime:
         self._lock = threading.RLock()
         self._loop = None
         self._scorer: Scorer | None = None
+
+    def start(self) -> None:
+        """Nothing to bring up: the first batch does."""
 
     def submit(self, batch: Batch) -> None:
         """Judge the whole batch, now."""
@@ -77,6 +81,10 @@ class InlineRuntime:
     def metrics(self) -> dict[str, float]:
         """Counts so far; zeros before the first batch."""
         return {} if self._scorer is None else self._scorer.metrics()
+
+    def tally(self) -> Tally | None:
+        """What they are counted by; None before the first batch."""
+        return None if self._scorer is None else self._scorer.recorder.tally
 
     def close(self, seconds: float = 2.0) -> None:
         """Write everything out."""

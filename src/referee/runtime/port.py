@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+from referee.ledger import Tally
 from referee.scoring.batch import Batch
 
 
 class Runtime(Protocol):
     """Hosts a Scorer somewhere and feeds it batches."""
+
+    def start(self) -> None:
+        """Bring up now what the first batch would, and raise what it would raise."""
 
     def submit(self, batch: Batch) -> None:
         """Start judging. Returns at once, unless the place is the caller's own thread."""
@@ -24,6 +28,9 @@ class Runtime(Protocol):
 
     def metrics(self) -> dict[str, float]:
         """Counts so far."""
+
+    def tally(self) -> Tally | None:
+        """What they are counted by; None before the first batch."""
 
     def close(self, seconds: float) -> None:
         """Finish cleanly within about this long. Safe to call twice."""

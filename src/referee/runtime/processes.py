@@ -19,6 +19,7 @@ from referee import clock, errors
 from referee.config import Config
 from referee.engine import find_key
 from referee.errors import ConfigError, RefereeError, TicketCancelled
+from referee.ledger import Tally
 from referee.limits import make_limit
 from referee.limits.quota_broker import Broker, SharedEndpoint
 from referee.records import Reason, Unscored
@@ -288,6 +289,10 @@ class ProcessesRuntime(Background):
         """Counts so far; zeros before the first batch."""
         pool = self._pool
         return {} if pool is None else pool.tracker.metrics()
+
+    def tally(self) -> Tally | None:
+        """What they are counted by; None before the first batch."""
+        return None if self._pool is None else self._pool.tracker.recorder.tally
 
     async def _begin(self) -> None:
         pool = self._pool = WorkerPool(self._config, os.getcwd(), self._retire)

@@ -19,6 +19,7 @@ from referee import clock
 from referee.config import Config
 from referee.engine import find_key
 from referee.errors import TicketCancelled
+from referee.ledger import Tally
 from referee.records import Reason, Unscored
 from referee.runtime.background import Background, close_all
 from referee.runtime.client import RemoteTracker
@@ -89,6 +90,10 @@ class RayRuntime(Background):
         if len(self._links) == 1:  # a single engine carries on what those before it had spent
             found["budget_spent_usd"] = self._links[0].spent_usd
         return found
+
+    def tally(self) -> Tally | None:
+        """What they are counted by; None before the first batch."""
+        return None if self._tracker is None else self._tracker.recorder.tally
 
     async def _begin(self) -> None:
         config, client = self._config, f"{os.getpid()}-{uuid.uuid4().hex}"

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from referee import clock
-from referee.errors import ConfigError, WrongContext
+from referee.errors import ConfigError, WrongContext, install
 
 T = TypeVar("T")
 
@@ -37,7 +37,7 @@ def join(address: str = "") -> Any:
         import ray
     except ImportError:
         raise ConfigError(
-            'runtime = "ray" needs Ray, which is not installed here: pip install "llm-referee[ray]", or set '
+            f'runtime = "ray" needs Ray, which is not installed here: {install("ray")}, or set '
             'runtime = "thread". Nothing was sent.',
             setting="runtime",
         ) from None

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from referee.config import Config, Secret, all_judges, change_judges
+from referee.config import AuditConfig, Config, Secret, all_judges, change_judges
 from referee.config.schema import LedgerConfig, MissingConfig, ServeConfig, ShapingConfig
 from referee.engine import find_key
 from referee.errors import MissingKeyError
@@ -65,6 +65,7 @@ def far_config(config: Config) -> Config:
         judge=tuple(replace(judge, weight=1.0, optional=judge.optional or judge.weight == 0) for judge in config.judge),
         shaping=ShapingConfig(),
         missing=MissingConfig(),
+        audit=AuditConfig(),
         ledger=LedgerConfig(),
         serve=ServeConfig(),
         cache=replace(config.cache, path=_absolute(path)),

@@ -6,6 +6,8 @@ from typing import Any
 
 from referee import clock
 from referee.config import Config
+from referee.engine.accounts import Accounts
+from referee.ledger import Tally
 from referee.records import Reason, Unscored
 from referee.runtime.background import Background, new_loop
 from referee.scoring.batch import Batch
@@ -51,6 +53,18 @@ class ThreadRuntime(Background):
         """Counts so far; zeros before the first batch."""
         scorer = self._scorer
         return {} if scorer is None else scorer.metrics()
+
+    def tally(self) -> Tally | None:
+        """What they are counted by; None before the first batch."""
+        return None if self._scorer is None else self._scorer.recorder.tally
+
+    def open_accounts(self) -> Accounts | None:
+        """The teams' accounts; what they have spent is looked up from now on. None: there are no teams."""
+        self._start()
+        accounts = self._scorer.accounts if self._scorer is not None else None
+        if accounts is not None:
+            self._on_loop(accounts.open)
+        return accounts
 
     async def _begin(self) -> None:
         self._scorer = Scorer(self._config, self._build)

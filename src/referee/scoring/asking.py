@@ -76,7 +76,7 @@ class Asker:
             self._take(job, case, slot, request, known, before)
             return
         opened = case.slots[slot] = OpenAsk(self._answered, job, case, slot, request, before)
-        opened.flight = self._engine.ask(request, key, job.due, opened)
+        opened.flight = self._engine.ask(request, key, job.due, opened, job.work.team)
         self._used(job)
 
     def _wants_text(self, case: Case, request: Ask) -> bool:

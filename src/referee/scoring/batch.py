@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from numbers import Integral, Real
 
-from referee.config import Config, asking_judges
+from referee.config import Config, JudgeConfig, asking_judges
 from referee.errors import InputError, RefereeError, UnscoredError
 from referee.judging import needs_groups
 from referee.records import Reward, Sample, Settled, Tool, Unscored
@@ -25,6 +25,10 @@ class Batch:
 
     caller = ""
     """Batches of different callers take turns; those of one are judged in the order they are due."""
+    team = ""
+    """The team it is for, whose budget and rate it uses."""
+    asked: tuple[int, ...] = ()
+    """Numbers of the judges it is for, in the configuration of the workers; none: all of them."""
 
     def __init__(
         self,
@@ -34,8 +38,9 @@ class Batch:
         seconds: float,
         deliver: Callable[[list[Reward], RefereeError | None, bool], None],
     ) -> None:
-        """`deliver(rewards, error, done)` is called as rewards become final, the last time with done = True."""
-        samples = checked(samples, any(judge.parts == "refuse" for judge in asking_judges(config.judge)))
+        """`deliver(rewards, error, done)` is called as rewards become final, the last time with done = True. The judges
+        of `config` are those of this batch."""
+        samples = checked(samples, any(judge.parts == "refuse" for judge in asking_judges(config.known_judges)))
         if config.shaping.length.enable:
             check_lengths(samples)
         self.id = id
@@ -54,6 +59,11 @@ class Batch:
         self._left = len(self.samples)
         self._groups = groups_of(self.samples) if needs_group(config) else {}
         self._waiting = {name: len(members) for name, members in self._groups.items()}
+
+    @property
+    def judges(self) -> tuple[JudgeConfig, ...]:
+        """The judges it is for: each sample lands with what each of them said."""
+        return self._config.judge
 
     @property
     def done(self) -> bool:
@@ -239,8 +249,9 @@ def _wrong(index: int, field: str, wanted: str, got: object) -> InputError:
 
 
 def depends_on_siblings(config: Config) -> bool:
-    """True if a group must be submitted in one batch: a judge is given all of it, or a reward depends on the others."""
-    return needs_group(config) or needs_groups(config.judge)
+    """True if a group must be submitted in one batch: a judge is given all of it, a reward depends on the others, or
+    the audit may weigh one batch and not the next."""
+    return needs_group(config) or needs_groups(config.judge) or config.audit.weighs
 
 
 def group_name(index: int, sample: Sample) -> str | int:

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from referee.cache import Cache, RedisLink, open_cache
-from referee.config import Config, JudgeConfig, all_judges, asking_judges, change_judges, endpoints_of, runs_here
+from referee.config import Config, JudgeConfig, all_judges, asking_judges, change_all, endpoints_of, runs_here
 from referee.engine import Endpoint, Engine, Transport, find_key
+from referee.engine.accounts import open_accounts
 from referee.engine.redis_lease import share_limits
 from referee.engine.transport import HttpTransport
 from referee.errors import ConfigError
@@ -64,11 +65,14 @@ def build_worker(
     def open_engine(on_room: Callable[[], None], more_to_come: Callable[[], bool]) -> OpenedEngine:
         chance = rng or random.Random(secrets.randbits(64))
         engine = Engine(config, endpoints, transports, cache, chance, on_room, more_to_come)
-        leaving = [_release(server) for server in servers]
-        if link is None:
-            return OpenedEngine(engine, closing=leaving)
-        paced, leave = share_limits(engine, config, link)
-        return OpenedEngine(engine, paced, [close for close in (leave, link.close, *leaving) if close is not None])
+        accounts = open_accounts(config, engine.admission, link) if config.team else None
+        leaving: list[Callable[[], Awaitable[None]]] = [accounts.close] if accounts is not None else []
+        paced = None
+        if link is not None:
+            paced, leave = share_limits(engine, config, link)
+            leaving += [leave] if leave is not None else []
+            leaving.append(link.close)
+        return OpenedEngine(engine, paced, [*leaving, *map(_release, servers)], accounts)
 
     judges = build_judges(config, secret or secrets.token_bytes(32))
     return JudgeWorker(config, judges, open_engine, lines, emit)
@@ -99,12 +103,14 @@ def build_judges(config: Config, secret: bytes) -> list[Judge]:
     """The judges of a configuration, in its order. With an empty secret they are only checked."""
     _check_images(config)
     _check_tiers(config)
+    for judge in config.audit.judge:
+        build_judge(judge, b"")
     return [build_judge(judge, secret) for judge in config.judge]
 
 
 def _check_images(config: Config) -> None:
     """ConfigError where a judge is to be shown images by an API that has none."""
-    for judge in asking_judges(config.judge):
+    for judge in asking_judges(config.known_judges):
         for place in endpoints_of(judge, config.endpoint) if judge.parts == "show" else ():
             endpoint = config.endpoint[place]
             if not find_dialect(endpoint.api).takes_images:
@@ -134,7 +140,7 @@ def build_judge(config: JudgeConfig, secret: bytes) -> Judge:
 
 def with_rubrics(config: Config) -> Config:
     """The same with what `judge.rubric_file` holds among the judges' criteria: workers need no such file."""
-    return replace(config, judge=change_judges(config.judge, _with_rubric))
+    return change_all(config, _with_rubric)
 
 
 def _with_rubric(judge: JudgeConfig) -> JudgeConfig:
@@ -152,13 +158,18 @@ def _with_rubric(judge: JudgeConfig) -> JudgeConfig:
 
 def columns_shown(config: Config) -> tuple[str, ...]:
     """Columns of rollouts that the judges' templates show, each once."""
-    judges = build_judges(config, b"")
+    judges = [*build_judges(config, b""), *(build_judge(judge, b"") for judge in config.audit.judge)]
     return tuple(dict.fromkeys(name for judge in judges for name in getattr(judge, "columns", ())))
+
+
+def text_only(config: Config) -> bool:
+    """Whether a judge refuses images and the like."""
+    return any(judge.parts == "refuse" for judge in asking_judges(config.known_judges))
 
 
 def rubric_polarity(config: Config) -> Polarity | None:
     """How rubrics of samples are read; None: no judge has any."""
-    found = list(dict.fromkeys(judge.polarity for judge in all_judges(config.judge) if judge.kind == "rubric"))
+    found = list(dict.fromkeys(judge.polarity for judge in all_judges(config.known_judges) if judge.kind == "rubric"))
     if len(found) > 1:
         raise ConfigError(
             f"judge.polarity: judges of kind rubric have {' and '.join(found)}, and a sample's rubric is read once for "

@@ -25,21 +25,35 @@ class Job:
         "due",
         "held",
         "judged",
+        "judges",
         "missing",
         "number",
         "open",
         "room",
+        "rooms",
         "task",
         "timer",
         "unplanned",
         "work",
     )
 
-    def __init__(self, client: str, work: Work, number: int, due: float) -> None:
+    def __init__(
+        self,
+        client: str,
+        work: Work,
+        number: int,
+        due: float,
+        judges: Sequence[int] = (0,),
+        rooms: Sequence[Callable[[], int]] = (),
+    ) -> None:
         self.client = client
         self.work = work
         self.number = number
         self.due = due
+        self.judges = judges
+        """Numbers of the judges that are asked, in order."""
+        self.rooms = rooms
+        """How many more questions the endpoints of each judge that must have room could take now."""
         self.unplanned = len(work.samples)
         """How many samples were not given to all judges yet."""
         self.missing = set(range(len(work.samples)))
@@ -64,10 +78,10 @@ class Job:
 
     def cases(self, judges: Sequence[Judge]) -> Iterator[tuple[Case, Judge, Sequence[Sample]]]:
         """Every case there is to begin, with its judge and its samples: group by group if a judge is given groups,
-        otherwise sample by sample."""
-        samples, numbered = self.work.samples, list(enumerate(judges))
+        otherwise sample by sample. `judges`: all there are."""
+        samples, numbered = self.work.samples, [(number, judges[number]) for number in self.judges]
         units: Iterable[Sequence[int]] = zip(range(len(samples)), strict=True)
-        if any(judge.unit == "group" for judge in judges):
+        if any(judge.unit == "group" for _, judge in numbered):
             units = groups_of(samples).values()
         for places in units:
             for number, judge in numbered:

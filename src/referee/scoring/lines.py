@@ -76,6 +76,7 @@ class LineMaker:
             index=work.indexes[place],
             request=request,
             content=wanted.content,
+            team=work.team,
         )
         line = whole if self._lone else judge_line(self._judges[judge].name, whole)
         lines: tuple[Any, ...] = (line,)
@@ -95,6 +96,7 @@ class LineMaker:
                 indexes=indexes,
                 request=request,
                 content=wanted.content,
+                team=work.team,
             )
 
 

@@ -24,6 +24,7 @@ class Scorer(BatchTracker):
         self._wanted = Wanted(config.ledger.content, self.recorder.next_seq) if self.recorder.kept else None
         self._worker = build_worker(config, LineMaker(config.judge, lambda _: self._wanted), self._emit)
         self.engine = self._worker.engine
+        self.accounts = self._worker.accounts
         self._jobs: dict[int, Job] = {}
         self._changes_told = 0
 
@@ -39,10 +40,15 @@ class Scorer(BatchTracker):
         """The load on each endpoint now."""
         return self._worker.state()
 
+    def metrics(self) -> dict[str, float]:
+        """Counts so far, with requests by team."""
+        return {**super().metrics(), **({} if self.accounts is None else self.accounts.sent())}
+
     def _begin(self, opened: OpenBatch) -> None:
         batch = opened.batch
         indexes = tuple(range(len(batch.samples)))
-        work = Work(opened.ticket, batch.id, time_left(opened), batch.seconds, indexes, batch.samples, batch.caller)
+        left, who = time_left(opened), (batch.caller, batch.team, batch.asked)
+        work = Work(opened.ticket, batch.id, left, batch.seconds, indexes, batch.samples, *who)
         self._jobs[opened.ticket] = self._worker.take(work)
 
     def _recall(self, opened: OpenBatch, why: Unscored) -> None:

@@ -29,6 +29,9 @@ class Work(Struct, frozen=True, array_like=True, tag=2):
     indexes: tuple[int, ...]
     samples: tuple[Sample, ...]
     caller: str = ""
+    team: str = ""
+    judges: tuple[int, ...] = ()
+    """Numbers of the judges that are asked, in order; none: all of them."""
 
 
 class Cancel(Struct, frozen=True, array_like=True, tag=3):
@@ -39,7 +42,7 @@ class Cancel(Struct, frozen=True, array_like=True, tag=3):
 
 
 class Result(Struct, frozen=True, array_like=True, gc=False):
-    """The end of one sample: what each judge, in the order of the configuration, said of it."""
+    """The end of one sample: what each judge that was asked, in the order of the configuration, said of it."""
 
     index: int
     settled: tuple[Settled, ...]
@@ -96,3 +99,5 @@ class Update(Struct, frozen=True, array_like=True, tag=10):
     """Late requests that were asked a second time, in total."""
     changes: tuple[Change, ...] = ()
     """Every change of what answers at an endpoint so far."""
+    cache_lost: int = 0
+    """Verdicts that the cache file did not take, in total."""

@@ -24,7 +24,8 @@ from referee.ledger import (
     reward_line,
     verdict_line,
 )
-from referee.ledger.lines import MAX_LINE, digest
+from referee.ledger.lines import MAX_LINE
+from referee.ledger.making import digest
 from referee.records import Reward, Settled, Verdict
 from referee.rollouts import plain
 from referee.scoring.batch import Batch
@@ -40,9 +41,8 @@ class Recorder:
     def __init__(self, config: Config, encoded: bool = False) -> None:
         """`encoded`: lines of verdicts come as bytes; those made here are encoded at once, in their order."""
         self._encoded = encoded
-        self._names = [judge.name for judge in config.judge]
-        self._lone = len(self._names) == 1
-        self.tally = Tally(() if self._lone else self._names)
+        self._lone = len(config.judge) == 1
+        self.tally = Tally(() if self._lone else [judge.name for judge in config.judge])
         self._ledger = open_ledger(config.ledger)
         self._content = config.ledger.content
         self._seq = 0
@@ -67,6 +67,11 @@ class Recorder:
         """True if there is a ledger."""
         return self._ledger.enabled
 
+    @property
+    def lost(self) -> int:
+        """Lines that could not be written."""
+        return self._ledger.lost
+
     def next_seq(self) -> int:
         """The number of the next verdict line."""
         self._seq += 1
@@ -84,8 +89,8 @@ class Recorder:
         if self._lone:
             self.tally.made_of("", ended)
         else:
-            for name, end in zip(self._names, result.settled, strict=True):
-                self.tally.judged(name, end)
+            for judge, end in zip(batch.judges, result.settled, strict=True):
+                self.tally.judged(judge.name, end)
         if not self.kept:
             return
         if not self._encoded:
@@ -94,8 +99,9 @@ class Recorder:
             return
         sample, wall = batch.samples[result.index], clock.wall()
         if not self._lone and not result.lines:  # no worker was asked
-            for name, end in zip(self._names, result.settled, strict=True):
-                self._append(judge_line(name, verdict_line(sample, end, wall=wall, batch=batch.id, index=result.index)))
+            for judge, end in zip(batch.judges, result.settled, strict=True):
+                line = verdict_line(sample, end, wall=wall, batch=batch.id, index=result.index, team=batch.team)
+                self._append(judge_line(judge.name, line))
         self._append(
             verdict_line(
                 sample,
@@ -105,6 +111,7 @@ class Recorder:
                 batch=batch.id,
                 index=result.index,
                 content=self._content,
+                team=batch.team,
             )
         )
 
@@ -128,7 +135,10 @@ class Recorder:
         if not batch.shaped:
             return
         wall = clock.wall()
-        lines = [reward_line(r, wall=wall, batch=batch.id, step=batch.samples[r.index].step) for r in rewards]
+        lines = [
+            reward_line(r, wall=wall, batch=batch.id, step=batch.samples[r.index].step, team=batch.team)
+            for r in rewards
+        ]
         for line in lines:
             self.tally.add(line)
         if not self.kept or not lines:
@@ -232,6 +242,7 @@ def _counted(batch: Batch, index: int, settled: Settled) -> VerdictLine:
         group=sample.group,
         step=sample.step,
         prompt=plain(sample.prompt),
+        team=batch.team,
         origin=settled.origin,
         value=value,
         unscored=unscored,

@@ -22,7 +22,6 @@ class ResultMaker:
     """Makes a sample's result once every judge is done with it, with its ledger lines."""
 
     def __init__(self, config: Config, lines: LineMaker) -> None:
-        self._judges = len(config.judge)
         self._lines = lines
         self._tracer = open_tracer(config)
 
@@ -33,12 +32,12 @@ class ResultMaker:
                 continue
             settled = case.settled(which)
             lines = self._lines_of(job, place, case.judge, settled, case)
-            if self._judges == 1:
+            if len(job.judges) == 1:
                 job.missing.discard(place)
                 results.append(Result(job.work.indexes[place], (settled,), lines))
                 continue
-            have = job.judged.setdefault(place, [None] * self._judges)
-            have[case.judge] = settled, lines
+            have = job.judged.setdefault(place, [None] * len(job.judges))
+            have[job.judges.index(case.judge)] = settled, lines
             if None not in have:
                 job.missing.discard(place)
                 results.append(_result(job, place, job.judged.pop(place)))
@@ -49,9 +48,9 @@ class ResultMaker:
         """Nothing more is asked: every sample without a result gets one, with `why` where a judge said nothing."""
         never = Settled(verdict=why)
         for place in sorted(job.missing):
-            have = job.judged.pop(place, [None] * self._judges)
-            for judge, one in enumerate(have):
-                have[judge] = one or (never, self._lines_of(job, place, judge, never, None))
+            have = job.judged.pop(place, [None] * len(job.judges))
+            for which, judge in enumerate(job.judges):
+                have[which] = have[which] or (never, self._lines_of(job, place, judge, never, None))
             results.append(_result(job, place, have))
         job.missing.clear()
 

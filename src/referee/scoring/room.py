@@ -1,7 +1,8 @@
 """What a worker begins next, and when. Counted in questions, because one case may ask hundreds.
 
 A further round of a case goes before first rounds of new cases, otherwise half-done cases would pile up. Jobs of
-several callers take turns; of one caller's, the job that is due first goes first.
+several callers take turns; of one caller's, the job that is due first goes first. Each team has a room of its own: what
+one has begun and may not send now takes no room from another.
 """
 
 from __future__ import annotations
@@ -37,10 +38,8 @@ def room_of(judge: JudgeConfig, pool: Callable[[str], int]) -> Callable[[], int]
 class Room:
     """How many more questions may be begun, and what waits for that."""
 
-    def __init__(self, rooms: Sequence[Callable[[], int]], begin: Callable[[Job, Case, Sequence[Ask]], None]) -> None:
-        """`rooms`: what the endpoints of each judge that must have room could take now. `begin`: asks a round that had
-        to wait."""
-        self._rooms = rooms
+    def __init__(self, begin: Callable[[Job, Case, Sequence[Ask]], None]) -> None:
+        """`begin`: asks a round that had to wait."""
         self._begin = begin
         self._loop = asyncio.get_running_loop()
         self._jobs: FairQueue[Job] = FairQueue()
@@ -49,14 +48,13 @@ class Room:
         """Further rounds of cases, beyond the room there was."""
         self._beginning = False
 
-    def spare(self) -> int:
-        """How many more questions new cases may ask."""
-        return 0 if self._rounds else self._left()
+    def spare(self, job: Job) -> int:
+        """How many more questions new cases of a job may ask."""
+        return 0 if self._rounds else _left(job)
 
-    @property
-    def contested(self) -> bool:
+    def contested(self, job: Job) -> bool:
         """True if a job must wait: there is no room, or others were there before it."""
-        return bool(self._jobs) or self.spare() <= 0
+        return bool(self._jobs) or self.spare(job) <= 0
 
     def used(self, job: Job) -> None:
         """A question of this job was sent to the engine."""
@@ -64,7 +62,7 @@ class Room:
 
     def next_round(self, job: Job, case: Case, asks: Sequence[Ask]) -> None:
         """Begin a further round of a case: now, or before anything new when there is room."""
-        if self.spare() > 0:
+        if self.spare(job) > 0:
             self._begin(job, case, asks)
         else:
             self._rounds.append((job, case, asks))
@@ -77,7 +75,7 @@ class Room:
             self._jobs.push(job.work.caller, job)
             self.changed()
             await job.room.wait()
-            if self.spare() > 0:
+            if self.spare(job) > 0:
                 return
 
     def changed(self) -> None:
@@ -87,7 +85,7 @@ class Room:
                 self._beginning = True
                 self._loop.call_soon(self._begin_rounds)
             return
-        while self._jobs and self._left() >= WORTH_WAKING:
+        while self._jobs and _left(self._jobs.head()) >= WORTH_WAKING:
             job = self._jobs.pop()
             if not job.done:
                 job.room.set()
@@ -95,12 +93,13 @@ class Room:
 
     def _begin_rounds(self) -> None:
         self._beginning = False
-        while self._rounds and self._left() > 0:
+        while self._rounds and _left(self._rounds[0][0]) > 0:
             job, case, asks = self._rounds.popleft()
             if case.verdicts is None:
                 self._begin(job, case, asks)
         if not self._rounds:
             self.changed()
 
-    def _left(self) -> int:
-        return PLAN_AHEAD + min([room() for room in self._rooms])
+
+def _left(job: Job) -> int:
+    return PLAN_AHEAD + min([room() for room in job.rooms])

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from referee.config import Config, EndpointConfig
-from referee.errors import ConfigError
+from referee.errors import ConfigError, install
 from referee.records import Ask, Sample, Settled, Unscored, Verdict
 from referee.version import VERSION
 
@@ -34,7 +34,7 @@ class Tracer:
             from opentelemetry import trace
         except ImportError:
             raise ConfigError(
-                'otel.enabled = true needs the package opentelemetry-api: pip install "llm-referee[otel]", or set '
+                f"otel.enabled = true needs the package opentelemetry-api: {install('otel')}, or set "
                 "otel.enabled = false. Rewards do not depend on it.",
                 setting="otel.enabled",
             ) from None

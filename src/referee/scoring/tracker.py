@@ -59,7 +59,8 @@ class BatchTracker:
         self._open: dict[int, OpenBatch] = {}
         self._tickets: dict[Batch, int] = {}
         self._next = 0
-        self._watch = UnscoredWatch(config.missing.abort_above)
+        self._watches: dict[str, UnscoredWatch] = {}
+        """By team: what one cannot have scored must not end batches of another."""
         self._sampler: asyncio.TimerHandle | None = None
         self._began = clock.wall()
         self._changes: set[tuple[str, ModelIdentity, ModelIdentity]] = set()
@@ -128,7 +129,7 @@ class BatchTracker:
             if batch.landed(result.index):
                 continue
             rewards += batch.land(result.index, result.settled)
-            ended = whole(result.settled, self._config.judge)
+            ended = whole(result.settled, batch.judges)
             try:
                 self.recorder.settled(batch, result, ended)
             except Exception:  # the reward is there; a record that cannot be kept must not withhold it
@@ -159,7 +160,7 @@ class BatchTracker:
             self._changes.add(pair)
             log.warning(
                 "%s: the judge changed%s, from %s to %s. Verdicts before and after may not be on one scale; pin the "
-                "model by its dated name, and a router's provider (docs/providers)",
+                "model by its dated name, and a router's provider (see `referee docs providers`)",
                 change.endpoint,
                 "" if step is None else f" at step {step}",
                 change.before,
@@ -169,7 +170,7 @@ class BatchTracker:
 
     def land_unscored(self, opened: OpenBatch, indexes: Iterable[int], why: Unscored) -> None:
         """Give these samples an end without asking anything."""
-        settled = (Settled(verdict=why),) * len(self._config.judge)
+        settled = (Settled(verdict=why),) * len(opened.batch.judges)
         results = [Result(index, settled) for index in indexes if not opened.batch.landed(index)]
         if results:
             self.landed(opened.ticket, results)
@@ -206,14 +207,20 @@ class BatchTracker:
             "throttled": float(sum(gauge.throttled for gauge in state.gauges)),
             "hedged": float(state.hedged),
             "budget_spent_usd": state.spent_usd,
+            "ledger_lost_lines": float(self.recorder.lost),
+            "cache_lost_verdicts": float(state.cache_lost),
         }
 
     def _observe(self, batch: Batch, verdict: Verdict | Unscored) -> bool:
         """True if too much is unscored now."""
-        if batch.error is not None or not self._watch.observe(verdict):
+        if batch.error is not None or (batch.team and _over_budget(verdict)):
             return False
-        batch.error = self._watch.error()
-        self._watch = UnscoredWatch(self._config.missing.abort_above)
+        watch = self._watches.get(batch.team)
+        if watch is None:
+            watch = self._watches[batch.team] = UnscoredWatch(self._config.missing.abort_above)
+        if not watch.observe(verdict):
+            return False
+        batch.error = self._watches.pop(batch.team).error()
         return True
 
     def _stop(self, opened: OpenBatch, why: Unscored) -> None:
@@ -244,6 +251,11 @@ class BatchTracker:
         state = self.state()
         if state.gauges:
             self.recorder.limits(state.gauges, state.queued)
+
+
+def _over_budget(verdict: Verdict | Unscored) -> bool:
+    """A team's own budget is spent: nothing is broken."""
+    return isinstance(verdict, Unscored) and verdict.reason is Reason.BUDGET
 
 
 def time_left(opened: OpenBatch, margin: float = 0.0) -> float:

@@ -18,6 +18,7 @@ from typing import NamedTuple
 from referee import clock
 from referee.config import MADE_OF_OTHERS, Config, JudgeConfig, pool_of, quorum_of
 from referee.engine import Endpoint, Engine
+from referee.engine.accounts import Accounts
 from referee.engine.quota_client import Exchange
 from referee.errors import EndpointClosed
 from referee.judging import Judge
@@ -64,6 +65,8 @@ class OpenedEngine(NamedTuple):
     """Applied to the exchange with a broker of shared limits: rates may come from Redis."""
     closing: Sequence[Callable[[], Awaitable[None]]] = ()
     """What ends after it, in order."""
+    accounts: Accounts | None = None
+    """Of teams, where there are any."""
 
 
 OpenEngine = Callable[[Callable[[], None], Callable[[], bool]], OpenedEngine]
@@ -83,20 +86,17 @@ class JudgeWorker:
     ) -> None:
         """`emit(job, results, fault)` is called as results become final."""
         self._judges = judges
+        self._judging = config.judge
+        self._optional = {n for n, judge in enumerate(config.judge) if judge.optional or judge.weight == 0}
         self.whole_groups = any(judge.unit == "group" for judge in judges)
         """Whether a judge is given whole groups: then each must be in one Work."""
         self._loop = asyncio.get_running_loop()
-        judging = dict(enumerate(config.judge))
-        optional = {number for number, judge in judging.items() if judge.optional or judge.weight == 0}
-        self._needed = {number: judge for number, judge in judging.items() if number not in optional} or judging
-        """Judges that must not be missing, by number. The endpoints of the others are not waited for: one that is down
-        would hold back the judges that count."""
-        rooms = [room_of(judge, lambda pool: self.engine.room(pool)) for judge in self._needed.values()]
-        self._room = Room(rooms, self._ask)
+        self._rooms: dict[str, Room] = {}
+        """By team."""
         self._planning = 0
-        opened = open_engine(self._room.changed, lambda: self._planning > 0)
-        self.engine, self.paced, self._closing = opened
-        self._asker = Asker(config, self.engine, self._room.used, self._answered)
+        opened = open_engine(self._changed, lambda: self._planning > 0)
+        self.engine, self.paced, self._closing, self.accounts = opened
+        self._asker = Asker(config, self.engine, lambda job: self._room(job).used(job), self._answered)
         self._results = ResultMaker(config, lines)
         self._emit = emit
         self._jobs: dict[Job, None] = {}
@@ -105,7 +105,10 @@ class JudgeWorker:
     def take(self, work: Work, client: str = "") -> Job:
         """Begin to judge these samples."""
         self._taken += 1
-        job = Job(client, work, self._taken, self._loop.time() + work.seconds)
+        judges = work.judges or range(len(self._judges))
+        pool = functools.partial(self.engine.room, team=work.team)
+        rooms = [room_of(self._judging[number], pool) for number in self._needed(judges)]
+        job = Job(client, work, self._taken, self._loop.time() + work.seconds, judges, rooms)
         self._jobs[job] = None
         job.task = self._loop.create_task(self._run(job))
         job.task.add_done_callback(functools.partial(self._finished, job))
@@ -148,7 +151,8 @@ class JudgeWorker:
         queued, spent = engine.admission.queued, engine.admission.budget.spent
         calls = engine.calls
         changes = tuple(calls.changes)
-        return Update(gauges=gauges, queued=queued, spent_usd=spent, hedged=calls.stragglers.hedged, changes=changes)
+        hedged, lost = calls.stragglers.hedged, engine.cache.lost
+        return Update(gauges=gauges, queued=queued, spent_usd=spent, hedged=hedged, changes=changes, cache_lost=lost)
 
     async def _run(self, job: Job) -> None:
         """Begin every case of a job, as far ahead of the answers as there is room."""
@@ -157,8 +161,8 @@ class JudgeWorker:
             cases, idle = job.cases(self._judges), not self.engine.flying
             early = job.unplanned - FIRST
             while job.unplanned and not job.done:
-                if self._room.contested:
-                    await self._room.wait(job)
+                if self._room(job).contested(job):
+                    await self._room(job).wait(job)
                 few = idle and job.unplanned > early and self._planning == 1  # beside another job it would fall behind
                 await self._begin_some(job, cases, FIRST_STEP if few else PLAN_STEP)
                 if few:
@@ -168,7 +172,7 @@ class JudgeWorker:
         finally:
             self._planning -= 1
             self.engine.settle()
-            self._room.changed()
+            self._changed()
 
     async def _begin_some(self, job: Job, cases: Cases, most: int) -> None:
         """Begin the next cases. The cache looks their first questions up together."""
@@ -178,10 +182,10 @@ class JudgeWorker:
         spare = 0
         for case, asks in planned:
             if spare <= 0:
-                spare = self._room.spare()
+                spare = self._room(job).spare(job)
             if spare <= 0:
                 self._hand_over_held(job)
-                await self._room.wait(job)
+                await self._room(job).wait(job)
                 job.held = job.held or []
             if not job.missing:
                 break
@@ -213,7 +217,7 @@ class JudgeWorker:
 
     def _plan(self, job: Job, cases: Cases, most: int, results: list[Result]) -> Planned:
         """Have judges say what to ask in their next cases. What they decide without asking is added to `results`."""
-        forms, last = self._asker.forms(), len(self._judges) - 1
+        forms, last = self._asker.forms(), job.judges[-1]
         planned: Planned = []
         asked, until = 0, self._loop.time() + PLAN_SECONDS
         for case, judge, samples in islice(cases, most):
@@ -239,7 +243,7 @@ class JudgeWorker:
         """A round of a case has all its answers."""
         asks = case.next_round()
         if case.verdicts is None:
-            self._room.next_round(job, case, asks)
+            self._room(job).next_round(job, case, asks)
             return
         self._decided(job, case)
 
@@ -257,19 +261,35 @@ class JudgeWorker:
 
     def _hand_over(self, job: Job, results: list[Result]) -> None:
         if results:
-            self._emit(job, results, self._fault(results))
+            self._emit(job, results, self._fault(job, results))
         if job.done:
             job.room.set()
             if job.timer is not None:
                 job.timer.cancel()
             self._jobs.pop(job, None)
 
-    def _fault(self, results: Sequence[Result]) -> Fault | None:
+    def _needed(self, judges: Sequence[int]) -> Sequence[int]:
+        """Of these judges, by number, those that must not be missing. The endpoints of the others are not waited for:
+        one that is down would hold back the judges that count."""
+        return [number for number in judges if number not in self._optional] or judges
+
+    def _room(self, job: Job) -> Room:
+        room = self._rooms.get(job.work.team)
+        if room is None:
+            room = self._rooms[job.work.team] = Room(self._ask)
+        return room
+
+    def _changed(self) -> None:
+        """There may be more room."""
+        for room in self._rooms.values():
+            room.changed()
+
+    def _fault(self, job: Job, results: Sequence[Result]) -> Fault | None:
         """Why the batch must not be used: a judge that must not be missing is, and none of its endpoints can answer any
         more."""
-        closed = {number: closed_of(judge, self.engine.pools.closed) for number, judge in self._needed.items()}
-        for number, error in closed.items():
-            if error is not None and any(_failed(result.settled[number].verdict) for result in results):
+        for number in self._needed(job.judges):
+            error, place = closed_of(self._judging[number], self.engine.pools.closed), job.judges.index(number)
+            if error is not None and any(_failed(result.settled[place].verdict) for result in results):
                 return Fault("EndpointClosed", str(error), error.reason)
         return None
 

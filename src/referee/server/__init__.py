@@ -3,8 +3,11 @@
 refusals   what is answered instead of a result, and how a Referee's errors become that
 shapes     what callers send and get, as data; unknown fields are refused
 describe   what /openapi.json says of them
-service    one Referee for many callers: admission, tickets, health, draining
+service    a Referee for many callers: admission, health, draining
+held       tickets to collect later; `tickets` keeps them in Redis, for replicas
+reload     SIGHUP: another Referee for new work, the old one until its work is done
 shares     fair shares of a full queue among callers
+access     the access log and request ids; `logs` says how lines look
 gate       authentication and admission checks: token, Host header, size of the body
 routes     our own paths; `foreign` those of OpenRLHF, slime and LLaMA-Factory
 prometheus the numbers at /metrics

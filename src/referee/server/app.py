@@ -16,12 +16,14 @@ from starlette.routing import Match
 
 from referee.config import Secret
 from referee.referee import Referee
+from referee.server.access import Access
 from referee.server.describe import describe
 from referee.server.foreign import add_foreign_routes
 from referee.server.gate import Bodies, Gate
 from referee.server.refusals import Refusal
 from referee.server.routes import add_own_routes
 from referee.server.service import Service
+from referee.server.tokens import Tokens
 from referee.version import VERSION
 
 log = logging.getLogger("referee.server")
@@ -34,24 +36,27 @@ A sample that could not be judged has no reward; it never becomes 0 by itself. C
 model, prompt or policy: those are the configuration's."""
 
 
-def make_app(referee: Referee, token: Secret | None = None) -> FastAPI:
-    """The service over `referee`, which stays the caller's to close. With a token, callers must send it.
+def make_app(referee: Referee, token: Secret | None = None, teams: Mapping[str, Secret] = {}) -> FastAPI:
+    """The service over `referee`, which stays the caller's to close. With a token, callers must send it, or that of
+    their team, by its name in `teams`.
 
     Make it where its event loop will run. `app.state.service` is the Service behind it.
     """
-    service = Service(referee)
+    tokens = Tokens(referee.config, token, teams)
+    service = Service(referee, tokens)
     # FastAPI's own pages at /docs and /redoc load scripts from a foreign host: they are off.
     app = FastAPI(title="referee", version=VERSION, description=ABOUT, docs_url=None, redoc_url=None)
     app.state.service = service
     bodies = Bodies(service.config.max_body)
     add_own_routes(app, service, bodies)
     add_foreign_routes(app, service, bodies)
-    app.add_middleware(Gate, service=service, token=token)
+    app.add_middleware(Gate, service=service)
+    app.add_middleware(Access, draining=lambda: service.draining, hidden=tokens.hidden)
     app.add_exception_handler(Refusal, _refused)
     app.add_exception_handler(HTTPException, _http)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(Exception, _unexpected)
-    describe(app, secured=token is not None)
+    describe(app, secured=not tokens.open)
     return app
 
 

@@ -9,7 +9,7 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from referee.server import shapes
-from referee.server.refusals import Problem
+from referee.server.refusals import OPEN_PATHS, Problem
 from referee.version import VERSION
 
 SHAPES = (
@@ -28,18 +28,19 @@ SHAPES = (
 REFUSALS = {
     400: "The body is not JSON.",
     401: "The token is missing or wrong.",
+    403: "The token is another team's, or the path is the operator's.",
     404: "There is no such ticket.",
     408: "The body did not arrive in time.",
     413: "The body is too long, or holds too many samples.",
     415: "The body is not sent as application/json.",
     421: "No token is set, and the Host header is not a name of this machine.",
     422: "JSON of another shape, or a sample that cannot be judged.",
-    429: "No room now; see Retry-After.",
+    429: "No room now, or the team's budget is spent; see Retry-After.",
     500: "A fault of the service or its settings.",
     503: "Not scored, no judge can answer, or the service is about to end; see Retry-After.",
 }
 OF_BODIES = (400, 408, 413, 415, 422, 429, 500, 503)
-ALWAYS = (401, 421)
+ALWAYS = (401, 403, 421)
 
 
 MESSAGE: dict[str, Any] = {
@@ -157,7 +158,8 @@ def describe(app: FastAPI, secured: bool) -> None:
             if secured:
                 parts["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
                 schema["security"] = [{"token": []}]
-                schema["paths"].get("/healthz", {}).get("get", {})["security"] = []
+                for path in OPEN_PATHS & schema["paths"].keys():
+                    schema["paths"][path]["get"]["security"] = []
             app.openapi_schema = schema
         return app.openapi_schema
 

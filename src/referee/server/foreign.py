@@ -50,19 +50,20 @@ _llama_factory = msgspec.json.Decoder(LlamaFactoryRequest)
 
 def add_foreign_routes(app: FastAPI, service: Service, bodies: Bodies) -> None:
     """Add other projects' paths."""
-    mark = service.config.answer_after
 
-    def refuse(where: str, instead: str) -> None:
+    def refuse(request: Request, where: str, instead: str) -> None:
         try:
-            refuse_groups(service.referee.config.judge, where, instead)
+            refuse_groups(service.teams.reads(caller_of(request)).judges, where, instead)
         except ConfigError as error:
             raise refusal_of(error) from None
 
     async def judge(request: Request, samples: list[Sample]) -> list[tuple[float, Reward]]:
         if len(groups_of(samples)) == len(samples):
-            refuse("a request in which no two rows have the same prompt", "/v1/score, with a `group` for each sample")
-        async with service.judging(samples, caller=caller_of(request)) as ticket:
-            return numbers(await service.rewards(ticket))
+            same = "a request in which no two rows have the same prompt"
+            refuse(request, same, "/v1/score, with a `group` for each sample")
+        caller = caller_of(request)
+        async with service.judging(samples, caller=caller) as ticket:
+            return numbers(await service.rewards(ticket, caller, whole=True))
 
     @app.post(
         "/get_reward",
@@ -73,8 +74,9 @@ def add_foreign_routes(app: FastAPI, service: Service, bodies: Bodies) -> None:
     )
     async def openrlhf(request: Request) -> Response:
         """Rewards, judge values in [0, 1] as scores, and means of what they are made of."""
+        reads = service.teams.reads(caller_of(request))
         samples = openrlhf_samples(
-            decode(_openrlhf, await bodies.read(request)), mark, service.columns, service.polarity
+            decode(_openrlhf, await bodies.read(request)), service.config.answer_after, reads.columns, reads.polarity
         )
         found = await judge(request, samples)
         return json(encode(openrlhf_reply(found)))
@@ -88,9 +90,10 @@ def add_foreign_routes(app: FastAPI, service: Service, bodies: Bodies) -> None:
     )
     async def slime(request: Request) -> Response:
         """One sample, one bare number."""
-        refuse("slime's remote_rm", SLIME_GROUPS)
+        refuse(request, "slime's remote_rm", SLIME_GROUPS)
         wanted = decode(_slime, await bodies.read(request))
-        told = labelled(wanted.label, service.columns, service.polarity, "label")
+        reads = service.teams.reads(caller_of(request))
+        told = labelled(wanted.label, reads.columns, reads.polarity, "label")
         sample = Sample(prompt=text_of(wanted.prompt, "prompt"), response=wanted.response, **told)
         [(number, _)] = await judge(request, [sample])
         return json(encode(number))
@@ -105,7 +108,8 @@ def add_foreign_routes(app: FastAPI, service: Service, bodies: Bodies) -> None:
     async def llama_factory(request: Request) -> Response:
         """One number per conversation."""
         wanted = decode(_llama_factory, await bodies.read(request))
-        columns_of({}, service.columns, "messages")  # there is no place for columns
+        columns_of({}, service.teams.reads(caller_of(request)).columns, "messages")  # there is no place for columns
+        mark = service.config.answer_after
         parts = [cut(text, "", mark, f"messages[{index}]") for index, text in enumerate(wanted.messages)]
         samples = [Sample(prompt=prompt, response=answer, group=group_of(prompt)) for prompt, answer in parts]
         return json(encode(LlamaFactoryReply(scores=[number for number, _ in await judge(request, samples)])))

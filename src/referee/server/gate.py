@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
-import hmac
 import ipaddress
 import re
 from typing import Any
@@ -17,15 +16,17 @@ from typing import Any
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from referee.config import Secret
-from referee.server.refusals import SOON, Refusal
+from referee.server.access import WHO
+from referee.server.refusals import OPEN_PATHS, SOON, Refusal
 from referee.server.service import Service
+from referee.server.shares import Shares
+from referee.server.tokens import Caller
 
 BODY_SECONDS = 60.0
 """How long a body may take to arrive."""
 BODIES = 4
-"""Bodies of full size that may be in memory at once, before their samples are counted."""
-OPEN_PATHS = frozenset({"/healthz"})
+"""Bodies of full size that may be in memory at once, before their samples are counted. A caller with less than its
+share of them is let in all the same: slow bodies of one team keep no other out."""
 CALLER = "referee.caller"
 LONGEST_NAME = 64
 """Bytes of a caller's name that are looked at."""
@@ -39,10 +40,10 @@ _HOST = re.compile(r"(?:\[(?P<v6>[^\[\]]*)\]|(?P<host>[^\[\]:]*))(?::[0-9]*)?")
 class Gate:
     """Refuses what may not come in, and counts what was answered."""
 
-    def __init__(self, app: ASGIApp, service: Service, token: Secret | None) -> None:
+    def __init__(self, app: ASGIApp, service: Service) -> None:
         self._app = app
         self._service = service
-        self._token = None if token is None else token.reveal().encode()
+        self._tokens = service.tokens
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request, or refuse it."""
@@ -72,30 +73,35 @@ class Gate:
 
     def _refuse(self, scope: Scope) -> Refusal | None:
         headers: dict[bytes, bytes] = dict(scope["headers"])
-        known = self._token is None or _is_token(headers.get(b"authorization", b""), self._token)
-        scope["referee.known"] = known
-        scope[CALLER] = _caller(headers.get(b"authorization", b""), scope.get("client"))
-        if not known and scope["path"] not in OPEN_PATHS:
+        authorization = headers.get(b"authorization", b"")
+        team = self._tokens.team_of(_token(authorization))
+        name = _caller(authorization, scope.get("client"))
+        if team is not None:
+            scope[WHO] = {"caller": name, "team": team}
+        if team is None and scope["path"] not in OPEN_PATHS:
             return Refusal(
                 401,
                 "no_token",
                 "This service needs its token: send `Authorization: Bearer <token>`, or where only a URL can be given, "
                 "http://referee:<token>@host. Nothing was judged.",
             )
-        if self._token is None and not is_loopback(_host(headers.get(b"host", b""))):
+        if self._tokens.open and not is_loopback(_host(headers.get(b"host", b""))):
             return Refusal(
                 421,
                 "wrong_host",
                 "Without a token this service answers only to the names of this machine (127.0.0.1, localhost). Give "
                 "it a token to reach it by another name. Nothing was judged.",
             )
+        try:
+            scope[CALLER] = self._tokens.caller(scope, name, team or "", headers)
+        except Refusal as refusal:
+            return refusal
         return None
 
 
-def _is_token(given: bytes, token: bytes) -> bool:
-    kind, _, value = given.partition(b" ")
-    value = value.strip() if kind.lower() == b"bearer" else _basic(given)[1]
-    return hmac.compare_digest(value, token)
+def _token(authorization: bytes) -> bytes:
+    kind, _, value = authorization.partition(b" ")
+    return value.strip() if kind.lower() == b"bearer" else _basic(authorization)[1]
 
 
 def _basic(given: bytes) -> tuple[bytes, bytes]:
@@ -118,10 +124,15 @@ def _caller(authorization: bytes, client: tuple[str, int] | None) -> str:
     return name if name not in UNNAMED else client[0] if client else ""
 
 
-def caller_of(request: Request) -> str:
+def caller_of(request: Request) -> Caller:
     """The caller of a request that came through the gate."""
-    found: str = request.scope.get(CALLER, "")
+    found: Caller = request.scope.get(CALLER, Caller())
     return found
+
+
+def known_caller(request: Request) -> Caller | None:
+    """The caller, if it sent its token or none is asked for."""
+    return caller_of(request) if WHO in request.scope else None
 
 
 def _host(header: bytes) -> str:
@@ -141,11 +152,11 @@ def is_loopback(host: str) -> bool:
 
 
 class Bodies:
-    """Reads bodies within their limits, and counts the bytes being read for all callers together."""
+    """Reads bodies within their limits, and counts the bytes being read, by caller."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._held = 0
+        self._held = Shares(BODIES * limit)
 
     async def read(self, request: Request) -> bytes:
         """The whole body: 415 unless it is JSON, 413 as soon as it is known to be too long, 408 if it does not come."""
@@ -156,16 +167,16 @@ class Bodies:
         if declared.isascii() and declared.isdigit() and int(declared[:20]) > self._limit:
             raise self._too_long()
         chunks: list[bytes] = []
-        size = 0
+        size, share = 0, caller_of(request).share
         try:
             async with asyncio.timeout(BODY_SECONDS):
                 async for chunk in request.stream():
-                    size += len(chunk)
-                    self._held += len(chunk)
-                    if size > self._limit:
+                    if size + len(chunk) > self._limit:
                         raise self._too_long()
-                    if self._held > BODIES * self._limit:
+                    if not self._held.fits(share, len(chunk)):
                         raise Refusal(429, "busy", "Too many large bodies at once. Try again.", SOON)
+                    self._held.take(share, len(chunk))
+                    size += len(chunk)
                     chunks.append(chunk)
         except TimeoutError:
             raise Refusal(
@@ -174,7 +185,7 @@ class Bodies:
         except ClientDisconnect:
             raise Refusal(400, "gone", "The caller left before its body was there.") from None
         finally:
-            self._held -= size
+            self._held.give_back(share, size)
         return b"".join(chunks)
 
     def _too_long(self) -> Refusal:

@@ -1,7 +1,7 @@
 """The process that serves: where it listens, its token, and how it ends.
 
 SIGTERM or Ctrl-C: no new work is taken, what was accepted is finished within `[serve] drain_seconds`, exit 0. A second
-signal ends the process at once.
+signal ends the process at once. SIGHUP: the configuration is read again.
 """
 
 from __future__ import annotations
@@ -17,14 +17,17 @@ from collections.abc import Callable, Iterator, Mapping
 import uvicorn
 from fastapi import FastAPI
 
-from referee.config import Config, Secret, is_variable
+from referee.config import Config, Secret
+from referee.engine.books import check_file
 from referee.errors import ConfigError
 from referee.referee import Referee
 from referee.runtime.thread import new_loop
 from referee.server.app import make_app
 from referee.server.gate import is_loopback
 from referee.server.protocol import LimitedProtocol
+from referee.server.reload import Reload
 from referee.server.service import Service
+from referee.server.tokens import find_tokens, read_token
 
 log = logging.getLogger("referee.server")
 
@@ -32,7 +35,6 @@ KEEP_ALIVE = 75
 """Seconds an idle connection is kept; longer than clients keep theirs, so that they close first."""
 LAST_WORDS = 5
 """Seconds connections have to take their answers once all work has ended."""
-SHORTEST_TOKEN = 16
 
 
 def run(
@@ -41,33 +43,27 @@ def run(
     port: int = 8900,
     ready: Callable[[str], None] = lambda url: None,
     extend: Callable[[FastAPI, Config], None] = lambda app, config: None,
+    read: Callable[[], Config] | None = None,
 ) -> None:
-    """Serve until a signal. `ready` is told the URL; `extend` may add pages (see `app.add_page`) before it starts."""
-    token = find_token(config.serve.token_env, os.environ)
-    if token is None and not is_loopback(host):
+    """Serve until a signal. `ready` is told the URL; `extend` may add pages (see `app.add_page`) before it starts;
+    `read` gives the configuration anew at SIGHUP."""
+    token, teams = find_token(config.serve.token_env, os.environ), find_tokens(config, os.environ)
+    if token is None and not teams and not is_loopback(host):
         raise ConfigError(
             f"--host {host} can be reached from other machines, and the service spends your money for every caller. "
             "Put a token in an environment variable and name it with --token-env or [serve] token_env. Not started.",
             setting="serve.token_env",
         )
+    if teams and not config.redis.url:
+        check_file(config.serve.state)
     with listening(host, port) as sock, Referee(config) as referee, asyncio.Runner(loop_factory=new_loop) as runner:
-        runner.run(_serve(referee, token, sock, ready, extend))
+        referee.start()  # what is wrong with the configuration ends it now, and not the first request
+        runner.run(_serve(referee, token, teams, sock, ready, extend, read))
 
 
 def find_token(variable: str, env: Mapping[str, str]) -> Secret | None:
     """The token callers must send; None if none is asked for."""
-    if not variable:
-        return None
-    text = env.get(variable, "").strip()
-    if len(text) < SHORTEST_TOKEN or not text.isascii() or not text.isprintable() or " " in text:
-        shown = repr(variable) if is_variable(variable) else "(not shown: no name of a variable)"
-        state = "is not set" if not text else "is shorter than that or has characters a header cannot hold"
-        raise ConfigError(
-            f"[serve] token_env = {shown} must name an environment variable with at least {SHORTEST_TOKEN} plain "
-            f"characters; it {state}. Make one with `openssl rand -hex 24`. Not started.",
-            setting="serve.token_env",
-        )
-    return Secret(text)
+    return read_token("[serve] token_env", variable, env, "serve.token_env") if variable else None
 
 
 @contextlib.contextmanager
@@ -97,11 +93,13 @@ class _Server(uvicorn.Server):
 async def _serve(
     referee: Referee,
     token: Secret | None,
+    teams: Mapping[str, Secret],
     sock: socket.socket,
     ready: Callable[[str], None],
     extend: Callable[[FastAPI, Config], None],
+    read: Callable[[], Config] | None,
 ) -> None:
-    app = make_app(referee, token)
+    app = make_app(referee, token, teams)
     extend(app, referee.config)
     service: Service = app.state.service
     server = _Server(
@@ -122,6 +120,8 @@ async def _serve(
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, _on_signal, stop, number)
+    reload = Reload(service, read)
+    loop.add_signal_handler(signal.SIGHUP, reload.ask)
     serving = asyncio.create_task(server.serve(sockets=[sock]))
     sock.listen(1024)
     ready(url_of(sock))
@@ -129,10 +129,13 @@ async def _serve(
     await asyncio.wait({serving, waiting}, return_when=asyncio.FIRST_COMPLETED)
     if stop.is_set():
         log.info("draining; samples being judged: %d", service.pending)
-        await service.drain(min(referee.config.serve.drain_seconds, referee.config.limits.deadline))
+        config = service.referee.config
+        await service.drain(min(config.serve.drain_seconds, config.limits.deadline))
     waiting.cancel()
     server.should_exit = True
     await serving
+    await reload.end()
+    await service.referees.close()
 
 
 def _on_signal(stop: asyncio.Event, number: int) -> None:

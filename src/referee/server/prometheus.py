@@ -1,4 +1,4 @@
-"""The Referee's numbers in Prometheus' text form. The names are a public surface; docs/serve.md lists them."""
+"""The Referee's numbers in Prometheus' text form. The names are a public surface; `referee docs serve` lists them."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
+from referee.ledger.histograms import Buckets
 from referee.ledger.metrics import Tally
 from referee.server.service import Service
+from referee.server.team_metrics import OF_TEAM, TeamNumbers, team_families
 from referee.version import VERSION
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -34,6 +36,12 @@ COUNTERS = {
     "reward_missing": "reward_missing: samples handed back without a reward",
     "reward_filled": "reward_filled: rewards supplied by the missing policy",
     "batches": "batches: batches collected",
+    "ledger_lost_lines": "ledger_lost_lines: lines that the ledger could not write",
+    "cache_lost_verdicts": "cache_lost_verdicts: verdicts that the cache file did not take",
+    "audit/alarms": "audit_alarms: alarms of the audit that have begun",
+    "audit/asked": "audit_requests: requests of the audit, beside those for rewards",
+    "audit/cost_usd": "audit_cost_usd: US dollars the audit has spent, beside cost_usd",
+    "audit/dropped": "audit_dropped: finished batches that the audit had no time to look at",
     "wait_s": "wait_seconds: seconds callers stood still for rewards, added up",
 }
 """Metrics that only ever grow: our name, then the exported one without prefix and ending, then what it counts."""
@@ -57,6 +65,8 @@ GAUGES = {
     "limit": "limit: calls allowed in flight now, all endpoints",
     "in_flight": "in_flight: calls in flight now",
     "queued": "queued: requests waiting for a place now",
+    "audit/open": "audit_open: alarms of the audit that are not over",
+    "audit/weight": "audit_weight: the audit's factor on the judges' part of the reward",
     "budget_spent_usd": "budget_spent_usd: US dollars counted against the budget",
 }
 """Metrics of this moment: our name, the exported one without prefix, what it says."""
@@ -82,7 +92,15 @@ COMPARED = {
     "chunked_share": "chunked_share: share of the responses whose group did not fit one request",
 }
 """Of judges of groups: a family each, with the judge as its label, empty where it is the only one."""
+HISTOGRAMS = {
+    "latency_s": "latency_seconds: seconds on the wire of a call",
+    "queue_s": "queue_seconds: seconds a request waited before its first attempt",
+    "score": "score: verdicts in [0, 1], by judge; its label is empty where there is one",
+}
+OF_NOW = ("limit", "in_flight", "queued")
+"""Gauges that add up where several Referees have work."""
 REASONS = "unscored/"
+AUDIT = "audit/"
 OF_JUDGE = "judge/"
 CRITERION, PASS_RATE = "criterion/", "/pass_rate"
 
@@ -96,9 +114,13 @@ class Exposition:
         self._registry.register(self)
         ProcessCollector(registry=self._registry)
 
-    def text(self) -> bytes:
-        """The whole page."""
-        return generate_latest(self._registry)
+    def text(self, team: str = "") -> bytes:
+        """The whole page; for a team, its own numbers."""
+        if not team:
+            return generate_latest(self._registry)
+        own = CollectorRegistry(auto_describe=False)
+        own.register(TeamNumbers(self._service, lambda: numbers_of(self._service), team))
+        return generate_latest(own)
 
     def describe(self) -> list[Metric]:
         """Nothing in advance: names are fixed by the tables above."""
@@ -106,20 +128,29 @@ class Exposition:
 
     def collect(self) -> Iterator[Metric]:
         """One family after another."""
-        referee = self._service.referee
-        names = [judge.name for judge in referee.config.judge]
-        nothing_yet = Tally(names if len(names) > 1 else ()).metrics()
-        found = {**dict.fromkeys((*COUNTERS, *GAUGES), 0.0), **nothing_yet, **referee.metrics()}
+        found = numbers_of(self._service)
         yield from referee_families(found)
+        yield from histogram_families(self._service.referees.histograms())
+        if (auditor := self._service.referee.auditor) is not None:
+            alarms = GaugeMetricFamily(
+                "referee_audit_alarm", "1 while the audit's alarm is open, 0 after.", labels=["signal", "level"]
+            )
+            for (signal, level), is_open in sorted(auditor.alarms().items()):
+                alarms.add_metric([signal, level], float(is_open))
+            yield alarms
         yield from self._own()
+        yield from team_families(self._service, found)
 
     def _own(self) -> Iterator[Metric]:
         service = self._service
         info = GaugeMetricFamily("referee_build_info", "The version that runs; always 1.", labels=["version"])
         info.add_metric([VERSION], 1)
         yield info
-        up = service.closed is None and not service.draining
-        yield GaugeMetricFamily("referee_up", "1 while work is taken and a judge can answer.", value=float(up))
+        for name in ("referee_up", "referee_ready"):
+            text = "1 while work is taken and a judge can answer, as /readyz says."
+            yield GaugeMetricFamily(name, text, value=float(service.ready))
+        text = "1 while no new work is taken because the process is about to end."
+        yield GaugeMetricFamily("referee_draining", text, value=float(service.draining))
         yield GaugeMetricFamily("referee_pending_samples", "Samples accepted and not final.", value=service.pending)
         yield GaugeMetricFamily("referee_tickets", "Tickets kept, finished ones included.", value=service.tickets)
         answers = CounterMetricFamily(
@@ -130,6 +161,44 @@ class Exposition:
         yield answers
 
 
+def numbers_of(service: Service) -> dict[str, float]:
+    """The numbers of the Referee in use, with the counts of older ones."""
+    referee = service.referee
+    names = [judge.name for judge in referee.config.judge]
+    nothing_yet = Tally(names if len(names) > 1 else ()).metrics()
+    always = [name for name in (*COUNTERS, *GAUGES) if referee.auditor is not None or not name.startswith(AUDIT)]
+    found = {**dict.fromkeys(always, 0.0), **nothing_yet, **referee.metrics()}
+    living = [older.metrics() for older in service.referees.older]
+    for numbers, of_now in ((service.referees.past, ()), *((numbers, OF_NOW) for numbers in living)):
+        for name, number in numbers.items():
+            if adds_up(name) or name in of_now:
+                found[name] = found.get(name, 0.0) + number
+    return found
+
+
+def adds_up(name: str) -> bool:
+    """Whether a number only grows, so that those of several Referees add up to the service's."""
+    if name.startswith(OF_TEAM):
+        return True
+    if name.startswith(OF_JUDGE):
+        return name.rpartition("/")[2] in JUDGE_COUNTERS
+    return name in COUNTERS or name in JUDGE_COUNTERS or name == "saved_usd" or name.startswith(REASONS)
+
+
+def histogram_families(found: dict[str, Buckets]) -> Iterator[Metric]:
+    """Latency, queue and score, so that `rate()` gives them over any window."""
+    families: dict[str, Any] = {}
+    for name, buckets in found.items():
+        judge, _, what = name.rpartition("/")
+        labels = {"labels": ["judge"]} if what == "score" else {}
+        if what not in families:
+            families[what] = _family(HistogramMetricFamily, HISTOGRAMS[what], None, **labels)
+        bounds = (*map(str, buckets.bounds), "+Inf")
+        pairs = list(zip(bounds, map(float, buckets.counts), strict=True))
+        families[what].add_metric([judge.removeprefix(OF_JUDGE)] if labels else [], pairs, buckets.total)
+    yield from families.values()
+
+
 def referee_families(found: dict[str, float]) -> Iterator[Metric]:
     """The Referee's own numbers. A name without a place in the tables is a gauge under its own name."""
     unscored = CounterMetricFamily("referee_unscored", "Samples without a verdict, by reason.", labels=["reason"])
@@ -138,6 +207,7 @@ def referee_families(found: dict[str, float]) -> Iterator[Metric]:
         "Share of the verdicts on this criterion of a rubric that speak for the response.",
         labels=["judge", "criterion"],
     )
+    measures = GaugeMetricFamily("referee_audit_measure", "What the audit's signals measure now.", labels=["name"])
     judges: dict[str, Any] = {}
     for name, number in found.items():
         judge, _, what = name.rpartition("/")
@@ -157,10 +227,14 @@ def referee_families(found: dict[str, float]) -> Iterator[Metric]:
             yield _family(CounterMetricFamily, COUNTERS[name], number)
         elif name in GAUGES:
             yield _family(GaugeMetricFamily, GAUGES[name], number)
-        elif name != "unscored":  # the sum over the reasons, which Prometheus adds up itself
+        elif name.startswith(AUDIT):
+            measures.add_metric([name.removeprefix(AUDIT)], number)
+        elif name != "unscored" and not name.startswith(OF_TEAM):  # unscored: Prometheus adds up the reasons itself
             plain = "".join(char if char.isascii() and char.isalnum() else "_" for char in name)
             yield _family(GaugeMetricFamily, f"{plain}: {name}", number)
     yield unscored
+    if measures.samples:
+        yield measures
     if criteria.samples:
         yield criteria
     yield from judges.values()
@@ -168,5 +242,6 @@ def referee_families(found: dict[str, float]) -> Iterator[Metric]:
 
 def _family(kind: Any, text: str, number: float | None, **labels: list[str]) -> Metric:
     name, _, says = text.partition(": ")
-    family: Metric = kind(f"referee_{name}", f"{says[0].upper()}{says[1:]}.", value=number, **labels)
+    value = {} if number is None else {"value": number}
+    family: Metric = kind(f"referee_{name}", f"{says[0].upper()}{says[1:]}.", **value, **labels)
     return family

@@ -14,11 +14,14 @@ from referee.errors import (
     EndpointClosed,
     InputError,
     RefereeError,
+    RewardHacked,
     TicketCancelled,
     UnscoredError,
     WrongContext,
 )
 
+OPEN_PATHS = frozenset({"/healthz", "/readyz"})
+"""What needs no token."""
 SOON = 2
 """Seconds a caller is asked to wait when there is no room now."""
 LATER = 10
@@ -66,6 +69,8 @@ def refusal_of(error: RefereeError) -> Refusal:
         return Refusal(422, "bad_sample", text)
     if isinstance(error, EndpointClosed):
         return Refusal(503, "judge_closed", f"{text} Correct that and start the service again.", LATER)
+    if isinstance(error, RewardHacked):
+        return Refusal(503, "reward_hacked", f"{text} Correct that and start the service again.")
     if isinstance(error, UnscoredError):
         return Refusal(503, "unscored", text, LATER)
     if isinstance(error, TicketCancelled | WrongContext):

@@ -13,7 +13,7 @@ from starlette.types import Receive, Scope, Send
 
 from referee.records import Sample
 from referee.server.describe import OF_BODIES, ROLLOUTS, TICKET_SCHEMA, gives, ref, takes
-from referee.server.gate import Bodies, caller_of, gone
+from referee.server.gate import Bodies, caller_of, gone, known_caller
 from referee.server.prometheus import CONTENT_TYPE, Exposition
 from referee.server.refusals import Problem, Refusal
 from referee.server.service import Service
@@ -28,6 +28,7 @@ from referee.server.shapes import (
     result_of,
     samples_of,
 )
+from referee.server.tokens import Caller
 
 LONGEST_WAIT = 60.0
 """Seconds one GET of a ticket may wait; ask again after that."""
@@ -56,11 +57,13 @@ def add_own_routes(app: FastAPI, service: Service, bodies: Bodies) -> None:
     async def score(request: Request) -> Response:
         """Results in the order of the request, or with `stream` one per line as they land. Leaving cancels the work."""
         wanted = decode(_score, await bodies.read(request))
-        samples = samples_of(wanted.samples, service.columns, service.polarity)
+        caller = caller_of(request)
+        reads = service.teams.reads(caller)
+        samples = samples_of(wanted.samples, reads.columns, reads.polarity)
         if wanted.stream:
-            return Stream(service, samples, wanted.deadline, caller_of(request))
-        async with service.judging(samples, wanted.deadline, caller_of(request)) as ticket:
-            waiting = asyncio.ensure_future(service.rewards(ticket))
+            return Stream(service, samples, wanted.deadline, caller)
+        async with service.judging(samples, wanted.deadline, caller) as ticket:
+            waiting = asyncio.ensure_future(service.rewards(ticket, caller))
             left = asyncio.ensure_future(gone(request.receive))
             try:
                 await asyncio.wait({waiting, left}, return_when=asyncio.FIRST_COMPLETED)
@@ -83,9 +86,9 @@ def add_own_routes(app: FastAPI, service: Service, bodies: Bodies) -> None:
     async def submit(request: Request) -> Response:
         """Returns a ticket at once; collect it at /v1/tickets/{id}."""
         wanted = decode(_ticket, await bodies.read(request))
-        held = await service.open(
-            samples_of(wanted.samples, service.columns, service.polarity), wanted.deadline, caller_of(request)
-        )
+        caller = caller_of(request)
+        reads = service.teams.reads(caller)
+        held = await service.open(samples_of(wanted.samples, reads.columns, reads.polarity), wanted.deadline, caller)
         return json(held.reply(), 202)
 
     @app.get(
@@ -95,13 +98,14 @@ def add_own_routes(app: FastAPI, service: Service, bodies: Bodies) -> None:
         response_model=None,
     )
     async def collect(
+        request: Request,
         id: Annotated[str, Path(description="As given when the batch was submitted.")],
         wait: Annotated[
             float, Query(ge=0, le=LONGEST_WAIT, allow_inf_nan=False, description="Seconds to wait for the end.")
         ] = 0.0,
     ) -> Response:
         """The results when all are final, else how many have landed. Can be asked for again until it is forgotten."""
-        return json((await service.collect(id, wait)).reply())
+        return json(await service.collect(id, wait, caller_of(request)))
 
     @app.delete(
         "/v1/tickets/{id}",
@@ -110,16 +114,22 @@ def add_own_routes(app: FastAPI, service: Service, bodies: Bodies) -> None:
         status_code=204,
         response_model=None,
     )
-    async def drop(id: Annotated[str, Path(description="As given when the batch was submitted.")]) -> Response:
+    async def drop(
+        request: Request, id: Annotated[str, Path(description="As given when the batch was submitted.")]
+    ) -> Response:
         """Forget the ticket and stop judging what it is for. What is judged stays cached."""
-        service.drop(id)
+        await service.drop(id, caller_of(request))
         return Response(status_code=204)
 
-    @app.get("/healthz", summary="Is it of use", responses=_health_answers(), response_model=None)
+    @app.get("/healthz", summary="Is it alive", responses=_health_answers(), response_model=None)
     async def healthz(request: Request) -> Response:
-        """200 while work is taken and a judge can answer; else 503 and why."""
-        status, health = service.health(details=bool(request.scope.get("referee.known")))
-        return json(encode(health), status)
+        """200 while the process answers at all, whatever the state it tells of. If it does not, restart it."""
+        return json(encode(service.health(known_caller(request))))
+
+    @app.get("/readyz", summary="Is it of use", responses=_health_answers(503), response_model=None)
+    async def readyz(request: Request) -> Response:
+        """200 while work is taken and a judge can answer; else 503 and why. Send work elsewhere then."""
+        return json(encode(service.health(known_caller(request))), 200 if service.ready else 503)
 
     exposition = Exposition(service)
 
@@ -128,25 +138,25 @@ def add_own_routes(app: FastAPI, service: Service, bodies: Bodies) -> None:
         summary="Numbers for Prometheus",
         responses={
             200: {"description": "Text.", "content": {"text/plain": {"schema": {"type": "string"}}}},
-            **_only(gives({}), 401, 421),
+            **_only(gives({}), 401, 403, 421),
         },
         response_class=Response,
         response_model=None,
     )
-    async def metrics() -> Response:
-        """Counters and gauges, in Prometheus' text form."""
-        return Response(exposition.text(), headers={"content-type": CONTENT_TYPE})
+    async def metrics(request: Request) -> Response:
+        """Counters and gauges, in Prometheus' text form. A team gets its own."""
+        return Response(exposition.text(caller_of(request).team), headers={"content-type": CONTENT_TYPE})
 
 
 def _only(answers: dict[int | str, dict[str, Any]], *codes: int) -> dict[int | str, dict[str, Any]]:
     return {code: answers[code] for code in codes}
 
 
-def _health_answers() -> dict[int | str, dict[str, Any]]:
+def _health_answers(*more: int) -> dict[int | str, dict[str, Any]]:
     content = {"application/json": {"schema": ref(Health)}}
+    words = {200: "Yes.", 503: "No judge can answer, the budget is spent, or it is about to end."}
     return {
-        200: {"description": "Of use.", "content": content},
-        503: {"description": "Closed or draining.", "content": content},
+        **{status: {"description": words[status], "content": content} for status in (200, *more)},
         **_only(gives({}), 421),
     }
 
@@ -159,7 +169,7 @@ class Stream(Response):
 
     media_type = NDJSON
 
-    def __init__(self, service: Service, samples: list[Sample], deadline: float | None, caller: str) -> None:
+    def __init__(self, service: Service, samples: list[Sample], deadline: float | None, caller: Caller) -> None:
         super().__init__()
         del self.headers["content-length"]
         self._service = service
@@ -190,7 +200,7 @@ class Stream(Response):
                 begun = True
                 async for reward in ticket:
                     landed += 1
-                    self._service.noticed((reward,))
+                    self._service.noticed(ticket, (reward,), self._caller)
                     await _line(send, encode(result_of(reward)))
             end = StreamEnd(done=True, results=landed)
         except Refusal as refusal:

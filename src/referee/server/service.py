@@ -1,4 +1,4 @@
-"""One Referee for many callers: what is let in, tickets to collect later, health, and an orderly end.
+"""A Referee for many callers: what is let in, tickets to collect later, health, and an orderly end.
 
 Lives on the server's event loop. Knows nothing of HTTP but the refusals it raises.
 """
@@ -8,20 +8,21 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import secrets
-from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Any
-
-import msgspec
+from collections.abc import AsyncIterator, Mapping, Sequence
 
 from referee import clock
+from referee.config import Secret
 from referee.errors import EndpointClosed, RefereeError, UnscoredError
 from referee.records import Reason, Reward, Sample, Unscored
 from referee.referee import Referee
-from referee.scoring.build import columns_shown, rubric_polarity
+from referee.server.access import note
+from referee.server.held import Held, Tickets
 from referee.server.refusals import LATER, SOON, Refusal, refusal_of
-from referee.server.shapes import Health, TicketReply, encode, result_of
+from referee.server.reload import Referees
+from referee.server.shapes import Health
 from referee.server.shares import Shares
+from referee.server.teams import NOBODY, Teams
+from referee.server.tokens import Caller, Tokens
 from referee.ticket import Ticket
 from referee.version import VERSION
 
@@ -33,61 +34,45 @@ AT_ONCE = 1024
 """Samples whose submission is quick enough for the event loop; more of them are checked in a thread."""
 
 
-class Held:
-    """A ticket to be collected."""
-
-    __slots__ = ("caller", "collected", "done", "id", "refusal", "results", "samples", "task", "ticket", "timer")
-
-    def __init__(self, name: str, caller: str, ticket: Ticket) -> None:
-        self.id = name
-        self.caller = caller
-        self.samples = len(ticket)
-        self.ticket: Ticket | None = ticket
-        """None once it is done: what it was made of is let go, only its results are kept."""
-        self.results = b""
-        self.refusal: Refusal | None = None
-        self.done = asyncio.Event()
-        self.collected = False
-        self.task: asyncio.Task[None] | None = None
-        self.timer: asyncio.TimerHandle | None = None
-
-    def reply(self) -> bytes:
-        """Its state, or its results, as JSON."""
-        landed = self.samples if self.ticket is None else self.ticket.landed()
-        return encode(
-            TicketReply(
-                id=self.id,
-                samples=self.samples,
-                landed=landed,
-                done=self.done.is_set(),
-                results=msgspec.Raw(self.results) if self.results else None,
-            )
-        )
-
-
 class Service:
     """Admission, tickets and health around one Referee. Does not own the Referee: its maker closes it."""
 
-    def __init__(self, referee: Referee) -> None:
-        self.referee = referee
+    def __init__(self, referee: Referee, tokens: Tokens) -> None:
+        self.referees = Referees(referee)
+        self.tokens = tokens
         self.config = referee.config.serve
-        self.columns = columns_shown(referee.config)
-        self.polarity = rubric_polarity(referee.config)
-        """Columns that the judges' templates show, and every sample must have."""
-        self.draining = False
+        self.teams = Teams(referee)
+        self.draining = self.stopped = False
+        """No new work is taken; and what is under way was cancelled."""
         self.pending = 0
         """Samples accepted and not final."""
         self.answers: dict[tuple[str, int], int] = {}
         """Answers given so far, by route and status."""
-        self._kept = 0
-        self._samples = Shares(self.config.max_queue)
-        self._places = Shares(self.config.max_tickets)
-        self._closed: EndpointClosed | None = None
-        self._active: set[Ticket] = set()
-        self._held: dict[str, Held] = {}
+        self.room = Shares(self.config.max_queue)
+        """Samples being judged, or waiting to be collected."""
+        self._held = Tickets(self, referee.config)
+        self._closed: dict[str, EndpointClosed] = {}
+        """By team: they may use different judges."""
+        self._active: dict[Ticket, Referee] = {}
         self._idle = asyncio.Event()
         self._idle.set()
         self._warm = False
+
+    @property
+    def referee(self) -> Referee:
+        """The one that takes new work."""
+        return self.referees.current
+
+    def renew(self, referee: Referee, tokens: Mapping[str, Secret] | None = None) -> None:
+        """New work goes to another Referee, under its configuration; what is under way ends where it is. `tokens`: of
+        its teams; None: those there are."""
+        self.teams = Teams(referee, self.teams)  # first, because it finds mistakes
+        self.config = referee.config.serve
+        self.tokens.renew(referee.config, self.tokens.teams if tokens is None else tokens)
+        self.room.limit = self.config.max_queue
+        self._held.renew(referee.config)
+        self._closed, self._warm = {}, True
+        self.referees.renew(referee)
 
     @property
     def tickets(self) -> int:
@@ -96,114 +81,121 @@ class Service:
 
     @property
     def closed(self) -> EndpointClosed | None:
-        """Why no judge can answer, if so."""
-        return self._closed
+        """Why no judge can answer, if so: to anybody, or to each of the teams."""
+        teams = [self._closed.get(team.name) for team in self.referee.config.team]
+        return self._closed.get("") or (teams[0] if teams and all(teams) else None)
+
+    def held_by(self, team: str) -> int:
+        """Samples of a team that take room: being judged, or in a ticket not yet collected."""
+        return self.room.held(Caller(team=team).share)
 
     @contextlib.asynccontextmanager
     async def judging(
-        self, samples: Sequence[Sample], deadline: float | None = None, caller: str = ""
+        self, samples: Sequence[Sample], deadline: float | None = None, caller: Caller = NOBODY
     ) -> AsyncIterator[Ticket]:
         """Let a batch in and hold its place until the block ends; work that is not done by then is cancelled."""
         count = len(samples)
+        note(samples=count)
+        hacked = self.referee.auditor.hacked() if self.referee.auditor is not None else None
+        if hacked is not None:  # nothing is spent on what would not be handed out
+            raise refusal_of(hacked)
         self._make_room(count, caller)
-        self._samples.take(caller, count)
+        self.room.take(caller.share, count)
         self._add(count)
         ticket: Ticket | None = None
-        try:
-            ticket = await self._submit(samples, deadline, caller)
-            self._active.add(ticket)
-            yield ticket
-        except RefereeError as error:
-            raise self._told(error) from error
-        finally:
-            self._samples.give_back(caller, count)
-            self._add(-count)
-            if ticket is not None:
-                self._active.discard(ticket)
-                ticket.cancel()
+        with self.referees.working() as referee:
+            try:
+                ticket = await self._submit(referee, samples, deadline, caller)
+                self._active[ticket] = referee
+                yield ticket
+            except RefereeError as error:
+                raise self._told(error, referee, caller) from error
+            finally:
+                self.room.give_back(caller.share, count)
+                self._add(-count)
+                if ticket is not None:
+                    self._active.pop(ticket, None)
+                    ticket.cancel()
 
-    async def rewards(self, ticket: Ticket) -> list[Reward]:
-        """All rewards of a batch, in order."""
+    async def rewards(self, ticket: Ticket, caller: Caller = NOBODY, whole: bool = False) -> list[Reward]:
+        """All rewards of a batch, in order. Where the team's budget left samples without verdicts they are refused: if
+        there is no verdict, or with `whole` if one is missing."""
         rewards = await ticket
-        self.noticed(rewards)
+        self.noticed(ticket, rewards, caller)
+        if whole or not any(reward.scored for reward in rewards):
+            self.teams.refuse_spent(caller, rewards)
         return rewards
 
-    def noticed(self, rewards: Sequence[Reward | None]) -> None:
+    def noticed(self, ticket: Ticket, rewards: Sequence[Reward | None], caller: Caller = NOBODY) -> None:
         """Whether a judge can answer, from what came back: a call that was made, or a budget that is spent."""
+        self._notice(self._active.get(ticket), rewards, caller)
+
+    def _notice(self, referee: Referee | None, rewards: Sequence[Reward | None], caller: Caller) -> None:
+        if referee is not self.referee:
+            return  # work under an older configuration says nothing about this one
         given = [reward for reward in rewards if reward is not None]
-        if self._closed is not None and any(reward.settled.origin == "call" for reward in given):
-            self._closed = None
+        if self._closed and any(reward.settled.origin == "call" for reward in given):
+            self._closed.pop("", None)
+            self._closed.pop(caller.team, None)
+        if self.teams.lacking(caller) is not None:
+            return  # the team's own budget: the others go on
         for reward in given:
             verdict = reward.verdict
-            if self._closed is None and isinstance(verdict, Unscored) and verdict.reason is Reason.BUDGET:
-                self._closed = EndpointClosed(verdict.detail, reason=Reason.BUDGET)
-                log.warning(
-                    "%s Requests are answered from the cache only until the service is restarted.", self._closed
-                )
+            if not self._closed and isinstance(verdict, Unscored) and verdict.reason is Reason.BUDGET:
+                closed = self._closed[""] = EndpointClosed(verdict.detail, reason=Reason.BUDGET)
+                log.warning("%s Requests are answered from the cache only until a restart or SIGHUP.", closed)
 
-    async def open(self, samples: Sequence[Sample], deadline: float | None = None, caller: str = "") -> Held:
+    async def open(self, samples: Sequence[Sample], deadline: float | None = None, caller: Caller = NOBODY) -> Held:
         """Start judging for a caller that will ask for the results by the ticket's id."""
-        self._forget_collected(lambda: not self._places.fits(caller, 1))
-        if not self._places.fits(caller, 1):
-            raise Refusal(
-                429,
-                "too_many_tickets",
-                f"Tickets kept and not collected: {len(self._held)}, of them yours: {self._places.held(caller)}; "
-                "[serve] max_tickets allows no more. Collect or delete some. Nothing was judged.",
-                SOON,
-            )
-        started: asyncio.Future[Held] = asyncio.get_running_loop().create_future()
-        task = asyncio.create_task(self._hold(samples, deadline, caller, started))
-        either: set[asyncio.Future[Any]] = {task, started}
-        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-        if not started.done():
-            await task
-        held = started.result()
-        held.task = task
-        return held
+        return await self._held.open(samples, deadline, caller)
 
-    async def collect(self, name: str, wait: float) -> Held:
-        """A ticket, after waiting up to `wait` seconds for its end. Can be asked for again until it is forgotten."""
-        held = self._find(name)
-        if wait and not held.done.is_set():
-            with contextlib.suppress(TimeoutError):
-                await clock.within(held.done.wait(), wait)
-            held = self._find(name)  # it may have been deleted meanwhile
-        if held.done.is_set():
-            held.collected = True
-            if held.refusal is not None:
-                raise held.refusal
-        return held
+    async def collect(self, name: str, wait: float, caller: Caller = NOBODY) -> bytes:
+        """A ticket's state as JSON, after waiting up to `wait` seconds for its end."""
+        return await self._held.collect(name, wait, caller)
 
-    def drop(self, name: str) -> None:
+    async def drop(self, name: str, caller: Caller = NOBODY) -> None:
         """Forget a ticket, and stop judging what it is for."""
-        held = self._find(name)
-        if held.ticket is not None:
-            held.ticket.cancel()
-        self._forget(held)
+        await self._held.drop(name, caller)
 
-    def health(self, details: bool) -> tuple[int, Health]:
-        """Status and body of /healthz. `details`: the caller may know where the judge is."""
+    def health(self, caller: Caller | None) -> Health:
+        """Body of /healthz and /readyz. None: a caller without the token is not told where the judge is, or of
+        teams."""
+        state, why, spent = "ok", "", self.teams.spent()
         if self.draining:
-            status, state, why = 503, "draining", "no new work is taken; the process is about to end."
-        elif self._closed is not None:
-            status, state = 503, "closed"
-            why = str(self._closed) if details else f"no judge can answer ({self._closed.reason})."
-        else:
-            status, state, why = 200, "ok", ""
-        return status, Health(status=state, why=why, version=VERSION, queued=self.pending)
+            state, why = "draining", "no new work is taken; the process is about to end."
+        elif (closed := self.closed) is not None:
+            state = "budget" if closed.reason is Reason.BUDGET else "closed"
+            told = caller is not None and not caller.team
+            why = str(closed) if told else f"no judge can answer ({closed.reason})."
+        elif self._nobody_may_spend:
+            state, why = "budget", "every team has spent its budget of this day or month (UTC)."
+        mine = [name for name in spent if caller is not None and caller.team in ("", name)]
+        return Health(status=state, why=why, version=VERSION, queued=self.pending, spent_teams=mine)
+
+    @property
+    def ready(self) -> bool:
+        """New work is taken and a judge can answer, somebody at least."""
+        return not (self.draining or self._nobody_may_spend) and self.closed is None
+
+    @property
+    def _nobody_may_spend(self) -> bool:
+        """Every team has spent its budget, and there is no operator."""
+        return bool(self.teams.names) and not self.tokens.of_operator and self.teams.spent() == self.teams.names
 
     async def drain(self, seconds: float) -> None:
-        """Take no new work and finish what was accepted within `seconds`; then cancel the rest."""
+        """Take no new work and finish what was accepted within `seconds`; then cancel the rest. Results that only this
+        process has may be collected in that time."""
         self.draining = True
+        until = clock.now() + seconds
         if not await self._idle_within(seconds):
             log.warning("not judged within %g s of draining, so cancelled: %d", seconds, self.pending)
             self.stop()
             await self._idle_within(HURRY)
+        await self._held.leave(until)
 
     def stop(self) -> None:
         """Cancel everything under way; it ends as unscored (cancelled)."""
-        self.draining = True
+        self.draining = self.stopped = True
         for ticket in list(self._active):
             ticket.cancel()
 
@@ -214,7 +206,7 @@ class Service:
             return False
         return True
 
-    def _make_room(self, count: int, caller: str) -> None:
+    def _make_room(self, count: int, caller: Caller) -> None:
         if self.draining:
             raise Refusal(503, "draining", "The service is about to end and takes no new work. Try again.", LATER)
         limit = self.config.max_queue
@@ -224,15 +216,17 @@ class Service:
                 "too_many_samples",
                 f"{count} samples in one request; [serve] max_queue allows {limit}. Send fewer. Nothing was judged.",
             )
-        room = self._samples
-        self._forget_collected(lambda: not room.fits(caller, count))
-        if not room.fits(caller, count):
+        self.teams.check(caller)
+        room, share = self.room, caller.share
+        self._held.forget_collected(lambda: not room.fits(share, count))
+        if not room.fits(share, count):
+            self.teams.refused[caller.team, "full"] += 1
             raise Refusal(
                 429,
                 "busy",
-                f"Samples being judged: {self.pending}, waiting to be collected: {self._kept}, of them yours: "
-                f"{room.held(caller)}; {count} more would pass [serve] max_queue = {limit} and your "
-                f"share of it, {room.share(caller)}. Try again. Nothing was judged.",
+                f"Samples being judged: {self.pending}, waiting to be collected: {self._held.kept}, of them yours: "
+                f"{room.held(share)}; {count} more would pass [serve] max_queue = {limit} and your "
+                f"share of it, {room.share(share)}. Try again. Nothing was judged.",
                 SOON,
             )
 
@@ -243,81 +237,23 @@ class Service:
         else:
             self._idle.set()
 
-    async def _submit(self, samples: Sequence[Sample], deadline: float | None, caller: str) -> Ticket:
-        longest = self.referee.config.limits.deadline
+    async def _submit(
+        self, referee: Referee, samples: Sequence[Sample], deadline: float | None, caller: Caller
+    ) -> Ticket:
+        longest = referee.config.limits.deadline
         seconds = longest if deadline is None else min(deadline, longest)
         # Only the thread runtime, once it runs, takes a batch without blocking.
-        if self._warm and len(samples) <= AT_ONCE and self.referee.config.runtime == "thread":
-            return self.referee.submit(samples, seconds, caller=caller)
-        ticket = await asyncio.to_thread(self.referee.submit, samples, seconds, caller=caller)
+        if self._warm and len(samples) <= AT_ONCE and referee.config.runtime == "thread":
+            return referee.submit(samples, seconds, **caller.submitted())
+        ticket = await asyncio.to_thread(referee.submit, samples, seconds, **caller.submitted())
         self._warm = True
         return ticket
 
-    async def _hold(
-        self, samples: Sequence[Sample], deadline: float | None, caller: str, started: asyncio.Future[Held]
-    ) -> None:
-        """Carry a held ticket to its end. `started` gets it once it exists."""
-        held: Held | None = None
-        try:
-            async with self.judging(samples, deadline, caller) as ticket:
-                held = Held(secrets.token_urlsafe(16), caller, ticket)
-                self._held[held.id] = held
-                self._places.take(caller, 1)
-                started.set_result(held)
-                held.results = encode([result_of(reward) for reward in await self.rewards(ticket)])
-        except Refusal as refusal:
-            if held is None:
-                raise
-            held.refusal = refusal
-        except Exception as error:
-            if held is None:
-                raise
-            log.exception("a ticket could not be finished")
-            held.refusal = Refusal(500, "internal", f"The results could not be kept ({type(error).__name__}).")
-        finally:
-            if held is not None:
-                self._finish(held)
-
-    def _finish(self, held: Held) -> None:
-        held.ticket = None
-        held.done.set()
-        if held.id in self._held:
-            self._kept += held.samples
-            self._samples.take(held.caller, held.samples)
-            loop = asyncio.get_running_loop()
-            held.timer = clock.at(loop, loop.time() + self.config.ticket_seconds, lambda: self._forget(held))
-
-    def _find(self, name: str) -> Held:
-        held = self._held.get(name)
-        if held is None:
-            raise Refusal(
-                404,
-                "no_ticket",
-                "There is no such ticket: it was deleted, or finished more than [serve] ticket_seconds = "
-                f"{self.config.ticket_seconds:g} ago, or the service was started again. What was judged is cached: "
-                "submit the samples again.",
-            )
-        return held
-
-    def _forget(self, held: Held) -> None:
-        if self._held.pop(held.id, None) is not None:
-            self._places.give_back(held.caller, 1)
-            if held.done.is_set():
-                self._kept -= held.samples
-                self._samples.give_back(held.caller, held.samples)
-        if held.timer is not None:
-            held.timer.cancel()  # else it would keep the results until it rings
-
-    def _forget_collected(self, crowded: Callable[[], bool]) -> None:
-        """While it is crowded, let go of finished tickets that were collected, the oldest first."""
-        for held in [held for held in self._held.values() if held.collected]:
-            if not crowded():
-                return
-            self._forget(held)
-
-    def _told(self, error: RefereeError) -> Refusal:
-        if isinstance(error, EndpointClosed):
-            self._closed = error
+    def _told(self, error: RefereeError, referee: Referee, caller: Caller) -> Refusal:
+        if isinstance(error, EndpointClosed) and referee is self.referee:
+            self._closed[caller.team] = error
         elif isinstance(error, UnscoredError):
-            self.noticed(error.rewards or ())
+            rewards = [reward for reward in error.rewards or () if reward is not None]
+            self._notice(referee, rewards, caller)
+            self.teams.refuse_spent(caller, rewards)
         return refusal_of(error)

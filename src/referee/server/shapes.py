@@ -177,13 +177,15 @@ class TicketReply(Struct, frozen=True, kw_only=True):
 
 
 class Health(Struct, frozen=True, kw_only=True):
-    """status: ok, closed (no judge can answer) or draining (no new work is taken)."""
+    """status: ok, closed (no judge can answer), budget (it is spent) or draining (no new work is taken)."""
 
     status: str
     why: str = ""
     version: str
     queued: int
     """Samples accepted and not final."""
+    spent_teams: list[str] = []
+    """Teams whose budget of this day or month is spent: all of them for the operator, for a team itself."""
 
 
 class OpenRLHFRequest(Struct, forbid_unknown_fields=True, kw_only=True):

@@ -14,7 +14,7 @@ class Shares:
     """Places, by caller."""
 
     def __init__(self, limit: int) -> None:
-        self._limit = limit
+        self.limit = limit
         self._held: Counter[str] = Counter()
 
     @property
@@ -28,11 +28,11 @@ class Shares:
 
     def share(self, caller: str) -> int:
         """Places that this caller may hold when all are taken: an equal part, this caller included."""
-        return self._limit // (self.callers + (caller not in self._held))
+        return self.limit // (self.callers + (caller not in self._held))
 
     def fits(self, caller: str, count: int) -> bool:
         """Whether there is room for this many more."""
-        if self._held.total() + count <= self._limit:
+        if self._held.total() + count <= self.limit:
             return True
         return self._held[caller] + count <= self.share(caller)
 
@@ -48,4 +48,4 @@ class Shares:
             del self._held[caller]
 
     def __repr__(self) -> str:
-        return f"Shares({self._held.total()} of {self._limit} held by {self.callers})"
+        return f"Shares({self._held.total()} of {self.limit} held by {self.callers})"

@@ -1,6 +1,6 @@
 """Verdicts to rewards: length penalty, combination, missing policy. Pure arithmetic."""
 
-from referee.shaping.combine import joined, needs_group, shape_group, whole
+from referee.shaping.combine import joined, needs_group, shape_group, weighted, whole
 from referee.shaping.length import check_lengths, count_tokens, length_penalty, median
 from referee.shaping.missing import UnscoredWatch, fill
 
@@ -14,5 +14,6 @@ __all__ = [
     "median",
     "needs_group",
     "shape_group",
+    "weighted",
     "whole",
 ]

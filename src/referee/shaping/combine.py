@@ -7,6 +7,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import repeat
 
+from msgspec.structs import replace
+
 from referee.config import Config, JudgeConfig, ShapingConfig
 from referee.records import Origin, Part, Reason, Reward, Sample, Settled, Term, Unscored, Verdict
 from referee.rollouts import own_words
@@ -20,6 +22,13 @@ MAX_REWARD = 3.4e38
 def needs_group(config: Config) -> bool:
     """True if a reward depends on its siblings. Otherwise each sample is shaped as soon as it settles."""
     return config.shaping.length.enable or config.missing.policy == "group_mean"
+
+
+def weighted(config: Config, factor: float) -> Config:
+    """The same with the judges' part of the reward times a factor."""
+    if factor == 1.0:
+        return config
+    return replace(config, shaping=replace(config.shaping, coefficient=config.shaping.coefficient * factor))
 
 
 def shape_group(members: Sequence[tuple[int, Sample, tuple[Settled, ...]]], config: Config) -> list[Reward]:

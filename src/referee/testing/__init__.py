@@ -1,4 +1,4 @@
-"""For authors of judges and dialects: test them without a network, a key or a model. See docs/extending.md."""
+"""For authors of judges and dialects: test them without a network, a key or a model. See `referee docs extending`."""
 
 from referee.sim.chat import Question
 from referee.sim.judge import write

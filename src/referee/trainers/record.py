@@ -14,14 +14,16 @@ import re
 import secrets
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from msgspec.structs import replace
 
 from referee import clock
 from referee.config import Config
+from referee.referee import Referee
 
 log = logging.getLogger("referee.trainers")
 
@@ -48,12 +50,17 @@ def with_record(config: Config) -> tuple[Config, bool]:
             log.warning(
                 'no record of this run is kept: %s cannot be written (%s). Set [ledger] dir to a folder, or to "" for '
                 "no record",
-                RUNS.absolute(),
+                error.filename or RUNS,  # not its absolute path: the current directory may be gone
                 error.strerror or error,
             )
-        return replace(config, ledger=replace(config.ledger, dir="")), first
+        return without_record(config), first
     bound = MAX_MB if config.ledger.max_mb is None else config.ledger.max_mb
     return replace(config, ledger=replace(config.ledger, dir=str(folder), max_mb=bound)), created
+
+
+def without_record(config: Config) -> Config:
+    """The same, with nothing written."""
+    return replace(config, ledger=replace(config.ledger, dir=""))
 
 
 def announce(config: Config) -> None:
@@ -63,8 +70,16 @@ def announce(config: Config) -> None:
     if log.isEnabledFor(logging.INFO) and log.hasHandlers():
         log.info("%s", summary(config))
     else:
-        sys.stderr.write(f"referee: {summary(config)}\n")
-        sys.stderr.flush()
+        with contextlib.suppress(AttributeError, OSError, ValueError):  # closed, or a file on a full disk
+            sys.stderr.write(f"referee: {summary(config)}\n")
+            sys.stderr.flush()
+
+
+def expect_steps(referee: Referee, columns: Mapping[str, Any]) -> None:
+    """Say for the record how many steps the trainer will make, where the state that it hands on knows."""
+    steps = getattr(columns.get("trainer_state"), "max_steps", None)
+    if isinstance(steps, int) and steps > 0:
+        referee.expect(steps=steps)
 
 
 def summary(config: Config) -> str:
@@ -137,6 +152,10 @@ def _locked(path: Path) -> Iterator[None]:
             fcntl.flock(file, fcntl.LOCK_EX)
         yield
     finally:
+        with contextlib.suppress(ImportError, OSError):
+            import fcntl
+
+            fcntl.flock(file, fcntl.LOCK_UN)  # a process forked meanwhile has the file open too
         os.close(file)
 
 

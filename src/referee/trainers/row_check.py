@@ -60,8 +60,8 @@ class RowCheck:
         """Columns that the judges' templates show."""
         self.polarity = rubric_polarity(config)
         """How rubrics are read; None: no judge has any."""
-        templates = [read_template(judge) or "" for judge in all_judges(config.judge)]
-        compared = any(map(compares, all_judges(config.judge)))
+        templates = [read_template(judge) or "" for judge in all_judges(config.known_judges)]
+        compared = any(map(compares, all_judges(config.known_judges)))
         self._lacks_reference = compared or any(REFERENCE.search(template) for template in templates)
         self._lacks_column = bool(self.shown)
         self._named = False

@@ -1,16 +1,16 @@
 """What every trainer's adapter stands on: one judge per process and configuration, opened when it is first used.
 
 `Judged` is small and picklable; connections, loops and keys stay in the process that opened them. An outage of the
-judge never stops a trainer: what could not be scored comes back as `[missing] policy` says. Only three things are
-raised: policy = "raise", more unscored samples than `[missing] abort_above` allows, and mistakes in the set-up. A judge
-that is closed before it has given a single verdict is such a mistake: a wrong key, an empty account, a wrong address.
+judge never stops a trainer: what could not be scored comes back as `[missing] policy` says. Only these are raised:
+policy = "raise", more unscored samples than `[missing] abort_above` allows, an alarm with `[audit] on_alarm = "stop"`,
+and mistakes in the set-up. A judge that is closed before it has given a single verdict is such a mistake: a wrong key,
+an empty account, a wrong address.
 No framework is imported here.
 """
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import logging
 import os
 import threading
@@ -18,14 +18,13 @@ from collections.abc import Generator, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
-from referee.config import Config, Secret, load
+from referee.config import Config, load
 from referee.errors import (
     ConfigError,
     EndpointClosed,
     InputError,
     RefereeError,
+    RewardHacked,
     TooManyUnscored,
     UnscoredError,
     WrongContext,
@@ -35,8 +34,9 @@ from referee.referee import Referee
 from referee.scoring.batch import listed
 from referee.shaping.missing import WINDOW
 from referee.ticket import Ticket
+from referee.trainers.given import identity, plain
 from referee.trainers.outcome import unscored
-from referee.trainers.record import announce, with_record
+from referee.trainers.record import announce, with_record, without_record
 from referee.trainers.row_check import RowCheck
 from referee.trainers.rows import NAMES, REFERENCES, has_reference, row_columns, to_sample, to_samples
 from referee.trainers.siblings import refuse_siblings
@@ -50,6 +50,8 @@ CONFIG_VARIABLE = "REFEREE_CONFIG"
 DATASET = f"the dataset a column with the known answer, named {', '.join(REFERENCES[:-1])} or {REFERENCES[-1]}"
 MISTAKES = (ConfigError, InputError, WrongContext)
 """Errors in the set-up. Nothing can be judged before they are fixed, so they are always raised."""
+STOPS = (TooManyUnscored, RewardHacked)
+"""The user's own conditions for ending a run: always raised, too."""
 OUTAGES = (RefereeError, OSError, RuntimeError)
 """Errors of the world: endpoints, threads, processes, files. They end as samples without a score."""
 
@@ -66,9 +68,9 @@ class Judged:
     def __init__(self, source: Source) -> None:
         """Reads and checks the configuration now; REFEREE_* variables override a file or a mapping, not a Config."""
         if isinstance(source, Mapping):
-            source = _plain(source)
+            source = plain(source)
         self.config = load(source, os.environ)
-        self._identity = _identity(self.config)
+        self._identity = identity(self.config)
 
     @property
     def referee(self) -> Referee:
@@ -80,11 +82,15 @@ class Judged:
         samples = listed(samples)
         opened = _open(self._identity, self.config)
         try:
-            return Pending(opened, samples, opened.referee.submit(samples, deadline, shaped=shaped), None)
+            return Pending(opened, samples, opened.submit(samples, deadline, shaped=shaped), None)
         except MISTAKES:
             raise
         except OUTAGES as error:
             return Pending(opened, samples, None, error)
+
+    def ticket(self, samples: Iterable[Sample], deadline: float | None = None, **more: Any) -> Ticket:
+        """As `Referee.submit`: an outage is an error."""
+        return _open(self._identity, self.config).submit(samples, deadline, **more)
 
     def score(self, samples: Iterable[Sample], deadline: float | None = None) -> list[Reward]:
         """Judge and wait, in this thread."""
@@ -103,8 +109,12 @@ class Judged:
             return self.submit(samples, deadline, shaped=shaped)
         return await asyncio.to_thread(self.submit, listed(samples), deadline, shaped=shaped)
 
+    def announce(self, why: str) -> None:
+        """Something was changed on purpose, for this process's audit and record; see `Referee.announce`."""
+        self.referee.announce(why)
+
     def metrics(self) -> dict[str, float]:
-        """Counts so far in this process, under the names of docs/metrics.md."""
+        """Counts so far in this process, under the names of `referee docs metrics`."""
         return self.referee.metrics()
 
     def close(self) -> None:
@@ -212,6 +222,11 @@ class Pending:
             self._ticket.rewarded(rewards)
 
     @property
+    def weight(self) -> float:
+        """The audit's factor on the judges' part of the reward, for callers that compute their own."""
+        return 1.0 if self._ticket is None else self._ticket.weight
+
+    @property
     def waited_s(self) -> float:
         """Seconds callers have waited for it, so far."""
         return 0.0 if self._ticket is None else self._ticket.waited_s
@@ -248,16 +263,34 @@ class _Opened:
     """A Referee in this process, and how long it has been failing."""
 
     def __init__(self, config: Config) -> None:
+        self._named_in = None if config.ledger.dir is None else os.getpid()
+        """The process whose mistake a folder is that cannot be written; None for one of our choice."""
         self.config, tells = with_record(config)
         self.referee = Referee(self.config)
-        if tells and _identity(config) not in _announced:
-            _announced.add(_identity(config))
+        if tells and identity(config) not in _announced:
+            _announced.add(identity(config))
             announce(self.config)
         self.lost = 0
         """Samples left unscored by batches that ended in an error, since the last batch that did not."""
         self._served = self._said = False
         self._told: set[bool] = set()
         """Whether an outage (False) that lasts, or an unknown answer (True), was logged."""
+
+    def submit(self, samples: Iterable[Sample], deadline: float | None, **more: Any) -> Ticket:
+        """As the Referee's. A folder that nobody named, or that the process before a fork could write, costs the
+        record and not the run."""
+        referee, samples = self.referee, listed(samples)
+        try:
+            return referee.submit(samples, deadline, **more)
+        except ConfigError as error:
+            if error.setting != "ledger.dir" or self._named_in == os.getpid():
+                raise
+            with _lock:
+                if self.referee is referee:
+                    log.warning("no record of this run is kept from here on: %s", error)
+                    self.config = without_record(self.config)
+                    self.referee = Referee(self.config)
+            return self.submit(samples, deadline, **more)
 
     def fine(self, rewards: list[Reward]) -> list[Reward]:
         """A batch came back as it should."""
@@ -282,7 +315,7 @@ class _Opened:
                 self._said = True
                 log.error("nothing can be judged here, so this is raised and not counted as an outage: %s", error)
             raise error
-        if isinstance(error, (TooManyUnscored, *MISTAKES)) or self.config.missing.policy == "raise":
+        if isinstance(error, (*STOPS, *MISTAKES)) or self.config.missing.policy == "raise":
             raise error
         unknown = isinstance(error, UnscoredError)  # no outage: it may come with any sample, between judged ones
         if len(rewards) != len(samples):
@@ -355,22 +388,3 @@ def _after_fork() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
-
-
-def _identity(config: Config) -> str:
-    """Equal for configurations that may share a Referee; keys given in Python count, without being kept."""
-
-    def digest(value: Any) -> str:
-        assert isinstance(value, Secret)
-        return hashlib.sha256(value.reveal().encode()).hexdigest()
-
-    return hashlib.sha256(msgspec.json.encode(config, enc_hook=digest, order="sorted")).hexdigest()
-
-
-def _plain(value: Any) -> Any:
-    """Mappings and lists of any make (OmegaConf nodes too) as dicts and lists."""
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, Sequence) and not isinstance(value, str | bytes):
-        return [_plain(item) for item in value]
-    return value

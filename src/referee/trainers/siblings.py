@@ -32,6 +32,12 @@ def refuse_siblings(config: Config, hook: str, instead: str = "") -> None:
             f"always be 0. Set [shaping.length] enable = false{other}.",
             setting="shaping.length.enable",
         )
+    if config.audit.weighs:
+        raise ConfigError(
+            f'{hook} shows one answer at a time: [audit] on_alarm = "{config.audit.on_alarm}" would weigh some of the '
+            f'answers to a prompt and not the others. Set on_alarm to "log" or "stop"{other}.',
+            setting="audit.on_alarm",
+        )
 
 
 def spread_over_ranks(config: Config, rows: int, size: int, change: str) -> ConfigError | None:
@@ -40,6 +46,7 @@ def spread_over_ranks(config: Config, rows: int, size: int, change: str) -> Conf
     judges = [f'judge "{one.name}" (kind = "{one.kind}")' for one in config.judge if needs_groups((one,))]
     settings = ["[shaping.length]"] if config.shaping.length.enable else []
     settings += ['[missing] policy = "group_mean"'] if config.missing.policy == "group_mean" else []
+    settings += [f'[audit] on_alarm = "{config.audit.on_alarm}"'] if config.audit.weighs else []
     if not judges and not settings:
         return None
     return ConfigError(

@@ -17,6 +17,7 @@ from typing import Any
 
 from referee.records import Sample, Text
 from referee.trainers.outcome import values
+from referee.trainers.record import expect_steps
 from referee.trainers.rows import field, text_of
 from referee.trainers.shared import Judged, from_environment
 from referee.trainers.siblings import spread_over_ranks
@@ -49,6 +50,7 @@ class RefereeORM:
         ]
         prompts = [prompt for prompt, _ in pairs]
         self._check_ranks(prompts)
+        expect_steps(self.judged.referee, columns)
         return self.judged.samples(
             prompts,
             [answer for _, answer in pairs],

@@ -39,6 +39,9 @@ __all__ = ["Attached", "RewardFunction", "RewardFunctions", "attach", "reward_fu
 
 log = logging.getLogger("referee.trainers")
 
+AUDIT = ("audit/alarms", "audit/open", "audit/asked", "audit/cost_usd")
+"""What TRL logs of the audit: the names that all ranks have at all times."""
+
 RewardFunction = Callable[..., Any]
 """(prompts, completions, completion_ids, **columns) -> list[float | None], or a coroutine of it."""
 MASKS_NONE = (1, 6)
@@ -153,6 +156,10 @@ class TrlReward:
         """TRL's list, and its metrics."""
         if self.log_details and rewards:
             _report(self.name, rewards, pending.waited_s, columns, has_rubric(self.judged.config))
+            if self.judged.config.audit.enable and callable(log_metric := columns.get("log_metric")):
+                told = self.judged.metrics()
+                for name in AUDIT:
+                    log_metric(f"{self.name}/{name}", told[name])
         return values(rewards)
 
     def _samples(
@@ -237,7 +244,7 @@ class TrlTerms(TrlReward):
         """TRL's list for a function; the first one sends the metrics of all."""
         if first:
             self.finish(rewards, batch.pending, columns)
-        return term_values(rewards, self.judges[function][0], self.judged.config)
+        return term_values(rewards, self.judges[function][0], self.judged.config, batch.pending.weight)
 
     def forget(self, batch: Batch) -> None:
         """A batch that ended in an error."""

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from referee.records import Sample
+from referee.trainers.record import expect_steps
 from referee.trainers.rows import TOOLS
 from referee.trainers.shared import Judged
 
@@ -51,6 +52,7 @@ def samples_of(
 ) -> list[Sample]:
     """TRL's batch as samples, in TRL's own groups and with its tools where the trainer is known."""
     rank = getattr(getattr(trainer, "accelerator", None), "process_index", 0)
+    expect_steps(judged.referee, columns)
     if TOOLS not in columns:
         columns = {**columns, TOOLS: tools_by_row(trainer, columns, len(prompts))}
     return judged.samples(

@@ -48,13 +48,15 @@ def refuse_whole(config: Config) -> None:
         )
 
 
-def term_values(rewards: Sequence[Reward], place: int, config: Config) -> list[float | None]:
-    """One judge's numbers on the scale of [shaping], without weight and coefficient.
+def term_values(rewards: Sequence[Reward], place: int, config: Config, factor: float = 1.0) -> list[float | None]:
+    """One judge's numbers on the scale of [shaping], without weight and coefficient, times the audit's `factor`.
 
     A row without a reward is None, whatever this judge said: TRL leaves a row out only if every function says None,
     and counts a single None as 0. So only an optional judge's missing verdict is None by itself.
     """
-    found = [_number(reward, place, config.shaping.scale == "unit") for reward in rewards]
+    unit = config.shaping.scale == "unit"
+    numbers = [_number(reward, place, unit) for reward in rewards]
+    found = [None if number is None else factor * number for number in numbers]
     if config.missing.policy != "group_mean":
         return found
     groups: dict[str | int, list[float]] = {}

@@ -12,7 +12,7 @@ async function openSample(row, at = null) {
 
 // The address names the open sample, so that copying it is a link; no entry of the browser's history for each.
 function setAddress(hash) {
-  if (location.hash !== hash) history.replaceState(null, "", hash || location.pathname + location.search);
+  if (!view.newest && location.hash !== hash) history.replaceState(null, "", hash || location.pathname + location.search);
 }
 
 // Opens the sample that the address names: `#sample=` and its code, or its id.
@@ -76,8 +76,9 @@ async function sampleView(row) {
     };
     bar.append(action("Previous", () => go(-1), "previous"), action("Next", () => go(1), "next"));
   }
-  bar.append(action("Copy link", (event) => copyLink(event.target), "copy"));
-  if (store.word("group", row)) bar.append(action("Compare the group", () => openGroup(row), "compare"));
+  // Of a run that goes on only the newest samples are here: no link holds, and siblings are missing.
+  if (!view.newest) bar.append(action("Copy link", (event) => copyLink(event.target), "copy"));
+  if (store.word("group", row) && !view.newest) bar.append(action("Compare the group", () => openGroup(row), "compare"));
   bar.append(closeButton());
   const parts = [
     make("header", "dialog-top", make("h2", "", short(name, 200) || `Sample ${row}`), bar),
@@ -207,7 +208,7 @@ function termsOf(store, row) {
   if (filled) {
     box.append(term("", `reward, supplied by the missing policy (${plain(filled)})`, number(at("reward"))));
   } else if (at("reward") === null) {
-    box.append(term("", "no reward was given for this sample", "none"));
+    box.append(term("", view.newest ? "no reward so far" : "no reward was given for this sample", "none"));
   } else {
     box.append(
       term("", "rule", number(at("rule"))),

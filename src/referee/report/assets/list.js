@@ -98,6 +98,7 @@ function drawList(afresh = false) {
   const spacer = byId("spacer");
   const height = rowHeight();
   spacer.style.height = `${view.rows.length * height}px`;
+  list.style.maxHeight = `${Math.max(3, view.rows.length) * height}px`;
   const first = Math.max(0, Math.floor(list.scrollTop / height) - 6);
   const last = Math.min(view.rows.length, Math.ceil((list.scrollTop + list.clientHeight) / height) + 6);
   const there = new Map();

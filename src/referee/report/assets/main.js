@@ -1,6 +1,6 @@
 // Puts the page together: overview, list, charts, in the order a reader needs them.
 
-const shown = { report: null, panels: [], drawing: 0, weights: new Map() };
+const shown = { report: null, drawing: 0, weights: new Map() };
 
 function showTrouble(error) {
   const box = byId("trouble");
@@ -20,6 +20,7 @@ function drawOverview(report) {
     ...(report.times.length ? [tile("Latency", seconds(metrics.latency_p50_s), `95 % within ${seconds(metrics.latency_p95_s)}`, level("limits"))] : []),
     ...(cost.priced || report.runs.length ? [tile("Cost", cost.priced ? money(cost.spent) : "unknown", cost.priced ? `${money(cost.saved_cache + cost.saved_shared)} not spent` : "no prices given", level("cost"))] : []),
     ...(report.trainer ? [tile("Trainer waited", percent(metrics.wait_fraction), seconds(metrics.wait_s), level("wait"))] : []),
+    ...auditTile(report, level("audit")),
   );
   byId("findings").replaceChildren(...report.findings.map((finding) => {
     const item = make("li", `finding ${finding.level}`);
@@ -47,32 +48,17 @@ function runsText({ runs, again, judges }) {
   return `Judge${judges.length ? "s" : ""}: ${short(last.kind, 200)} by ${models}. ${many}${moment(runs[0].began)}. Configuration ${short(last.digest)}, referee ${short(last.version)}.${twice}`;
 }
 
-function makePanels(panels) {
-  shown.panels = panels.map((panel) => {
-    const chart = make("div", "chart");
-    chart.hidden = panel.chart === null;
-    chart.setAttribute("role", "img");
-    chart.setAttribute("aria-label", `${panel.title} ${panel.note}`);
-    const table = panel.table ? make("div", "scroll", tableOf(panel.table)) : null;
-    const element = make("section", table ? "panel wide" : "panel", make("h2", "", panel.title), make("p", "muted", panel.note), chart, table);
-    element.id = `panel-${panel.id}`;
-    return { id: panel.id, chart, element };
-  });
-  byId("panels").replaceChildren(...shown.panels.map((panel) => panel.element));
-}
-
 async function drawCharts() {
   const drawing = ++shown.drawing;
   delete document.body.dataset.charts;
   const theme = themeNow();
-  const panels = panelsOf(shown.report, theme);
-  for (const [at, panel] of panels.entries()) {
+  for (const panel of layPanels(byId("panels"), panelsOf(shown.report, theme))) {
     if (drawing !== shown.drawing) return; // the colours have changed again
-    await drawPanel(panel, shown.panels[at].chart, theme);
+    await drawPanel(panel, board.elements.get(panel.id).chart, theme);
     await nextTurn();
   }
   if (drawing !== shown.drawing) return;
-  const scatter = shown.panels.find((panel) => panel.id === "length")?.chart;
+  const scatter = board.elements.get("length")?.chart;
   scatter?.removeAllListeners?.("plotly_click");
   scatter?.on?.("plotly_click", (event) => {
     const row = event.points[0]?.customdata;
@@ -81,31 +67,16 @@ async function drawCharts() {
   document.body.dataset.charts = "drawn";
 }
 
-function setUpTheme() {
-  const button = byId("theme");
-  let chosen = "auto";
-  const use = () => {
-    if (chosen === "auto") delete document.documentElement.dataset.theme;
-    else document.documentElement.dataset.theme = chosen;
-    button.textContent = `Colours: ${chosen}`;
-    if (typeof Plotly !== "undefined" && shown.report !== null) drawCharts().catch(showTrouble);
-  };
-  button.addEventListener("click", () => {
-    chosen = THEMES[(THEMES.indexOf(chosen) + 1) % THEMES.length];
-    use();
-  });
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", use);
-  use();
-}
-
 async function start() {
   if (typeof DecompressionStream === "undefined") throw new Error("this browser is too old (no DecompressionStream)");
-  setUpTheme();
+  setUpTheme(() => {
+    if (typeof Plotly !== "undefined" && shown.report !== null) drawCharts().catch(showTrouble);
+  });
   listenToList();
   const report = await unpackJson("report");
   shown.report = report;
   shown.weights = new Map(report.judges.map((judge) => [judge.name, judge.weight]));
-  makePanels(panelsOf(report, themeNow()));
+  layPanels(byId("panels"), panelsOf(report, themeNow()));
   drawOverview(report);
   const store = await Store.open();
   setUpControls(store);

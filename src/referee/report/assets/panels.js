@@ -1,34 +1,40 @@
 // Report data to panels: a question, what the numbers say in a sentence, and a chart to draw. Pure: no elements.
 
-const JUDGE_COLOURS = ["blue", "purple", "red", "grey"];
 const REASON_COLOURS = ["red", "orange", "purple", "teal", "blue", "green", "grey"];
 
-// A panel whose chart would be a single mark has its sentence alone, after the others; one about what the data does not
-// say is left out.
+// Fewer samples, and fewer answers, make no chart.
+const FEW_POINTS = 5;
+const FEW_ANSWERS = 20;
+// Slices of time; with fewer, latencies are shown by how often each was.
+const SHORT_RUN = 12;
+
+// A chart that would be a single mark, or nothing but zeros, is left out and its sentence stays; a panel about what the
+// data does not say is left out whole.
 function panelsOf(report, theme) {
   const { metrics, times, lengths, cost } = report;
-  const named = report.steps.length > 1;
+  const steps = report.steps.length > 1;
   const timed = times.length > 1;
+  const any = (rows, ...names) => rows.some((row) => names.some((name) => row[name]));
   const drawn = (panel, wanted) => (wanted ? panel : { ...panel, chart: null });
-  const reasons = Object.keys(metrics).filter((name) => name.startsWith("unscored/") && metrics[name]).length;
   const panels = [
+    ...auditPanels(report, theme),
     scoresPanel(report, theme),
     ...report.judges.map((judge, at) => judgePanel(report, judge, at, theme)),
-    report.agreement.length && agreementPanel(report, theme),
+    report.agreement.length && drawn(agreementPanel(report, theme), report.agreement.length > 1),
     report.criteria.length && criteriaPanel(report, theme),
+    ...report.made_of.map((whole, at) => membersPanel(report, whole, at)),
     comparing(report).length && groupsPanel(report),
-    drawn(extremesPanel(report, theme), named),
-    (metrics.reward_mean || metrics.reward_missing || rewardsIn(report)) && drawn(rewardPanel(report, theme), named),
-    (lengths.samples > 1 || report.trainer) && drawn(lengthPanel(report, theme), lengths.samples > 1),
-    drawn(unscoredPanel(report, theme), reasons > (timed ? 0 : 1)),
+    drawn(extremesPanel(report, theme), steps && any(report.steps, "low_share", "high_share", "flat_groups")),
+    (metrics.reward_mean || metrics.reward_missing || rewardsIn(report)) && drawn(rewardPanel(report, theme), steps && any(report.steps, "reward_mean")),
+    (lengths.samples > 1 || report.trainer) && drawn(lengthPanel(report, theme), lengths.samples >= FEW_POINTS && lengths.slope !== null),
+    unscoredPanel(report, theme),
     times.length && drawn(speedPanel(report, theme), timed),
-    times.length && drawn(latencyPanel(report, theme), timed),
-    times.length && drawn(limitsPanel(report, theme), times.filter((row) => Object.keys(row.endpoints).length).length > 1),
-    (cost.priced || cost.tokens_in) && drawn(costPanel(report, theme), named),
-    report.trainer && drawn(waitPanel(report, theme), named),
+    times.length && latencyPanel(report, theme),
+    times.length && drawn(limitsPanel(report, theme), times.filter((row) => Object.values(row.endpoints).some((point) => point.limit)).length > 1),
+    (cost.priced || cost.tokens_in) && drawn(costPanel(report, theme), steps && any(report.steps, cost.priced ? "cost" : "tokens", "saved_cache", "saved_shared")),
+    report.trainer && metrics.batches && drawn(waitPanel(report, theme), report.steps.filter((row) => row.wait_fraction).length > 1),
   ].filter(Boolean);
-  const large = (panel) => panel.chart || panel.table;
-  return [...panels.filter(large), ...panels.filter((panel) => !large(panel))];
+  return [...panels.filter(isLarge), ...panels.filter((panel) => !isLarge(panel))];
 }
 
 function rewardsIn(report) {
@@ -81,6 +87,8 @@ function bars(x, y, name, colour, more = {}) {
 const SHARE = { tickformat: ".0%", rangemode: "tozero" };
 // Without it plotly writes 0.0008 as 800µ.
 const PLAIN = { exponentformat: "none" };
+// Of counts: no tick at half a sample.
+const whole = (counts) => ({ rangemode: "tozero", ...(Math.max(0, ...counts) < 5 ? { dtick: 1 } : {}) });
 
 function scoresPanel(report, theme) {
   const { x, axis } = stepAxis(report);
@@ -94,16 +102,19 @@ function scoresPanel(report, theme) {
     : "There are no scores.";
   if (report.steps.length <= 1) {
     const bins = report.steps.length ? report.steps[0].bins : [];
+    const several = bins.filter((count) => count).length > 1;
+    const alike = metrics.scored > 1 && !several ? ` All ${number(metrics.scored, 0)} verdicts are the same.` : "";
     return {
       id: "scores",
       title: "Are the scores sane?",
-      note,
-      chart: {
+      note: note + alike,
+      chart: several && metrics.scored >= FEW_POINTS && {
         data: [bars(y, bins, "verdicts", theme.blue, { hovertemplate: "score %{x}: %{y}<extra></extra>" })],
-        layout: { xaxis: { title: "score" }, yaxis: { title: "verdicts" }, hovermode: "closest", bargap: 0.05 },
+        layout: { xaxis: { title: "score" }, yaxis: { title: "verdicts", ...whole(bins) }, hovermode: "closest", bargap: 0.05 },
       },
     };
   }
+  if (!metrics.scored) return { id: "scores", title: "Are the scores sane?", note, chart: null };
   const z = y.map((_, bin) => report.steps.map((row) => (row.scored ? row.bins[bin] / row.scored : null)));
   return {
     id: "scores",
@@ -117,38 +128,6 @@ function scoresPanel(report, theme) {
         line(x, report.steps.map((row) => native(row.score_mean)), "mean", theme.orange, { mode: "lines+markers", hovertemplate: "mean %{y:.2f}<extra></extra>" }),
       ],
       layout: { xaxis: axis, yaxis: { title: "score" }, hovermode: "closest", showlegend: false },
-    },
-  };
-}
-
-// One of several judges: the panel of the scores, with its own steps, scale and totals.
-function judgePanel(report, judge, at, theme) {
-  const of = (name) => own(report.metrics, `judge/${judge.name}/${name}`, 0);
-  const metrics = { scored: of("scored"), score_mean: of("score_mean"), score_std: of("score_std") };
-  const panel = scoresPanel({ steps: judge.steps, scale: judge.scale, metrics }, theme);
-  const missing = judge.steps.map((row) => Object.values(row.unscored).reduce((sum, many) => sum + many, 0));
-  if (judge.steps.length > 1 && missing.some((many) => many)) {
-    const share = missing.map((many, place) => (many + judge.steps[place].scored ? many / (many + judge.steps[place].scored) : null));
-    panel.chart.data[0].showscale = false;
-    panel.chart.data.push(line(panel.chart.data[1].x, share, "not scored", theme.red, { yaxis: "y2", line: { color: theme.red, width: 2, dash: "dot" }, hovertemplate: "not scored %{y:.0%}<extra></extra>" }));
-    panel.chart.layout.yaxis2 = { title: "not scored", ...SHARE, range: [0, 1] };
-  }
-  const about = [judge.kind, judge.models.join(", "), judge.weight === null ? "" : `weight ${number(judge.weight)}`].filter(Boolean).map((word) => short(word)).join(", ");
-  const cost = report.cost.priced ? `, ${money(of("cost_usd"))} spent` : "";
-  return { ...panel, id: `judge-${at}`, title: `What does ${short(judge.name)} say?`, note: `${about ? `${about}. ` : ""}${panel.note} ${percent(of("unscored_share"))} not scored${cost}.` };
-}
-
-function agreementPanel({ agreement }, theme) {
-  const names = agreement.map(({ a, b }) => `${short(a, 24)}, ${short(b, 24)}`);
-  const words = agreement.slice(0, 6).map((pair, at) => `${names[at]}: ${number(pair.correlation, 2)} over ${plural(pair.samples, "sample")}${pair.within_correlation === null ? "" : `, ${number(pair.within_correlation, 2)} among siblings (${plural(pair.within_groups, "group")})`}`);
-  const bar = (field, name, colour) => bars(names.map((text) => label(text)), agreement.map((pair) => pair[field]), name, colour, { hovertemplate: "%{y:.2f}" });
-  return {
-    id: "agreement",
-    title: "Do the judges agree?",
-    note: `Rank correlation of two judges; 1 is the same order, 0 none. ${words.join("; ")}.`,
-    chart: {
-      data: [bar("correlation", "all samples", theme.blue), bar("within_correlation", "siblings", theme.teal)],
-      layout: { xaxis: { type: "category" }, yaxis: { title: "rank correlation", range: [-1.05, 1.05] }, bargap: 0.4 },
     },
   };
 }
@@ -215,7 +194,7 @@ function lengthPanel(report, theme) {
   const x = points.map((point) => point[0]);
   const ends = x.length ? [Math.min(...x), Math.max(...x)] : [];
   let note = "Too little to say.";
-  if (slope !== null) {
+  if (slope !== null && samples >= FEW_POINTS) {
     const rise = (value) => `${value >= 0 ? "+" : "−"}${number(Math.abs(value) * scale, 2)}`;
     note = `Over ${plural(samples, "sample")} that the judge scored: ${rise(slope)} points per 100 tokens, rank correlation ${number(correlation, 2)}.`;
     if (within_slope !== null) note += ` Among siblings (${number(within_samples, 0)} in ${plural(within_groups, "group")}): ${rise(within_slope)}, rank correlation ${number(within_correlation, 2)}.`;
@@ -240,8 +219,8 @@ function lengthPanel(report, theme) {
 }
 
 function unscoredPanel(report, theme) {
-  // Without times, or in one slice of them, there is one bar for each reason.
-  const timed = report.times.length > 1;
+  // Few of them, or all in one slice of time: one bar for each reason.
+  const timed = report.times.length > 1 && report.metrics.unscored >= FEW_ANSWERS;
   const rows = timed ? report.times : report.steps;
   const { x, axis } = timed ? timeAxis(report) : { x: rows.map(() => ""), axis: { type: "category" } };
   const totals = new Map();
@@ -262,7 +241,7 @@ function unscoredPanel(report, theme) {
     id: "unscored",
     title: "What was not scored, and why?",
     note: cancelled + (failed.length ? `Of ${rest}, ${percent(1 - (scoredShare(report.metrics) ?? 1))} were not scored: ${words}.` : `All of ${rest} were scored.`),
-    chart: { data, layout: { xaxis: axis, yaxis: { title: "samples", rangemode: "tozero" }, barmode: "stack", bargap: timed ? 0.05 : 0.4, showlegend: timed } },
+    chart: (timed || reasons.length > 1) && { data, layout: { xaxis: axis, yaxis: { title: "samples", ...whole(data.flatMap((trace) => trace.y)) }, barmode: "stack", bargap: timed ? 0.05 : 0.4, showlegend: timed } },
   };
 }
 
@@ -289,11 +268,29 @@ function latencyPanel(report, theme) {
   const { x, axis } = timeAxis(report);
   const of = (name) => report.times.map((row) => row[name]);
   const hover = { hovertemplate: "%{y:.2f} s", connectgaps: true };
-  const metrics = report.metrics;
-  return {
+  const { metrics, latencies } = report;
+  const panel = {
     id: "latency",
     title: "How long did an answer take?",
     note: `On the wire: half within ${seconds(metrics.latency_p50_s)}, 95 % within ${seconds(metrics.latency_p95_s)}. Waiting for a place before that: half within ${seconds(metrics.queue_p50_s)}.`,
+  };
+  const answers = latencies.reduce((sum, [, many]) => sum + many, 0);
+  if (!answers) return { ...panel, note: "No answer was waited for.", chart: null };
+  if (answers < FEW_ANSWERS) return { ...panel, chart: null };
+  // A curve through a few seconds says less than how the answers spread: in ranges of a fourth of a doubling.
+  const ranges = new Map();
+  for (const [middle, many] of latencies) ranges.set(Math.round(4 * Math.log2(middle)), (ranges.get(Math.round(4 * Math.log2(middle))) ?? 0) + many);
+  const ticks = [...ranges.keys()].filter((range) => range % (ranges.size > 16 ? 8 : 4) === 0);
+  if (report.times.length < SHORT_RUN && ranges.size < 2) return { ...panel, chart: null };
+  if (report.times.length < SHORT_RUN) return {
+    ...panel,
+    chart: {
+      data: [bars([...ranges.keys()], [...ranges.values()], "answers", theme.blue, { customdata: [...ranges.keys()].map((range) => seconds(2 ** (range / 4))), hovertemplate: "about %{customdata}: %{y}<extra></extra>" })],
+      layout: { xaxis: { title: "time on the wire", tickvals: ticks, ticktext: ticks.map((range) => seconds(2 ** (range / 4))) }, yaxis: { title: "answers", ...whole(ranges.values()) }, hovermode: "closest", bargap: 0.05 },
+    },
+  };
+  return {
+    ...panel,
     chart: {
       data: [
         line(x, of("latency_p50"), "p50", theme.blue, hover),

@@ -110,3 +110,23 @@ function fenced(text) {
   flush();
   return nodes;
 }
+
+const THEMES = ["auto", "light", "dark"];
+
+// The button that changes the colours. What is drawn in them is drawn anew, also when the system changes its own.
+function setUpTheme(redraw = () => {}) {
+  const button = document.getElementById("theme");
+  let chosen = THEMES[0];
+  const use = () => {
+    if (chosen === "auto") delete document.documentElement.dataset.theme;
+    else document.documentElement.dataset.theme = chosen;
+    button.textContent = `Colours: ${chosen}`;
+    redraw();
+  };
+  button.addEventListener("click", () => {
+    chosen = THEMES[(THEMES.indexOf(chosen) + 1) % THEMES.length];
+    use();
+  });
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", use);
+  use();
+}

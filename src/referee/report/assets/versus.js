@@ -1,7 +1,6 @@
 // The page of a comparison: overview, intervals, every pair. Everything is said of b, the second of the two.
 
 const STEP = 50;
-const COLOURS = ["auto", "light", "dark"];
 const state = { pairs: [], found: [], drawn: 0, names: ["a", "b"], by: [], scored: false };
 const part = (id) => document.getElementById(id);
 
@@ -173,24 +172,9 @@ function setUpControls(result) {
   part("more").addEventListener("click", drawMore);
 }
 
-function setUpColours() {
-  const button = part("theme");
-  let chosen = 0;
-  const use = () => {
-    if (chosen === 0) delete document.documentElement.dataset.theme;
-    else document.documentElement.dataset.theme = COLOURS[chosen];
-    button.textContent = `Colours: ${COLOURS[chosen]}`;
-  };
-  button.addEventListener("click", () => {
-    chosen = (chosen + 1) % COLOURS.length;
-    use();
-  });
-  use();
-}
-
 async function start() {
   if (typeof DecompressionStream === "undefined") throw new Error("this browser is too old (no DecompressionStream)");
-  setUpColours();
+  setUpTheme();
   const { result, cut } = await unpackJson("versus");
   state.names = result.about.names;
   state.by = Object.keys(result.by);

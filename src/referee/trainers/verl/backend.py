@@ -11,11 +11,11 @@ from collections.abc import Sequence
 
 from referee import clock
 from referee.config import Config, load
-from referee.errors import ConfigError, RefereeError, TicketCancelled, TooManyUnscored
+from referee.errors import ConfigError, RefereeError, TicketCancelled
 from referee.records import Reason, Reward, Sample, Settled, Unscored, Verdict
 from referee.ticket import Ticket
 from referee.trainers.outcome import alike
-from referee.trainers.shared import MISTAKES, Judged
+from referee.trainers.shared import MISTAKES, STOPS, Judged
 from referee.trainers.verl.config import LengthPenaltyConfig, Mode, in_own_keys
 
 log = logging.getLogger("referee.trainers")
@@ -104,7 +104,7 @@ class Backend:
 
     def _submit(self, judged: Judged, samples: Sequence[Sample]) -> Ticket:
         if self._mode != "inline":
-            ticket = judged.referee.submit(samples)
+            ticket = judged.ticket(samples)
             documented.info("Using TRUE ASYNC I/O for batch with %d responses (zero GPU wait)", len(samples))
             return ticket
         documented.info(
@@ -123,7 +123,7 @@ class Backend:
                 threading.Thread(target=say, name="referee-progress", daemon=True).start()
 
         try:
-            return judged.referee.submit(samples, deadline, started=follow)
+            return judged.ticket(samples, deadline, started=follow)
         finally:
             over.set()
 
@@ -141,7 +141,7 @@ class Backend:
             except RefereeError as error:
                 rewards = [reward for reward in getattr(error, "rewards", None) or () if reward is not None]
                 usable = len(rewards) == len(ticket) and any(reward.scored for reward in rewards)
-                if not usable or self._policy == "raise" or isinstance(error, (TooManyUnscored, *MISTAKES)):
+                if not usable or self._policy == "raise" or isinstance(error, (*STOPS, *MISTAKES)):
                     raise
                 log.error("%s What was judged before is used; the rest is filled", error)
                 return rewards

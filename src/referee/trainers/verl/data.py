@@ -289,8 +289,8 @@ def _talk(row: Mapping[str, Any], prompt: Text) -> tuple[Text, Text | None]:
         _said.add(TALK)
         log.warning(
             "verl passes no messages of a rollout with several turns: the judge is shown the decoded text, tool calls "
-            "and results included, as one answer. JudgedToolAgentLoop passes them (docs/verl.md), or an agent loop of "
-            'your own that puts them into extra_fields["messages"]'
+            "and results included, as one answer. JudgedToolAgentLoop passes them (`referee docs verl`), or an agent "
+            'loop of your own that puts them into extra_fields["messages"]'
         )
     return prompt, None
 

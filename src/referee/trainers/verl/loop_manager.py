@@ -1,4 +1,4 @@
-"""RefereeRewardManager: verl's reward loop with a judge. Plugged in by config lines alone, see docs/verl.md.
+"""RefereeRewardManager: verl's reward loop with a judge. Plugged in by config lines alone, see `referee docs verl`.
 
 Judging starts the moment a rollout arrives. Where a reward depends on its siblings (length penalty, group mean), which
 arrive in other processes, only the arithmetic waits for them. Only where a judge compares answers, judging starts with
@@ -19,15 +19,15 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from referee.config import LengthConfig, MissingConfig
-from referee.errors import RefereeError, UnscoredError
+from referee.config import AuditConfig, LengthConfig, MissingConfig
+from referee.errors import ConfigError, RefereeError, UnscoredError
 from referee.judging import needs_groups
 from referee.records import Reason, Reward, Sample, Settled, Unscored, Verdict
 from referee.runtime.ray_group_actor import open_groups
 from referee.runtime.ray_group_client import GroupClient
 from referee.runtime.ray_group_coordinator import KEEP, SILENT
 from referee.runtime.ray_judged_groups import End
-from referee.shaping import shape_group
+from referee.shaping import shape_group, weighted
 from referee.trainers.outcome import has_rubric
 from referee.trainers.shared import Judged, Pending
 from referee.trainers.verl.columns import columns_of, numeric, terms_filled, terms_given
@@ -89,7 +89,10 @@ class RefereeRewardManager:
         )
         share = job_wide if settings.shared else divided
         self._judged = Judged(share(alone, settings.workers))
+        self._complete = replace(settings.config, missing=MissingConfig())
         self._compares = settings.asks and needs_groups(settings.config.judge)
+        if settings.workers > 1 and not self._compares:
+            _refuse_weight(settings.config.audit)
         self._policy = self._chosen_policy()
         counted = [judge for judge in settings.config.judge if judge.weight != 0]
         # Rows may then have a reward and lack a judge's column, which is filled with its siblings' mean.
@@ -129,10 +132,11 @@ class RefereeRewardManager:
                 pending = await self._judged.asubmit([sample], shaped=False)
             nothing = (NOTHING,) * len(self.settings.config.judge)
             settled = (await pending)[0].judged if pending is not None else nothing
+            factor = pending.weight if pending is not None else 1.0
             siblings = await lengths if lengths is not None else [row.length]
             if not siblings:
                 settled = tuple(replace(end, verdict=self._late(row)) for end in settled)
-            reward = self._shaped(sample, settled, siblings)
+            reward = self._shaped(sample, settled, siblings, factor)
         except BaseException:
             if lengths is not None:
                 lengths.cancel()  # its report is out; siblings do not miss it
@@ -186,7 +190,7 @@ class RefereeRewardManager:
             pending = await self._judged.asubmit(samples, shaped=False)
             ends = [reward.judged for reward in await pending]
             members = list(zip(range(len(samples)), samples, ends, strict=True))
-            rewards = shape_group(members, replace(self.settings.config, missing=MissingConfig()))
+            rewards = shape_group(members, weighted(self._complete, pending.weight))
             told = [_told(reward) for reward in rewards]
             outcomes = [(reward, *self._final(reward, told)) for reward in rewards]
             pending.rewarded([recorded(reward, value, self._policy) for reward, value, _ in outcomes])
@@ -217,9 +221,11 @@ class RefereeRewardManager:
                 log.warning("no rule for data source %r: its reward is the judge's alone", source)
             return 0.0, {}
 
-    def _shaped(self, sample: Sample, settled: tuple[Settled, ...], lengths: Sequence[int]) -> Reward:
-        """The reward with its group's median; siblings are there by their lengths only."""
-        config = replace(self.settings.config, missing=MissingConfig())
+    def _shaped(
+        self, sample: Sample, settled: tuple[Settled, ...], lengths: Sequence[int], factor: float = 1.0
+    ) -> Reward:
+        """The reward with its group's median; siblings are there by their lengths only. `factor`: the audit's."""
+        config = weighted(self._complete, factor)
         others = list(lengths)
         if sample.length in others:
             others.remove(sample.length)
@@ -332,3 +338,14 @@ class RefereeRewardManager:
 
 def _told(reward: Reward) -> Told:
     return reward.value, reward.rule - reward.penalty, terms_given(reward)
+
+
+def _refuse_weight(audit: AuditConfig) -> None:
+    """Each worker sees its own rollouts, and its alarm would weigh these alone: siblings would not compare."""
+    if audit.weighs:
+        raise ConfigError(
+            f'[audit] on_alarm = "{audit.on_alarm}": the rollouts of a prompt are judged in several reward workers, '
+            'each with an audit of its own, and would be weighed differently. Set on_alarm to "log" or "stop", or '
+            "reward.num_workers to 1.",
+            setting="audit.on_alarm",
+        )

@@ -21,10 +21,10 @@ def job_wide(config: Config, workers: int) -> Config:
     Elsewhere than on Ray, or where the configuration names another place, nothing is changed. A referee without the Ray
     runtime gives each worker its part of the limits instead.
     """
+    if config.runtime == "ray" or (config.runtime == "thread" and on_ray() and _knows("ray")):
+        return replace(config, runtime="ray", audit=replace(config.audit, processes=workers))
     if config.runtime != "thread" or not on_ray():
         return config
-    if _knows("ray"):
-        return replace(config, runtime="ray")
     return divided(config, workers)
 
 

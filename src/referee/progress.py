@@ -1,4 +1,5 @@
-"""Progress while judging: a live bar in a terminal, a plain line every ten seconds elsewhere, silence when asked."""
+"""Progress while judging: a live bar in a terminal or notebook, a plain line every ten seconds elsewhere, silence when
+asked."""
 
 from __future__ import annotations
 
@@ -6,11 +7,13 @@ import sys
 import threading
 from collections.abc import Callable
 from types import TracebackType
+from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, TextColumn, TimeElapsedColumn
 
 from referee import clock
+from referee.html import progress_html
 
 LINE_EVERY = 10.0
 BATCH_LINE_EVERY = 60.0
@@ -42,6 +45,9 @@ class Meter:
         self._stop = threading.Event()
         self._console = Console(stderr=True)
         self._live = self._console.is_terminal and not quiet
+        self._notebook: Any = None
+        """What notebook cells are drawn with, and where this is shown."""
+        self._shown: Any = None
         self._thread = threading.Thread(target=self._run, name="referee-progress", daemon=True)
 
     def advance(self, count: int, kept: int = 0) -> None:
@@ -51,6 +57,9 @@ class Meter:
 
     def __enter__(self) -> Meter:
         if not self._quiet:
+            self._notebook = notebook()
+            if self._notebook is not None:
+                self._shown = self._notebook.display(self._html(), display_id=True)
             self._thread.start()
         return self
 
@@ -60,8 +69,17 @@ class Meter:
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join(2.0)
+        if self._shown is not None:
+            self._shown.update(self._html())
+
+    def _html(self) -> Any:
+        return self._notebook.HTML(progress_html(self._settled(), self._total, self.line()))
 
     def _run(self) -> None:
+        if self._shown is not None:
+            while not self._stop.wait(REFRESH):
+                self._shown.update(self._html())
+            return
         if not self._live:
             while not self._stop.wait(LINE_EVERY if self._batches is None else BATCH_LINE_EVERY):
                 print(self.line(), file=sys.stderr, flush=True)  # noqa: T201
@@ -99,6 +117,16 @@ class Meter:
         if left is not None and self._batches is None:
             parts.append(f"ETA {_duration(left)}")
         return "  ".join(parts)
+
+
+def notebook() -> Any:
+    """IPython's module of displays if this runs in a notebook, else None. It is not imported elsewhere."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    if not hasattr(shell, "kernel"):
+        return None
+    from IPython import display
+
+    return display
 
 
 def _duration(seconds: float) -> str:

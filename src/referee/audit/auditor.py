@@ -1,0 +1,367 @@
+"""The live audit of one Referee: a daemon thread that looks at finished batches, asks its own questions, tells alarms.
+
+A batch is handed over by reference, in one call: making records of it, looking and asking happen on the audit's thread.
+What does not fit the queue is dropped and counted. Nothing here can fail or delay a reward.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import logging
+import os
+import queue
+import shlex
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from referee import clock
+from referee.audit.asking import Asking, Child, Ends
+from referee.audit.live import lives_of, seen_of
+from referee.audit.own import read_own
+from referee.audit.plan import Plan
+from referee.audit.questions import Question, asked_of
+from referee.config import Config
+from referee.errors import RewardHacked
+from referee.judging import needs_groups
+from referee.ledger import AlarmLine, AuditLine, MeasuresLine, NoteLine
+from referee.records import Reward, Sample, Settled, Verdict
+from referee.signals import Alarm, Asked, Watch
+
+log = logging.getLogger("referee.audit")
+
+MAX_BATCHES, MAX_SAMPLES = 256, 16384
+"""Finished batches, and samples in them, that wait to be looked at; more are dropped."""
+ONE_BY_ONE = 64
+"""Samples that count as a batch where they are submitted one at a time."""
+MEASURED = 256
+"""Samples from one record of the signals' numbers to the next."""
+EXIT_S = 1.0
+"""Seconds the thread may take when the interpreter exits."""
+STEPS = 64
+"""Latest steps whose weight is remembered."""
+
+
+class Auditor:
+    """One for each Referee and process. `put` may be called from any thread."""
+
+    def __init__(self, config: Config, record: Callable[[Any], None], open_child: Callable[[Config], Child]) -> None:
+        """`record` adds a line to the ledger, from any thread; `open_child` makes the Referees that the audit asks."""
+        self._config = config
+        self._record = record
+        self._open_child = open_child
+        self._own = read_own(config.audit.canaries)
+        self._groups = needs_groups(config.known_judges)
+        self._reset()
+        _alive.add(self)
+        _close_at_exit()
+
+    def _reset(self) -> None:
+        """As new. Also in a forked child: its parent's thread does not exist there, and its locks may be held."""
+        self._pid = os.getpid()
+        self._lock = threading.RLock()  # a finalizer may close it from inside
+        self._inbox: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._watch = Watch()
+        self._plan = Plan(self._config, self._own)
+        self._asking = Asking(self._config, self._open_child)
+        self._busy = 0
+        """Sets of questions under way."""
+        self._held = self._dropped = self._order = self._measured = self._begun = 0
+        self._closed = self._failed = False
+        self._step: int | None = None
+        self._cost = 0.0
+        self._measures: dict[str, float] = {}
+        self._open: dict[str, Alarm] = {}
+        self._ever: dict[tuple[str, str], bool] = {}
+        self._stop: Alarm | None = None
+        self._weight = 1.0
+        self._weights: dict[int, float] = {}
+        self._waiting: list[threading.Event] = []
+
+    def put(self, batch: str, samples: Sequence[Sample], rewards: Sequence[Reward]) -> None:
+        """A batch is done."""
+        with self._lock:
+            if self._closed:
+                return
+            if self._inbox.qsize() >= MAX_BATCHES or (self._held and self._held + len(samples) > MAX_SAMPLES):
+                self._dropped += 1
+                return
+            self._held += len(samples)
+            self._inbox.put(functools.partial(self._look, batch, samples, rewards))
+            self._run()
+
+    def announce(self, why: str) -> None:
+        """A change on purpose: what is usual is learned anew."""
+        with self._lock:
+            if not self._closed:
+                self._inbox.put(functools.partial(self._announced, why))
+                self._run()
+
+    def hacked(self) -> RewardHacked | None:
+        """The error to raise instead of handing out rewards, if an alarm says so."""
+        alarm = self._stop
+        if alarm is None:
+            return None
+        numbers = ", ".join(f"{name} {_number(value)}" for name, value in alarm.evidence.items())
+        return RewardHacked(
+            f"[audit] on_alarm = stop: {alarm.sentence} ({alarm.signal}{f': {numbers}' if numbers else ''}). Training "
+            f"on would reward that, so the run stops. {alarm.advice}{self._where()}",
+            alarm=alarm,
+        )
+
+    def weight_for(self, samples: Sequence[Sample]) -> float:
+        """The factor on the judges' part of the reward. All of a step that names itself have the same: siblings may be
+        submitted in several batches."""
+        step = samples[0].step if samples else None
+        if step is None or self._config.audit.action != "weight":
+            return self._weight
+        with self._lock:
+            while len(self._weights) > STEPS:
+                del self._weights[next(iter(self._weights))]
+            return self._weights.setdefault(step, self._weight)
+
+    def alarms(self) -> dict[tuple[str, str], bool]:
+        """Every signal and level that was an alarm so far, and whether it is now."""
+        return dict(self._ever)
+
+    def metrics(self) -> dict[str, float]:
+        """Counts and the signals' numbers, by the names of `referee docs metrics`."""
+        found = {f"audit/{name}": value for name, value in self._measures.items()}
+        return {
+            **found,
+            "audit/alarms": float(self._begun),
+            "audit/open": float(len(self._open)),
+            "audit/asked": float(self._plan.share.asked),
+            "audit/cost_usd": self._cost,
+            "audit/dropped": float(self._dropped),
+            "audit/weight": self._weight,
+        }
+
+    def settle(self, seconds: float) -> bool:
+        """Wait until all batches handed over were looked at and all questions under way are answered."""
+        over = threading.Event()
+        with self._lock:
+            if self._closed or self._thread is None:
+                return True
+            self._inbox.put(functools.partial(self._waiting.append, over))
+        return over.wait(seconds)
+
+    def close(self, seconds: float = 2.0) -> None:
+        """Look at what waits, take back what was asked, end the thread. Safe to call twice."""
+        until = clock.monotonic() + seconds
+        with self._lock:
+            if self._closed or self._pid != os.getpid():
+                return
+            self._closed = True
+            thread = self._thread
+            if thread is not None:
+                self._inbox.put(self._finished)
+                self._inbox.put(None)
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(seconds)
+        self._asking.cancel()
+        self._asking.close(max(0.0, until - clock.monotonic()))
+
+    def _run(self) -> None:
+        """Under the lock: the thread, if it is not there."""
+        if self._thread is None:
+            thread = threading.Thread(target=self._live, args=(self._inbox,), name="referee-audit", daemon=True)
+            thread.start()
+            self._thread = thread
+
+    def _live(self, inbox: queue.SimpleQueue[Callable[[], None] | None]) -> None:
+        while (message := inbox.get()) is not None:
+            try:
+                message()
+            except Exception:  # whatever it is, rewards go on, and so does the next look
+                log.log(logging.DEBUG if self._failed else logging.ERROR, "the audit failed", exc_info=True)
+                self._failed = True
+            if self._waiting and not self._busy and inbox.empty():
+                for over in self._waiting:
+                    over.set()
+                self._waiting.clear()
+
+    def _look(self, batch: str, samples: Sequence[Sample], rewards: Sequence[Reward]) -> None:
+        with self._lock:
+            self._held -= len(samples)
+        steps = [sample.step for sample in samples if sample.step is not None]
+        self._step = max(steps) if steps else self._step
+        seen = seen_of(batch, samples, rewards, self._order)
+        self._order += len(seen)
+        lives = lives_of(batch, samples, rewards, self._groups)
+        self._plan.saw(lives, rewards, 1.0 if len(samples) > 1 else 1.0 / ONE_BY_ONE)
+        self._tell(self._watch.see(seen))
+        if self._order - self._measured >= MEASURED:
+            self._measured = self._order
+            self._record(MeasuresLine(wall=clock.wall(), step=self._step, measures=dict(self._measures)))
+        self._ask()
+
+    def _finished(self) -> None:
+        """No more will come."""
+        self._tell(self._watch.finish())
+
+    def _announced(self, why: str) -> None:
+        self._watch.announce(why)
+        self._plan.announce()
+        self._record(NoteLine(wall=clock.wall(), step=self._step, what="announced", text=why))
+        self._tell(self._watch.hear(()))  # open alarms are over: a run that was stopped may go on
+
+    def _ask(self) -> None:
+        if self._closed:
+            return
+        by_judge: dict[str, list[Question]] = {}
+        for one in self._plan.next():
+            by_judge.setdefault(one.judge, []).append(one)
+        for judge, questions in by_judge.items():
+            self._busy += 1
+            try:
+                self._asking.ask(judge, questions, functools.partial(self._told, judge, questions))
+            except Exception:  # the others are asked nevertheless
+                self._busy -= 1
+                self._plan.drop(judge)
+                log.exception("the audit cannot ask judge %s, and does not try again. Rewards go on", judge)
+
+    def _told(self, judge: str, questions: Sequence[Question], ends: Ends) -> None:
+        """On the child's thread."""
+        self._inbox.put(functools.partial(self._hear, judge, questions, ends))
+
+    def _hear(self, judge: str, questions: Sequence[Question], ends: Ends) -> None:
+        self._busy -= 1
+        if self._asking.heard(judge, ends):
+            self._plan.drop(judge)
+        self._plan.share.heard(judge, [end for case in ends for end in case])
+        content, known = self._config.ledger.content, judge in self._plan.lenient
+        answers = [(one, asked_of(one, case, content, self._step)) for one, case in zip(questions, ends, strict=True)]
+        heard = self._plan.heard(judge, answers)
+        for (_, one), case in zip(answers, ends, strict=True):
+            self._cost += sum(end.cost for end in case)
+            if one is not None:
+                counted = any(one is other for other in heard)
+                self._record(self._line(one, case, counted))
+        if judge in self._plan.lenient and not known:
+            words = f"judge {judge} credits a worthless answer that tries nothing: wrong canaries tell nothing about it"
+            log.info("%s, and are asked no more", words)
+            self._record(NoteLine(wall=clock.wall(), step=self._step, what="lenient", text=words))
+        self._tell(self._watch.hear(heard))
+        self._ask()
+
+    def _line(self, one: Asked, case: Sequence[Settled], counted: bool) -> AuditLine:
+        content, verdict = self._config.ledger.content, case[-1].verdict
+        return AuditLine(
+            wall=clock.wall(),
+            what=one.what,
+            name=one.name,
+            judge=one.judge if len(self._config.known_judges) > 1 else "",
+            step=one.step,
+            batch=one.batch,
+            index=one.index,
+            id=one.id,
+            wrong=one.wrong if counted else None,
+            before=one.before,
+            value=one.value,
+            chance=one.chance,
+            model=one.model,
+            fingerprint=one.fingerprint,
+            unscored=one.unscored,
+            cost=sum(end.cost for end in case),
+            answer=one.text,
+            why=verdict.reason if content and isinstance(verdict, Verdict) else "",
+        )
+
+    def _tell(self, alarms: Sequence[Alarm]) -> None:
+        """What begins, grows or ends."""
+        self._measures = self._watch.measures()
+        for alarm in alarms:
+            for (signal, level), _ in list(self._ever.items()):
+                if signal == alarm.signal:
+                    self._ever[signal, level] = False
+            if alarm.over:
+                self._open.pop(alarm.signal, None)
+            else:
+                self._begun += alarm.signal not in self._open
+                self._open[alarm.signal] = alarm
+                self._ever[alarm.signal, alarm.level] = True
+            critical = [one for one in self._open.values() if one.level == "critical"]
+            weight = self._config.audit.factor if critical else 1.0
+            stop = critical[-1] if critical and self._config.audit.action == "stop" else None
+            action = self._config.audit.action if (weight, stop) != (self._weight, self._stop) else "log"
+            self._record(self._alarm_line(alarm, action, weight))
+            self._warn(alarm, action, weight, stop is not None)
+            self._weight, self._stop = weight, stop  # last: a caller that is stopped finds it in the log
+
+    def _alarm_line(self, alarm: Alarm, action: str, weight: float) -> AlarmLine:
+        keep = self._config.ledger.content
+        return AlarmLine(
+            wall=clock.wall(),
+            signal=alarm.signal,
+            level=alarm.level,
+            step=alarm.step,
+            over=alarm.over,
+            sentence=alarm.sentence,
+            evidence=dict(alarm.evidence),
+            samples=tuple([{k: v for k, v in one.items() if keep or k != "text"} for one in alarm.samples]),
+            advice=alarm.advice,
+            action=action,
+            weight=weight,
+        )
+
+    def _warn(self, alarm: Alarm, action: str, weight: float, stops: bool) -> None:
+        at = "" if alarm.step is None else f" at step {alarm.step}"
+        done = ""
+        if action == "weight":
+            done = f" The judge's part of the reward counts times {weight:g} from the next batch on."
+        elif action == "stop":
+            done = " The next collect raises RewardHacked." if stops else " Rewards are handed out again."
+        if alarm.over:
+            log.warning("audit: %s is back to normal%s.%s", alarm.signal, at, done)
+            return
+        log.warning(
+            "audit: %s (%s)%s: %s %s%s%s",
+            alarm.signal,
+            alarm.level,
+            at,
+            alarm.sentence,
+            alarm.advice,
+            done,
+            self._where(),
+        )
+
+    def _where(self) -> str:
+        folder = self._config.ledger.dir
+        return f" To see more: referee audit {shlex.quote(folder)}" if folder else ""
+
+    def __repr__(self) -> str:
+        return f"Auditor({self._order} seen, {self._plan.share.asked} asked, {len(self._open)} alarms)"
+
+
+def _number(value: float | str) -> str:
+    return f"{value:.3g}" if isinstance(value, int | float) else str(value)
+
+
+_alive: weakref.WeakSet[Auditor] = weakref.WeakSet()
+
+
+def close_all() -> None:
+    """The interpreter exits: what was found by then is recorded. Before the runtimes, which keep the ledger."""
+    for auditor in list(_alive):
+        auditor.close(EXIT_S)
+
+
+def _after_fork() -> None:
+    for auditor in list(_alive):
+        closed = auditor._closed
+        auditor._reset()
+        auditor._closed = closed
+
+
+@functools.cache
+def _close_at_exit() -> None:
+    """Called when runtimes have registered themselves: the latest is called first."""
+    atexit.register(close_all)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,83 @@
+"""The queues of requests that wait for a permit, and which of them is next. State only.
+
+Requests that some endpoints may not serve, that belong to one replica, or that are of one team have queues of their
+own, so that they do not hold up the others. Within a team the oldest request goes first; teams take turns.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Container, Iterator
+from typing import NamedTuple
+
+from referee.engine.endpoint import Endpoint
+from referee.engine.permit import Waiter
+
+
+class Place(NamedTuple):
+    """Which queue."""
+
+    excluded: frozenset[Endpoint]
+    """Endpoints that may not serve its requests."""
+    own: Endpoint | None
+    """The replica they belong to."""
+    team: str
+
+
+OPEN = Place(frozenset(), None, "")
+"""The queue of most requests."""
+
+
+class Lines:
+    """Queues by place, oldest request first."""
+
+    def __init__(self) -> None:
+        self._lines: dict[Place, list[Waiter]] = {OPEN: []}
+        self._served: dict[str, int] = {}
+        """Turns that each team has had."""
+        self._floor = 0
+        """Where the team of the last turn stood: others start there. Idle time earns no credit."""
+
+    def __len__(self) -> int:
+        return sum(map(len, self._lines.values()))
+
+    def of(self, place: Place) -> list[Waiter]:
+        """The queue of a place."""
+        found = self._lines.get(place)
+        if found is None:
+            found = self._lines[place] = []
+        return found
+
+    def items(self) -> Iterator[tuple[Place, list[Waiter]]]:
+        """Every queue."""
+        return iter(self._lines.items())
+
+    def waiting(self, team: str) -> int:
+        """How many requests of a team wait."""
+        return sum(len(line) for place, line in self._lines.items() if place.team == team)
+
+    def oldest(self, stuck: Container[Place]) -> Place | None:
+        """The queue whose head is next, of those that are not stuck."""
+        if len(self._lines) == 1:
+            return None if OPEN in stuck or not self._lines[OPEN] else OPEN
+        found, rank = None, (0, 0)
+        for place, line in self._lines.items():
+            if line and place not in stuck:
+                this = self._served.get(place.team, 0), line[0].turn
+                if found is None or this < rank:
+                    found, rank = place, this
+        return found
+
+    def start(self, team: str) -> None:
+        """A team could not, or would not, send until now."""
+        self._served[team] = max(self._served.get(team, 0), self._floor)
+
+    def served(self, team: str) -> None:
+        """A team had its turn."""
+        self._floor = self._served.get(team, 0)
+        self._served[team] = self._floor + 1
+
+    def clear(self) -> list[Waiter]:
+        """Every waiter, oldest first; none is left."""
+        lines, self._lines = self._lines, {OPEN: []}
+        return list(heapq.merge(*map(sorted, lines.values())))

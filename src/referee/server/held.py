@@ -1,0 +1,303 @@
+"""Tickets to collect later: those of this replica, and, where there is Redis, those of others.
+
+Bounded in number and lifetime. `tickets` says what is kept in Redis; here is what a caller gets.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import secrets
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from referee import clock
+from referee.config import Config
+from referee.records import Reason, Reward, Sample, Unscored
+from referee.server.refusals import SOON, Refusal
+from referee.server.shapes import TicketReply, encode, result_of
+from referee.server.shares import Shares
+from referee.server.teams import NOBODY
+from referee.server.tickets import End, State, TicketStore, Work
+from referee.server.tokens import Caller
+from referee.ticket import Ticket
+
+if TYPE_CHECKING:
+    from referee.server.service import Service
+
+log = logging.getLogger("referee.server")
+
+HURRY = 2.0
+"""Seconds that unfinished tickets have to be left to other replicas before the process goes."""
+POLL_S, POLL_MAX_S = 0.05, 0.5
+"""Seconds between looks at a ticket that another replica judges: at first, and later."""
+MOVED = "This replica is about to end. Ask again: another one takes the ticket over."
+
+
+class Held:
+    """A ticket of this replica."""
+
+    __slots__ = ("caller", "collected", "done", "end", "id", "samples", "task", "ticket", "timer", "work")
+
+    def __init__(self, name: str, work: Work, ticket: Ticket) -> None:
+        self.id = name
+        self.caller = work.caller
+        self.samples = len(ticket)
+        self.work: Work | None = work
+        self.ticket: Ticket | None = ticket
+        """Both None once it is done: what it was made of is let go, only its end is kept."""
+        self.end: End | None = None
+        self.done = asyncio.Event()
+        self.collected = False
+        self.task: asyncio.Task[None] | None = None
+        self.timer: asyncio.TimerHandle | None = None
+
+    @property
+    def landed(self) -> int:
+        """Samples that are final."""
+        return self.samples if self.ticket is None else self.ticket.landed()
+
+    def reply(self) -> bytes:
+        """Its state, or its results, as JSON."""
+        return ticket_reply(self.id, self.samples, self.landed, self.end if self.done.is_set() else None)
+
+
+class Tickets:
+    """All tickets that this replica holds or can answer for."""
+
+    def __init__(self, service: Service, config: Config) -> None:
+        self._service = service
+        self.kept = 0
+        """Samples of finished ones."""
+        self.places = Shares(config.serve.max_tickets)
+        self._held: dict[str, Held] = {}
+        self._deleting: set[asyncio.Task[bool]] = set()
+        self._store: TicketStore | None = None
+        if config.redis.url:
+            keep, longest = config.serve.ticket_seconds, config.limits.deadline
+            self._store = TicketStore(config.redis, self._held, self._lose, keep, longest)
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def renew(self, config: Config) -> None:
+        """Bounds and lifetimes of another configuration."""
+        self.places.limit = config.serve.max_tickets
+        if self._store is not None:
+            self._store.keep, self._store.longest = config.serve.ticket_seconds, config.limits.deadline
+
+    async def open(self, samples: Sequence[Sample], deadline: float | None = None, caller: Caller = NOBODY) -> Held:
+        """Start judging for a caller that will ask for the results by the ticket's id."""
+        held = await self._begin(secrets.token_urlsafe(16), Work(tuple(samples), caller, deadline))
+        if self._store is not None:
+            await self._store.store(held)
+        return held
+
+    async def collect(self, name: str, wait: float, caller: Caller = NOBODY) -> bytes:
+        """A ticket's state as JSON, after waiting up to `wait` seconds for its end. Can be asked for again until it is
+        forgotten."""
+        until, pause = clock.now() + wait, POLL_S
+        while True:
+            held = await self._here(name, caller)
+            if held is not None:
+                if not held.done.is_set():
+                    with contextlib.suppress(TimeoutError):
+                        await clock.within(held.done.wait(), max(0.0, until - clock.now()))
+                if self._held.get(name) is not held:
+                    continue  # deleted meanwhile, or another replica's
+                if held.done.is_set():
+                    held.collected = True
+                    _raise_refusal(held.end)
+                return held.reply()
+            state = await self._elsewhere(name, caller)
+            _raise_refusal(state.end)
+            if state.end is None and not state.alive and await self._take_over(name, state.samples):
+                continue
+            if state.end is not None or clock.now() >= until:
+                return ticket_reply(name, state.samples, state.landed, state.end)
+            await clock.sleep(min(pause, until - clock.now()))
+            pause = min(2 * pause, POLL_MAX_S)
+
+    async def drop(self, name: str, caller: Caller = NOBODY) -> None:
+        """Forget a ticket, and stop judging what it is for."""
+        if await self._here(name, caller) is None:
+            await self._elsewhere(name, caller)
+        if self._store is not None:
+            await self._store.delete(name)
+        self._lose(name)
+
+    def forget_collected(self, crowded: Callable[[], bool]) -> None:
+        """While it is crowded, let go of finished tickets that were collected, the oldest first."""
+        for held in [held for held in self._held.values() if held.collected]:
+            if not crowded():
+                return
+            self._forget(held)
+            if self._store is not None:
+                task = asyncio.get_running_loop().create_task(self._store.delete(held.id))
+                self._deleting.add(task)
+                task.add_done_callback(self._deleting.discard)
+
+    async def leave(self, until: float) -> None:
+        """The process is about to end: callers may collect until then what only it has; the rest is left to others."""
+        hurry = clock.now() + HURRY
+        while any(
+            clock.now() < (until if held.done.is_set() else hurry) and self._only_here(held)
+            for held in self._held.values()
+        ):
+            await clock.sleep(POLL_S)
+        if self._store is not None:
+            await self._store.close()
+
+    @property
+    def _leaving(self) -> bool:
+        """What ends unjudged now is cancelled by us, and another replica can judge it."""
+        return self._store is not None and self._store.up and self._service.stopped
+
+    def _only_here(self, held: Held) -> bool:
+        """Not collected, and gone with this process."""
+        return not held.done.is_set() or not (held.collected or (self._store is not None and self._store.up))
+
+    async def _begin(self, name: str, work: Work) -> Held:
+        share = work.caller.share
+        self.forget_collected(lambda: not self.places.fits(share, 1))
+        if not self.places.fits(share, 1):
+            self._service.teams.refused[work.caller.team, "full"] += 1
+            raise Refusal(
+                429,
+                "too_many_tickets",
+                f"Tickets kept and not collected: {len(self._held)}, of them yours: {self.places.held(share)}; "
+                "[serve] max_tickets allows no more. Collect or delete some. Nothing was judged.",
+                SOON,
+            )
+        started: asyncio.Future[Held] = asyncio.get_running_loop().create_future()
+        task = asyncio.create_task(self._hold(name, work, started))
+        either: set[asyncio.Future[Any]] = {task, started}
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        if not started.done():
+            await task
+        held = started.result()
+        held.task = task
+        return held
+
+    async def _hold(self, name: str, work: Work, started: asyncio.Future[Held]) -> None:
+        """Carry a ticket to its end. `started` gets it once it exists."""
+        service = self._service
+        held: Held | None = None
+        try:
+            async with service.judging(work.samples, work.deadline, work.caller) as ticket:
+                held = self._held[name] = Held(name, work, ticket)
+                self.places.take(held.caller.share, 1)
+                started.set_result(held)
+                rewards = await service.rewards(ticket, work.caller)
+                if not (self._leaving and any(map(_cancelled, rewards))):
+                    held.end = End(results=encode([result_of(reward) for reward in rewards]))
+        except Refusal as refusal:
+            if held is None:
+                raise
+            held.end = None if self._leaving else End.of(refusal)
+        except Exception as error:
+            if held is None:
+                raise
+            log.exception("a ticket could not be finished")
+            held.end = End.of(Refusal(500, "internal", f"The results could not be kept ({type(error).__name__})."))
+        finally:
+            if held is not None:
+                await self._settle(held)
+
+    async def _settle(self, held: Held) -> None:
+        """Tell other replicas how a ticket ended, then those who wait here."""
+        try:
+            if self._store is not None and held.end is not None and self._held.get(held.id) is held:
+                await self._store.store(held)
+        finally:
+            held.end = held.end or End.of(Refusal(503, "moved", MOVED, SOON))
+            held.ticket = held.work = None
+            held.done.set()
+            if self._held.get(held.id) is held:
+                self.kept += held.samples
+                self._service.room.take(held.caller.share, held.samples)
+                loop = asyncio.get_running_loop()
+                keep = self._service.config.ticket_seconds
+                held.timer = clock.at(loop, loop.time() + keep, lambda: self._forget(held))
+
+    def _forget(self, held: Held) -> None:
+        if self._held.get(held.id) is held:
+            del self._held[held.id]
+            self.places.give_back(held.caller.share, 1)
+            if held.done.is_set():
+                self.kept -= held.samples
+                self._service.room.give_back(held.caller.share, held.samples)
+        if held.timer is not None:
+            held.timer.cancel()  # else it would keep the results until it rings
+
+    def _lose(self, name: str) -> None:
+        """A ticket was deleted, or is another replica's now."""
+        held = self._held.get(name)
+        if held is not None:
+            if held.ticket is not None:
+                held.ticket.cancel()
+            self._forget(held)
+
+    async def _here(self, name: str, caller: Caller) -> Held | None:
+        """A ticket of this replica, unless Redis says that it is not any more, or it is another team's."""
+        held = self._held.get(name)
+        if held is not None and caller.team not in ("", held.caller.team):
+            raise self._unknown()
+        state = await self._store.look(name) if held is not None and self._store is not None else None
+        if state is not None and (state.deleted or not state.ours):
+            self._lose(name)
+        return self._held.get(name)
+
+    async def _elsewhere(self, name: str, caller: Caller) -> State:
+        state = None if self._store is None else await self._store.look(name, caller.team, wanted=True)
+        if state is None or state.deleted:
+            raise self._unknown()
+        return state
+
+    async def _take_over(self, name: str, samples: int) -> bool:
+        """Judge a ticket of a replica that died. False: it is another's by now, or there is no room for it here yet."""
+        assert self._store is not None
+        room = self._service.room.fits("", samples) and self.places.fits("", 1)
+        work = await self._store.claim(name) if room and not self._service.draining else None
+        if work is None:
+            return False
+        try:
+            await self._begin(name, work)
+        except BaseException as error:
+            await self._store.release(name)
+            if isinstance(error, Refusal) and error.status in (429, 503):
+                return False
+            raise
+        log.warning("a ticket of a replica that is gone is judged again here; samples: %d", samples)
+        return True
+
+    def _unknown(self) -> Refusal:
+        if self._store is not None and not self._store.up:
+            return Refusal(503, "tickets", "Redis is away, and this replica does not have the ticket. Ask again.", SOON)
+        return Refusal(
+            404,
+            "no_ticket",
+            "There is no such ticket: it was deleted, or finished more than [serve] ticket_seconds = "
+            f"{self._service.config.ticket_seconds:g} ago, or the service was started again. What was judged is "
+            "cached: submit the samples again.",
+        )
+
+
+def ticket_reply(name: str, samples: int, landed: int, end: End | None) -> bytes:
+    """The state of a ticket, or its results, as JSON."""
+    results = msgspec.Raw(end.results) if end is not None and end.results else None
+    landed = landed if end is None else samples
+    return encode(TicketReply(id=name, samples=samples, landed=landed, done=end is not None, results=results))
+
+
+def _raise_refusal(end: End | None) -> None:
+    refusal = end.refusal() if end is not None else None
+    if refusal is not None:
+        raise refusal
+
+
+def _cancelled(reward: Reward) -> bool:
+    return isinstance(reward.verdict, Unscored) and reward.verdict.reason is Reason.CANCELLED

@@ -1,0 +1,246 @@
+"""The judge and its server, as live samples show them: another one answers, more is unscored, it is slower, scores
+jump. These say nothing about the policy; they are warnings."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from statistics import fmean, median
+
+from referee.signals.findings import Family, Finding, percent
+from referee.signals.rounds import BASELINE, WINDOW, Round, sample_of
+from referee.signals.seen import Seen
+from referee.signals.usual import Usual
+
+STEADY = 2 * WINDOW
+"""Answers after which another judge is no news."""
+KNOWN = 64
+"""Models, providers and fingerprints that are remembered."""
+UNSCORED = 0.1
+SLOW, SLOW_SHARE, QUICK_S = 3.0, 0.3, 0.5
+"""Multiple of the median latency of the start, how many answers may take longer, and the seconds within which none is
+slow: where a judge takes milliseconds, several times that is the load of the machine."""
+JUMP, JUMP_SURE = 0.2, 6.0
+"""Jump of the mean score that is said, and in standard errors: 6 is right for 100 million looks."""
+BEFORE = 4
+"""Rounds that a jump is measured against."""
+LEAST_GROUPS = 8
+
+
+class JudgeChanged:
+    """Another model, provider or fingerprint than at the start: a fact, said at once."""
+
+    name = "judge_changed"
+    family: Family = ""
+
+    def __init__(self) -> None:
+        self._known: set[tuple[str, str]] = set()
+        self._change: tuple[str, str, Seen] | None = None
+        self._since = 0
+        self.looked_at = 0
+
+    @property
+    def ready(self) -> bool:
+        """Whether the start is over."""
+        return self.looked_at >= BASELINE
+
+    def see(self, round_: Round) -> None:
+        """One round."""
+        learning = not self.ready
+        for one in round_.samples:
+            if one.value is None:
+                continue
+            self.looked_at += 1
+            self._since += 1
+            for what, text in (("model", one.model), ("provider", one.provider), ("fingerprint", one.fingerprint)):
+                for name in text.split(","):
+                    key = what, name.strip()
+                    if not key[1] or key in self._known:
+                        continue
+                    if len(self._known) < KNOWN:
+                        self._known.add(key)
+                        if not learning:
+                            self._change, self._since = (what, key[1], one), 0
+        if self._since >= STEADY:
+            self._change = None
+
+    def finding(self) -> Finding | None:
+        """What is new."""
+        if self._change is None:
+            return None
+        what, name, seen = self._change
+        return Finding(
+            sentence=(
+                f"Another judge answers than at the start: {what} {name[:80]!r}. Scores before and after may not be on "
+                f"one scale ({self.looked_at:,} answers looked at)."
+            ),
+            evidence={"what": what, "name": name[:80]},
+            samples=(sample_of(seen),),
+        )
+
+    def measures(self) -> dict[str, float]:
+        """Different models, providers and fingerprints so far."""
+        return {"judge_changed": float(len(self._known))} if self.looked_at else {}
+
+
+class Unscored:
+    """More samples without a score than at the start."""
+
+    name = "unscored"
+    family: Family = ""
+
+    def __init__(self, alpha: float) -> None:
+        self._alpha = alpha
+        self._usual = Usual(UNSCORED, BASELINE // 8, WINDOW // 8)
+        self._last: deque[Seen] = deque(maxlen=3)
+        self.looked_at = 0
+
+    @property
+    def ready(self) -> bool:
+        """Whether there was enough to compare with the start."""
+        return self._usual.ready
+
+    def see(self, round_: Round) -> None:
+        """One round, by eights: failures come in bursts."""
+        self._usual.restart()
+        samples = round_.samples
+        for start in range(0, len(samples), 8):
+            part = samples[start : start + 8]
+            self._usual.add(sum(one.value is None for one in part) / len(part))
+        self.looked_at += len(samples)
+        self._last.extend(one for one in samples if one.value is None)
+
+    def finding(self) -> Finding | None:
+        """The share has grown."""
+        if not self._usual.passed(self._alpha):
+            return None
+        now, then = self._usual.now(), self._usual.usual
+        return Finding(
+            sentence=f"{percent(now)} of the latest samples were not scored; {percent(then)} at the start "
+            f"({self.looked_at:,} samples looked at).",
+            evidence={"now": now, "at_start": then, "log_evidence": self._usual.log()},
+            samples=tuple({**sample_of(one), "unscored": one.unscored} for one in self._last),
+        )
+
+    def measures(self) -> dict[str, float]:
+        """The share of the latest."""
+        return {"unscored": self._usual.now()} if self.looked_at else {}
+
+
+class Latency:
+    """Answers of the judge that take several times as long as at the start."""
+
+    name = "latency"
+    family: Family = ""
+
+    def __init__(self, alpha: float) -> None:
+        self._alpha = alpha
+        self._start: list[float] = []
+        self._recent: deque[float] = deque(maxlen=WINDOW)
+        self._usual = Usual(SLOW_SHARE, 0, WINDOW // 8, usual=0.0)
+        self._median = 0.0
+        self.looked_at = 0
+
+    @property
+    def ready(self) -> bool:
+        """Whether there was enough to compare with the start."""
+        return self._usual.ready
+
+    def see(self, round_: Round) -> None:
+        """One round, by eights: requests that are under way together are slow together."""
+        times = [one.latency_s for one in round_.samples if one.latency_s > 0]
+        self.looked_at += len(times)
+        if not self._median:
+            self._start += times
+            if len(self._start) >= BASELINE:
+                self._median = median(self._start)
+                self._start.clear()
+            return
+        self._recent.extend(times)
+        self._usual.restart()
+        slow = max(SLOW * self._median, QUICK_S)
+        for start in range(0, len(times), 8):
+            part = times[start : start + 8]
+            self._usual.add(sum(one > slow for one in part) / len(part))
+
+    def finding(self) -> Finding | None:
+        """It is slower."""
+        if not self._usual.passed(self._alpha):
+            return None
+        now = median(self._recent)
+        return Finding(
+            sentence=f"The judge takes {now:.2f} s for a typical answer; {self._median:.2f} s at the start "
+            f"({self.looked_at:,} answers looked at).",
+            evidence={"now_s": now, "at_start_s": self._median, "log_evidence": self._usual.log()},
+        )
+
+    def measures(self) -> dict[str, float]:
+        """The median of the latest, in seconds."""
+        return {"latency": median(self._recent)} if self._recent else {}
+
+
+class Verdicts:
+    """Scores that jump from one round to the next: policies do not learn that fast."""
+
+    name = "verdicts"
+    family: Family = ""
+
+    def __init__(self) -> None:
+        self._before: deque[list[float]] = deque(maxlen=BEFORE)
+        self._jump: tuple[float, float, int] | None = None
+        self._since = 0
+        self.looked_at = 0
+        self._flat: deque[bool] = deque(maxlen=WINDOW // 8)
+        self._top: deque[bool] = deque(maxlen=WINDOW)
+
+    @property
+    def ready(self) -> bool:
+        """Whether there are rounds to compare with."""
+        return len(self._before) == BEFORE
+
+    def see(self, round_: Round) -> None:
+        """One round: the means of its groups against those of the rounds before."""
+        self.looked_at += len(round_.items)
+        self._top.extend(item.value >= 0.99 for item in round_.items)
+        self._flat.extend(len({item.value for item in group}) == 1 for group in round_.groups)
+        means = [fmean(item.value for item in group) for group in round_.groups]
+        self._since += 1
+        if self._since > BEFORE:
+            self._jump = None
+        if len(means) < LEAST_GROUPS:
+            return
+        earlier = [mean for part in self._before for mean in part]
+        if self.ready and len(earlier) > LEAST_GROUPS:
+            moved = fmean(means) - fmean(earlier)
+            error = math.sqrt(_variance(means) / len(means) + _variance(earlier) / len(earlier) + 1e-4)
+            if abs(moved) >= JUMP and abs(moved) > JUMP_SURE * error:
+                self._jump, self._since = (fmean(earlier), fmean(means), len(means)), 0
+                self._before.clear()
+        self._before.append(means)
+
+    def finding(self) -> Finding | None:
+        """The jump, for a few rounds."""
+        if self._jump is None:
+            return None
+        then, now, groups = self._jump
+        return Finding(
+            sentence=f"The mean score jumped from {then:.2f} to {now:.2f} from one round to the next "
+            f"({groups} groups; {self.looked_at:,} answers looked at).",
+            evidence={"before": then, "after": now, "groups": float(groups)},
+        )
+
+    def measures(self) -> dict[str, float]:
+        """The mean of the latest round; how many of the latest are at the top, and how many groups are flat."""
+        if not self._top:
+            return {}
+        found = {"saturation": sum(self._top) / len(self._top)}
+        if self._flat:
+            found["flat"] = sum(self._flat) / len(self._flat)
+        if self._before:
+            found["verdicts"] = fmean(self._before[-1])
+        return found
+
+
+def _variance(numbers: list[float]) -> float:
+    mean = fmean(numbers)
+    return sum((one - mean) ** 2 for one in numbers) / max(1, len(numbers) - 1)

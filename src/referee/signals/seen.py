@@ -1,0 +1,53 @@
+"""One judged live sample, as the signals see it. Data only."""
+
+from __future__ import annotations
+
+import re
+
+from msgspec import Struct
+
+_CORRECTNESS = re.compile(
+    r"\b(?:correct|accura|right|valid|true|exact|consisten|sound|prove|justif|match|equal|calculat|comput|logical|error|"
+    r"mistake|contradict|unsupported|halluc|fabricat|relevan|concis)\w*",
+    re.IGNORECASE,
+)
+_PRESENCE = re.compile(
+    r"\b(?:mention|includ|contain|state|list|name|cite|provid|discuss|address|cover|present|refer|describ|"
+    r"recommend|advis|suggest|acknowledg|highlight|note)\w*",
+    re.IGNORECASE,
+)
+
+
+class Seen(Struct, frozen=True, kw_only=True, gc=False):
+    """One sample that a judge was asked about: what a gate settled is not among them."""
+
+    step: int | None = None
+    order: int = 0
+    """Counts the samples of a run."""
+    batch: str = ""
+    index: int = 0
+    id: str = ""
+    prompt_key: str = ""
+    """Short name of the prompt: samples of one prompt that are seen together are siblings."""
+    prompt: str = ""
+    response: str = ""
+    """As plain text. Both are empty where texts are not kept."""
+    reference: str | None = None
+    length: int | None = None
+    """Tokens, where they are known."""
+    rule: float = 0.0
+    value: float | None = None
+    """What the judge said, in [0, 1]. None: unscored."""
+    unscored: str = ""
+    model: str = ""
+    fingerprint: str = ""
+    provider: str = ""
+    latency_s: float = 0.0
+    criteria: tuple[tuple[str, bool | None, bool], ...] = ()
+    """Of a rubric: each criterion's name, whether it speaks for the answer, and whether it only asks that something
+    is there (see `presence`)."""
+
+
+def presence(text: str) -> bool:
+    """Whether a criterion asks that something is there ("mentions the dose"), not that it is right."""
+    return bool(_PRESENCE.search(text)) and not _CORRECTNESS.search(text)

@@ -1,0 +1,187 @@
+"""The watch over a run: feeds every signal, and turns what they find into alarms that begin, grow and end.
+
+A pure state machine of bounded memory. The false-alarm rate of a run is divided over the signals that test.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from referee.signals.alarm import ADVICE, Alarm, Level
+from referee.signals.asked import Asked
+from referee.signals.canaries import Canaries
+from referee.signals.findings import Finding, Listener, Reader, Signal
+from referee.signals.hollow import Hollow, Rules, criteria_of
+from referee.signals.judges import JudgeChanged, Latency, Unscored, Verdicts
+from referee.signals.phrases import Phrases
+from referee.signals.probing import Fixed, Probes
+from referee.signals.relations import Overlap, Relation, length_of, sameness_of, style_of
+from referee.signals.rounds import LEAST, Round, pieces
+from referee.signals.seen import Seen
+from referee.signals.shadows import Shadow
+
+CRITICAL = 0.25
+"""Share of the latest answers from which an alarm is critical."""
+QUIET = 512
+"""Answers for which a finding must be gone until its alarm is over."""
+MENTION = "pass every criterion that asks for something to be there"
+TOP = "score 0.9 or more"
+WEIGHTS = {
+    "phrase": 0.16,
+    "length": 0.1,
+    "style": 0.08,
+    "overlap": 0.05,
+    "variety": 0.05,
+    "saturation": 0.05,
+    "criteria": 0.22,
+    "canaries": 0.08,
+    "shadow": 0.03,
+    "exploitation": 0.08,
+    "probes": 0.05,
+    "fixed": 0.03,
+    "unscored": 0.01,
+    "latency": 0.01,
+}
+"""Parts of the false-alarm rate, by how often a signal is the first to tell (bench/audit.py). The sum is 1."""
+
+
+class WatchSettings(Struct, frozen=True):
+    """What may be chosen of a watch."""
+
+    rate: float = 0.05
+    """Probability of any false alarm in a run, between two announcements. Smaller: later alarms."""
+
+
+class Watch:
+    """One for each run and process."""
+
+    def __init__(self, settings: WatchSettings = WatchSettings()) -> None:  # noqa: B008 (frozen)
+        self._settings = settings
+        self.samples = 0
+        """Samples seen so far."""
+        self.groups = 0
+        """Groups of siblings among them."""
+        self.step: int | None = None
+        """The latest step seen."""
+        self._waiting: list[Seen] = []
+        self._open: dict[str, Level] = {}
+        self._quiet: dict[str, float] = {}
+        """Of open alarms whose finding is gone: how many samples were seen then."""
+        self._begin()
+
+    def _begin(self) -> None:
+        rate = {name: part * self._settings.rate for name, part in WEIGHTS.items()}
+        self._readers: list[Reader] = [
+            Phrases(rate["phrase"]),
+            Relation("length", rate["length"], length_of, ("Longer", "length")),
+            Relation("style", rate["style"], style_of, ("More formatted", "the number of marked lines")),
+            Relation("variety", rate["variety"], sameness_of, ("More repetitive", "repetition of words")),
+            Relation("overlap", rate["overlap"], Overlap(), ("More uniform", "overlap between prompts")),
+            Hollow("criteria", "criteria", rate["criteria"], criteria_of, (MENTION, "the share of other criteria")),
+            Hollow("saturation", "rule", rate["saturation"], Rules(), (TOP, "the rule score")),
+            JudgeChanged(),
+            Unscored(rate["unscored"]),
+            Latency(rate["latency"]),
+            Verdicts(),
+        ]
+        self._listeners: list[Listener] = [
+            Canaries(rate["canaries"]),
+            Shadow(rate["shadow"], exploits=False),
+            Shadow(rate["exploitation"], exploits=True),
+            Probes(rate["probes"]),
+            Fixed(rate["fixed"]),
+        ]
+        self.signals: list[Signal] = [*self._readers, *self._listeners]
+
+    def see(self, samples: Sequence[Seen]) -> list[Alarm]:
+        """One finished batch, or a step's part of it."""
+        self.samples += len(samples)
+        self._waiting += samples
+        if len(self._waiting) < LEAST:
+            return []
+        return self.finish()
+
+    def finish(self) -> list[Alarm]:
+        """Look at the samples that still wait for more: at a run's end there will be none."""
+        waiting, self._waiting = self._waiting, []
+        if waiting and all(one.step is not None for one in waiting):
+            waiting.sort(key=lambda one: one.step or 0)
+        alarms: list[Alarm] = []
+        for piece in pieces(waiting) if waiting else ():
+            round_ = Round(piece)
+            self._at(round_.step)
+            self.groups += len(round_.groups)
+            for reader in self._readers:
+                reader.see(round_)
+            alarms += self._alarms()
+        return alarms
+
+    def hear(self, answers: Sequence[Asked]) -> list[Alarm]:
+        """Answers to the audit's own questions, one round of them or a part of it."""
+        for answer in answers:
+            self._at(answer.step)
+        for listener in self._listeners:
+            listener.hear(answers)
+        return self._alarms()
+
+    def announce(self, why: str) -> None:
+        """A change on purpose: what was usual is learned anew. Alarms that are open end with the next look."""
+        self._waiting.clear()
+        self._quiet = dict.fromkeys(self._open, -math.inf)
+        self._begin()
+
+    def measures(self) -> dict[str, float]:
+        """Current numbers by short name."""
+        found: dict[str, float] = {}
+        for signal in self.signals:
+            found.update(signal.measures())
+        return found
+
+    def states(self) -> dict[str, tuple[str, int]]:
+        """Of each signal: quiet, alarm or not enough, and how much it has looked at."""
+        return {
+            one.name: (
+                "alarm" if one.name in self._open else "quiet" if one.ready else "not enough",
+                one.looked_at,
+            )
+            for one in self.signals
+        }
+
+    def _at(self, step: int | None) -> None:
+        if step is not None and (self.step is None or step > self.step):
+            self.step = step
+
+    def _alarms(self) -> list[Alarm]:
+        found = {one.name: (one, finding) for one in self.signals if (finding := one.finding()) is not None}
+        families = {one.family for one, _ in found.values() if one.family}
+        for name in self._open:
+            if name in found:
+                self._quiet.pop(name, None)
+            else:
+                self._quiet.setdefault(name, self.samples)
+        alarms = [self._over(name) for name, since in list(self._quiet.items()) if self.samples - since >= QUIET]
+        for name, (signal, finding) in found.items():
+            agreed = bool(signal.family) and len(families) > 1
+            level: Level = "critical" if finding.share > CRITICAL or agreed else "warning"
+            if name not in self._open or (level == "critical" and self._open[name] == "warning"):
+                self._open[name] = level
+                alarms.append(self._alarm(name, level, finding))
+        return alarms
+
+    def _over(self, name: str) -> Alarm:
+        del self._quiet[name]
+        return Alarm(signal=name, level=self._open.pop(name), step=self.step, over=True)
+
+    def _alarm(self, name: str, level: Level, finding: Finding) -> Alarm:
+        return Alarm(
+            signal=name,
+            level=level,
+            step=self.step,
+            sentence=finding.sentence,
+            evidence=finding.evidence,
+            samples=finding.samples,
+            advice=ADVICE[name],
+        )
