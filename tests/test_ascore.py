@@ -11,6 +11,8 @@ import pytest
 from referee import Referee, Sample
 from referee.scoring.batch import Batch
 
+CONFIG = {"endpoint": {"url": "http://127.0.0.1:9/v1", "model": "m", "key_env": ""}}
+
 
 class SlowToStart:
     """A runtime whose first submit takes as long as a test wants."""
@@ -39,7 +41,7 @@ class SlowToStart:
 def test_cancelled_while_it_is_submitted() -> None:
     """The thread that submits cannot be stopped, so what it submits is cancelled as soon as it has."""
     runtime = SlowToStart()
-    referee = Referee.from_config({"endpoint": {"url": "http://127.0.0.1:9/v1", "model": "m", "key_env": ""}})
+    referee = Referee.from_config(CONFIG)
     slow: Any = runtime
     referee._runtime = slow
 
@@ -58,3 +60,16 @@ def test_cancelled_while_it_is_submitted() -> None:
 
     asyncio.run(main())
     assert runtime.cancelled == runtime.submitted != []
+
+
+def test_a_notebook_is_told_once_that_score_blocks_its_loop(caplog: pytest.LogCaptureFixture) -> None:
+    """A running loop is blocked by each call of score(); one warning a Referee says so."""
+
+    async def main() -> None:
+        with Referee.from_config(CONFIG) as referee:
+            assert referee.score([]) == referee.score([]) == []
+
+    asyncio.run(main())
+    assert [record.message for record in caplog.records if "blocks the event loop" in record.message] == [
+        "score() blocks the event loop it is called from; use `await referee.ascore(...)`"
+    ]

@@ -65,7 +65,7 @@ class Referee:
             weakref.finalize(self, self._auditor.close, 0.0).atexit = False
         self._numbers = itertools.count(1)
         self._waited_s = 0.0
-        self._warned = False
+        self._warned = self._warned_of_loop = False
         self._total, self._told = TotalLine(), TotalLine()
         self._begun, self._early = False, list[NoteLine]()
         """Whether there was a batch, and so a ledger; what was announced before."""
@@ -146,7 +146,8 @@ class Referee:
 
     def score(self, samples: Iterable[Sample], timeout: float | None = None) -> list[Reward]:
         """Judge and wait. Inside a running event loop this blocks that loop: use `ascore` there."""
-        if loop_is_running():
+        if not self._warned_of_loop and loop_is_running():
+            self._warned_of_loop = True
             log.warning("score() blocks the event loop it is called from; use `await referee.ascore(...)`")
         ticket = self.submit(samples)
         try:
