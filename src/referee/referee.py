@@ -32,7 +32,7 @@ from referee.runtime.thread import ThreadRuntime
 from referee.scoring.batch import Batch, listed
 from referee.scoring.build import build_judges, build_worker, with_rubrics
 from referee.scoring.local import BuildWorker
-from referee.shaping import weighted
+from referee.shaping import is_gated, weighted
 from referee.ticket import Ticket
 
 if TYPE_CHECKING:
@@ -287,7 +287,7 @@ def _start_servers(config: Config) -> Sequence[SharedServer]:
 
 def _warn_of_unscored(rewards: Sequence[Reward]) -> bool:
     """Log why no sample of a batch was scored, with one of the judge's replies if there is any."""
-    if any(reward.scored for reward in rewards):
+    if any(reward.scored and not is_gated(reward.verdict) for reward in rewards):
         return False
     missing = [(reward.verdict, reward.settled.reply) for reward in rewards if isinstance(reward.verdict, Unscored)]
     reasons = Counter(verdict.reason for verdict, _ in missing if verdict.reason is not Reason.CANCELLED)
