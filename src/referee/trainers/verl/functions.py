@@ -31,7 +31,7 @@ from referee.trainers.shared import Judged
 from referee.trainers.verl.columns import rule_columns
 from referee.trainers.verl.data import RuleFunction, Scored, default_rule, scores_of, verl_loaded
 from referee.trainers.verl.monitor import Monitor, Seen, hidden_fact, read_monitor, weights
-from referee.trainers.verl.sharing import job_wide
+from referee.trainers.verl.sharing import job_wide, on_ray
 
 WORKERS = 8
 """Reward workers verl starts by default: a function is not told how many there are."""
@@ -167,11 +167,18 @@ def _samples(call: Call) -> list[Sample]:
 
 
 def _judge(monitor: Monitor) -> Judged:
+    overrides = tuple(item for item in os.environ.items() if item[0].startswith("REFEREE_"))
+    judged = _judged(monitor, overrides, on_ray())
+    judged.referee  # noqa: B018  # a missing key is an error now, not an unscored batch
+    return judged
+
+
+@functools.lru_cache(maxsize=16)
+def _judged(monitor: Monitor, *_: Any) -> Judged:
+    """Of these settings, read once: that takes milliseconds, and every sample may be a call of its own."""
     judged = Judged(monitor.settings())
     refuse_groups(judged.config.judge, "compute_score", "RefereeRewardManager")
-    shared = Judged(job_wide(judged.config, WORKERS))
-    shared.referee  # noqa: B018  # a missing key is an error now, not an unscored batch
-    return shared
+    return Judged(job_wide(judged.config, WORKERS))
 
 
 def _rules(call: Call, rule: RuleFunction | str | None) -> list[Scored]:
