@@ -25,14 +25,14 @@ from referee.engine.accounts import Accounts
 from referee.errors import InputError, RefereeError, WrongContext
 from referee.ledger import BatchLine, NoteLine, Tally, TotalLine, common_step, reward_line
 from referee.ledger.histograms import Buckets
-from referee.records import Reason, Reward, Sample, Unscored
+from referee.records import Reason, Reward, Sample, Unscored, Verdict
 from referee.runtime import Runtime, open_runtime
 from referee.runtime.inline import loop_is_running
 from referee.runtime.thread import ThreadRuntime
 from referee.scoring.batch import Batch, listed
 from referee.scoring.build import build_judges, build_worker, with_rubrics
 from referee.scoring.local import BuildWorker
-from referee.shaping import weighted
+from referee.shaping import is_gated, weighted
 from referee.ticket import Ticket
 
 if TYPE_CHECKING:
@@ -42,6 +42,8 @@ log = logging.getLogger("referee")
 
 MAX_QUOTED_CHARS = 300
 """Of a judge's reply, in a warning."""
+WARN_EVERY_S = 600.0
+"""Seconds between two warnings that nothing of a batch was judged: an outage may last for hours, or come again."""
 
 
 class Referee:
@@ -65,7 +67,8 @@ class Referee:
             weakref.finalize(self, self._auditor.close, 0.0).atexit = False
         self._numbers = itertools.count(1)
         self._waited_s = 0.0
-        self._warned = self._warned_of_loop = False
+        self._warned_of_loop = False
+        self._warn_after = 0.0
         self._total, self._told = TotalLine(), TotalLine()
         self._begun, self._early = False, list[NoteLine]()
         """Whether there was a batch, and so a ledger; what was announced before."""
@@ -260,8 +263,8 @@ class Referee:
 
     def _collected(self, batch: Batch, submitted: float, ticket: Ticket, rewards: list[Reward]) -> None:
         self._waited_s += ticket.waited_s
-        if rewards and not self._warned and not any(reward.scored for reward in rewards):
-            self._warned = _warn_of_unscored(rewards)
+        if clock.monotonic() >= self._warn_after and (_warn_of_unscored(rewards) or _warn_of_gates(rewards)):
+            self._warn_after = clock.monotonic() + WARN_EVERY_S
         self._runtime.record(
             BatchLine(
                 wall=clock.wall(),
@@ -286,6 +289,8 @@ def _start_servers(config: Config) -> Sequence[SharedServer]:
 
 def _warn_of_unscored(rewards: Sequence[Reward]) -> bool:
     """Log why no sample of a batch was scored, with one of the judge's replies if there is any."""
+    if any(reward.scored and not is_gated(reward.verdict) for reward in rewards):
+        return False
     missing = [(reward.verdict, reward.settled.reply) for reward in rewards if isinstance(reward.verdict, Unscored)]
     reasons = Counter(verdict.reason for verdict, _ in missing if verdict.reason is not Reason.CANCELLED)
     if not reasons:
@@ -300,6 +305,21 @@ def _warn_of_unscored(rewards: Sequence[Reward]) -> bool:
         first,
         detail,
         said,
+    )
+    return True
+
+
+def _warn_of_gates(rewards: Sequence[Reward]) -> bool:
+    """Log that no judge was asked about a batch, because all of it met gates. One answer may, in any run."""
+    ends = [end.verdict for reward in rewards for end in reward.judged]
+    gates = [end.reason for end in ends if isinstance(end, Verdict) and end.how == "gate"]
+    met = Counter(reason for reason in gates if reason.startswith("gate "))
+    if len(rewards) < 2 or met.total() < len(ends):
+        return False
+    log.warning(
+        "no judge was asked about a batch of %d, all of which got the lowest score: %s. [judge.gates] decides that",
+        len(rewards),
+        ", ".join(f"{reason} ({count})" for reason, count in met.most_common()),
     )
     return True
 

@@ -287,6 +287,24 @@ def test_a_wrong_override_is_refused(variable: str, text: str, words: list[str])
 
 
 @pytest.mark.parametrize(
+    ("text", "write"),
+    [
+        ('[judge]\nkind = "score"\n[[judge]]\nname = "b"\n', "[[judge]]"),
+        ('[[judge]]\nname = "b"\n[judge]\nkind = "score"\n', "[[judge]]"),
+        ('[endpoint]\nmodel = "a"\n\n[ endpoint ]\nmodel = "b"\n', "[[endpoint]]"),
+        ("[limits]\nrpm = 1\n[limits]\ntpm = 1\n", ""),
+    ],
+)
+def test_single_and_double_brackets_do_not_mix(tmp_path: Path, text: str, write: str) -> None:
+    """TOML's own words for it do not say what to write instead."""
+    path = tmp_path / "referee.toml"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match="not valid TOML") as caught:
+        load(path)
+    assert (f"write each as {write}." in str(caught.value)) == bool(write)
+
+
+@pytest.mark.parametrize(
     ("variable", "text"),
     [
         ("REFEREE_ENDPOINT_EXTRA", f'{{"api_key":"{KEY}"}}'),

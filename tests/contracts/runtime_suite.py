@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from tests.contracts.group_judges import BOOT, KIND, build_with_groups, registered
 
 from referee import clock
+from referee import referee as entry
 from referee.config import load
 from referee.errors import EndpointClosed, InputError, TicketCancelled, TicketTimeout, WrongContext
 from referee.ledger import read
@@ -109,6 +110,29 @@ class RuntimeContract(Opening):
         assert len(said) == 1
         assert "no_verdict 8" in said[0]
         assert "reply, for example: '" in said[0]
+
+    def test_an_outage_that_lasts_is_told_again(
+        self, make: Make, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Every ten minutes, which are none here."""
+        monkeypatch.setattr(entry, "WARN_EVERY_S", 0.0)
+        referee = make(ProviderSpec(faults={"no_verdict": 1.0}), judge={"ask_again": 0}, missing={"abort_above": 1.0})
+        with caplog.at_level("WARNING", logger="referee"):
+            for _ in range(2):
+                referee.submit(samples(8)).result(PATIENCE)
+        assert sum("no sample of a batch of 8" in record.getMessage() for record in caplog.records) == 2
+
+    def test_a_batch_that_no_judge_was_shown_is_a_warning(self, make: Make, caplog: pytest.LogCaptureFixture) -> None:
+        """All cut at the token limit: the lowest scores are the gate's, which metrics alone do not tell."""
+        referee, cut = make(), [replace(sample, truncated=True) for sample in samples(3)]
+        with caplog.at_level("WARNING", logger="referee"):
+            referee.submit([*cut, *samples(1)]).result(PATIENCE)
+            referee.submit(cut[:1]).result(PATIENCE)
+            assert not [record for record in caplog.records if "gate truncated" in record.getMessage()]
+            assert scores(referee.submit(cut).result(PATIENCE)) == [1, 1, 1]
+        said = [record.getMessage() for record in caplog.records if "batch of 3" in record.getMessage()]
+        assert len(said) == 1
+        assert "token limit (3)" in said[0]
 
     def test_rewards_come_back_in_order(self, make: Make) -> None:
         """Twenty samples, twenty rewards, each its own."""

@@ -192,6 +192,23 @@ def test_a_judge_that_closes_later_is_an_outage(
         judged.score(samples([f"c {n}" for n in range(10)]))
 
 
+def test_answers_that_need_no_judge_do_not_hide_an_outage(
+    write_config: Write, fickle: ThreadingHTTPServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One at a time, every other one settled by a gate: said once, and over by abort_above all the same."""
+    url = f"http://127.0.0.1:{fickle.server_port}/v1"
+    judged = Judged(write_config({"policy": "abstain", "abort_above": 0.1}, url))
+    assert values(judged.score(samples(answers(5)))) == pytest.approx(fair(7))
+    fickle.empty = True  # type: ignore[attr-defined]
+    with caplog.at_level(logging.ERROR, "referee.trainers"):
+        for n in range(25):
+            assert values(judged.score(samples([f"a {n}"]))) == [None]
+            assert values(judged.score(samples([""]))) == [0.0]
+        with pytest.raises(EndpointClosed):
+            judged.score(samples(["one more"]))
+    assert len([record for record in caplog.records if record.name == "referee.trainers"]) == 1
+
+
 def test_a_closed_endpoint_never_stops_the_run_at_abort_above_1(
     write_config: Write, fickle: ThreadingHTTPServer
 ) -> None:

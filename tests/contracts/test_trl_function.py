@@ -362,6 +362,33 @@ def test_two_functions_of_one_trainer_log_apart(write_config: Write) -> None:
     assert score == round(score, 4)
 
 
+def test_two_functions_of_one_name_are_refused(write_config: Write) -> None:
+    """In TRL's log and in the table of completions one would overwrite the other, whatever the second one is."""
+    path, other = write_config(ABSTAIN), write_config(ABSTAIN, shaping={"coefficient": 2.0})
+    mine, its_own = reward_func(path), reward_func(other, name="taste")
+
+    def referee(prompts: Any, **_: Any) -> list[float]:
+        return [0.0] * len(prompts)
+
+    for second in (mine, reward_func(other), referee, reward_funcs(other)[0]):
+        with pytest.raises(ConfigError, match="named 'referee'"):
+            call(mine, answers(4), **Owner(1, reward_funcs=[mine, its_own, second]).columns)
+    assert call(mine, answers(4), **Owner(1, reward_funcs=[mine, its_own]).columns) == fair(4)
+
+
+def test_a_judge_of_criteria_wants_some(write_config: Write) -> None:
+    """Neither in the judge nor in the rows: one error at the first call; a row without any is that row's matter."""
+    judge = {"kind": "rubric", "ask_again": 0}
+    func = reward_func(write_config({**ABSTAIN, "abort_above": 1.0}, judge=judge))
+    with pytest.raises(ConfigError, match=r"no rubric \(they have: level\).*column `rubric`"):
+        call(func, answers(4), level=["hard"], tools=[[]])
+    assert call(func, answers(4), rubric=[None]) == [None]
+    assert call(func, answers(4)) == [None], "an evaluation set without the column does not end the training"
+    own = write_config(ABSTAIN, judge=judge)
+    own.write_text(own.read_text() + '[[judge.criterion]]\ntext = "It is true."\n')
+    assert call(reward_func(own), answers(4)) != [None]
+
+
 def test_a_trainer_is_not_kept_alive(write_config: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     """The function lives as long as the process; a model must not."""
     monkeypatch.setattr(trl, "trl_version", lambda: (1, 16))

@@ -21,6 +21,7 @@ from typer.testing import CliRunner
 
 from referee.cli import watch as watch_command
 from referee.cli.screen import ago, frame, line, over_time, rows, spark
+from referee.errors import InputError
 from referee.ledger import (
     AskLine,
     BatchLine,
@@ -266,6 +267,17 @@ def test_nothing_yet_is_said(tmp_path: Path) -> None:
     ledger(tmp_path / "empty").close()
     assert "0: 0 called" in text_of(watched(tmp_path / "empty"))
     assert "0 samples" in line(watched(tmp_path / "empty"))
+
+
+def test_a_folder_of_runs_names_the_one_written_to_last(tmp_path: Path) -> None:
+    """`.referee/runs` itself never gets a ledger: waiting for one would be for ever."""
+    for name, at in (("a", 3e8), ("b", 5e8), ("c", 4e8)):
+        ledger(tmp_path / name).close()
+        for file in (tmp_path / name).iterdir():
+            os.utime(file, (at, at))
+    with pytest.raises(InputError, match="a folder of 3 runs") as caught:
+        CliRunner().invoke(app, [str(tmp_path)], catch_exceptions=False)
+    assert str(caught.value).endswith(f"referee watch {tmp_path / 'b'}")
 
 
 def test_histories_are_drawn_to_scale() -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from referee.config import MissingConfig
 from referee.errors import TooManyUnscored
-from referee.records import Reason, Reward, Settled, Unscored, Verdict
+from referee.records import Part, Reason, Reward, Settled, Unscored, Verdict
 from referee.shaping import UnscoredWatch, fill
 
 GOOD = Verdict(score=5, value=0.5)
@@ -109,6 +109,24 @@ def test_what_the_caller_cancelled_is_not_counted() -> None:
         assert not watch.observe(lost(Reason.CANCELLED))
     assert watch.counts() == {Reason.TIMEOUT: 128}
     assert watch.observe(lost(Reason.DEADLINE))
+
+
+def test_what_no_judge_was_asked_about_is_not_counted() -> None:
+    """Answers that a gate or `ask_above` settled do not hide that the judge is gone, nor do several judges' gates."""
+    gated = Verdict(score=1.0, value=0.0, how="gate")
+    both = Verdict(
+        score=1.0, value=0.0, how="terms", parts=(Part(name="a", verdict=gated), Part(name="b", verdict=gated))
+    )
+    half = Verdict(
+        score=1.0, value=0.5, how="terms", parts=(Part(name="a", verdict=gated), Part(name="b", verdict=GOOD))
+    )
+    watch = UnscoredWatch(0.5)
+    for _ in range(128):
+        assert not any(map(watch.observe, (lost(), gated, both, gated)))
+    assert watch.observe(lost())
+    for _ in range(256):
+        watch.observe(half)
+    assert watch.counts() == {}
 
 
 def test_the_error_says_why_and_what_to_change() -> None:

@@ -168,5 +168,7 @@ def test_the_workers_class_and_arguments(worker: Any, config: dict[str, Any]) ->
         ours.score_groups_at_once(SimpleNamespace(rollout_worker=made))
     with pytest.raises(ConfigError, match="not TRL's own"):
         ours.score_groups_at_once(SimpleNamespace(rollout_worker=object()))
+    with pytest.raises(ConfigError, match="groups = 0"):
+        ours.score_groups_at_once(SimpleNamespace(rollout_worker=made), 0)
     ours.score_groups_at_once(SimpleNamespace(rollout_worker=None))
     assert ours.RolloutWorker._loop_cls is ours.ScoringLoop

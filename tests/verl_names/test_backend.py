@@ -10,7 +10,15 @@ from typing import Any
 
 import pytest
 
-from referee.errors import ConfigError, EndpointClosed, MissingKeyError, RefereeError, TicketCancelled, UnscoredError
+from referee.errors import (
+    ConfigError,
+    EndpointClosed,
+    MissingKeyError,
+    RefereeError,
+    TicketCancelled,
+    TooManyUnscored,
+    UnscoredError,
+)
 from referee.records import Sample
 from referee.runtime.thread import ThreadRuntime
 from referee.sim import ServerProcess
@@ -157,6 +165,28 @@ def test_a_dead_judge_is_one_clear_error(serve: Serve) -> None:
         values(judge, samples(1, 2))
     assert isinstance(caught.value, RefereeError)
     assert "sk-wrong" not in str(caught.value)
+
+
+@pytest.mark.parametrize("given", MODES)
+def test_rows_that_are_not_asked_about_do_not_hide_a_dead_judge(serve: Serve, given: dict[str, Any]) -> None:
+    """A wrong key where most answers are wrong by the rule: those need no judge, and prove none."""
+    judge = backend(serve(key="sk-right"), api_key="sk-wrong", **given)
+    with pytest.raises(EndpointClosed, match="auth"):
+        values(judge, [*samples(1, 2), *samples(*[3] * 6, rule=0.0)])
+
+
+def test_a_judge_whose_replies_are_never_read_stops_the_run(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
+    """However few answers it is asked about: one warning with a reply, and an error after 129 of those."""
+    judge = backend(serve(faults={"no_verdict": 1.0}), use_async_io=True, referee={"judge": {"ask_again": 0}})
+    batch = [*samples(*range(10)), *samples(*range(40), rule=-1.0)]
+    with caplog.at_level(logging.WARNING, "referee"):
+        for _ in range(12):
+            values(judge, batch)
+        with pytest.raises(TooManyUnscored, match="129 of the last 129"):
+            values(judge, batch)
+    said = [record.getMessage() for record in caplog.records if "no sample of a batch" in record.getMessage()]
+    assert len(said) == 1
+    assert "no_verdict 10" in said[0]
 
 
 def test_managers_of_equal_settings_share_and_do_not_close_each_other(serve: Serve) -> None:

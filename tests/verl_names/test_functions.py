@@ -52,6 +52,44 @@ def batch(responses: list[str], facts: list[bool], **more: Any) -> Any:
     )
 
 
+def graded(solution_str: str, **_: Any) -> dict[str, Any]:
+    """A rule that says more than its score."""
+    right = "42" in solution_str
+    return {
+        "score": float(right),
+        "acc": right,
+        "reward": 9.0,
+        "monitor_answer": 9.0,
+        **({"pred": "42"} if right else {}),
+    }
+
+
+def test_what_a_rule_says_beside_its_score_is_passed_on() -> None:
+    """`acc`, which verl takes for the core metric of validation; in a batch every row has the same keys."""
+    responses = ["<answer>42</answer>", "<answer>7</answer>"]
+    found = batch(responses, [True, False], rule=graded)
+    assert [(row["score"], row["acc"], row["pred"], row["monitor_answer"]) for row in found] == [
+        (1.0, True, "42", 0.0),
+        (0.0, False, "", 0.0),
+    ]
+    assert all(set(row) == {*KEYS, "acc", "pred"} for row in found)
+    assert compute_score(responses[0], "42", "toy", rule=graded) == found[0]
+
+
+def test_a_rule_may_be_a_coroutine_function() -> None:
+    """In both functions, as in verl's own reward loop."""
+
+    async def slow(**arguments: Any) -> dict[str, Any]:
+        await asyncio.sleep(0)
+        return graded(**arguments)
+
+    responses = ["<answer>42</answer>", "<answer>7</answer>"]
+    assert batch(responses, [True, False], rule=slow) == batch(responses, [True, False], rule=graded)
+    alone = compute_score(responses[0], "42", "toy", rule=slow)
+    assert asyncio.run(acompute_score(responses[0], "42", "toy", rule=slow)) == alone
+    assert alone["score"] == 1.0
+
+
 def test_the_conventions_agree() -> None:
     """Positional, verl's keywords, the whole batch, and the coroutine: one answer, one set of keys."""
     text = "I count.\n<answer>42</answer>"

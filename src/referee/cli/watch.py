@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -15,6 +16,7 @@ from referee.cli.screen import frame, line
 from referee.cli.terminal import terminal
 from referee.errors import InputError
 from referee.report.files import holds_a_ledger
+from referee.report.index import mark_of, runs_in
 from referee.report.live import live_files
 from referee.report.live_server import LiveServer
 from referee.report.watch import Watch
@@ -36,6 +38,13 @@ def command(
     """Show a run while it goes on: scores, unscored, speed, limits, cost, waiting. Ctrl-C ends it."""
     if run.is_file() and run.stat().st_size and not holds_a_ledger(run):
         raise InputError(f"{run}: no ledger. That of `referee score -o OUT.jsonl` is in the folder OUT.run.")
+    runs = runs_in(run) if run.is_dir() else []
+    if runs and run not in runs:
+        newest = max(runs, key=lambda one: mark_of(one)[1])
+        raise InputError(
+            f"{run}: no ledger, but a folder of {len(runs)} runs (`referee report` makes an index of them). The one "
+            f"written to last: referee watch {shlex.quote(str(newest))}"
+        )
     watch = Watch(run)
     console = terminal()
     if once or as_json:

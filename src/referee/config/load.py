@@ -171,15 +171,26 @@ def _with_unique_labels(config: Config) -> Config:
 
 
 def _read_toml(path: Path) -> dict[str, Any]:
+    text = ""
     try:
         # Windows editors write a byte order mark, which is not TOML.
-        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
+        text = path.read_text(encoding="utf-8-sig")
+        return tomllib.loads(text)
     except FileNotFoundError:
         raise ConfigError(f"{path}: no such file. `referee init` writes a commented starter.") from None
     except OSError as error:
         raise ConfigError(f"{path}: cannot read it ({error.strerror}).") from None
     except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{path}: not valid TOML: {error}") from None
+        raise ConfigError(f"{path}: not valid TOML: {error}{_twice(text)}") from None
+
+
+def _twice(text: str) -> str:
+    """What to write instead where a section that may be there several times has single brackets and is not alone."""
+    for name in ("judge", "endpoint", "team"):
+        found = re.findall(rf"^\s*(\[\[?)\s*{name}\s*\]", text, re.MULTILINE)
+        if len(found) > 1 and "[" in found:
+            return f". Of several sections [{name}], write each as [[{name}]]."
+    return ""
 
 
 def _refuse_keys(endpoints: list[dict[str, Any]], where: str) -> None:

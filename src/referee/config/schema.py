@@ -256,7 +256,8 @@ class MissingConfig(Struct, frozen=True, forbid_unknown_fields=True):
     value: float | None = None
     """For policy = "value"; there is no default, on purpose."""
     abort_above: float = 0.5
-    """Stop with an error when more than this share of the last 256 samples was unscored. 1 turns it off."""
+    """Stop with an error when more than this share of the last 256 samples that judges were asked about was unscored.
+    1 turns it off."""
 
 
 class LedgerConfig(Struct, frozen=True, forbid_unknown_fields=True):

@@ -19,6 +19,13 @@ UNCOUNTED = frozenset({Reason.CANCELLED, Reason.ALONE, Reason.UNCERTAIN})
 """Nothing is broken: the caller, the data or the user's own bar left them without a verdict."""
 
 
+def is_gated(verdict: Verdict | Unscored) -> bool:
+    """True of what gates gave: no judge was asked about that sample, so it tells nothing of them."""
+    if not isinstance(verdict, Verdict):
+        return False
+    return verdict.how == "gate" or (verdict.how == "terms" and all(is_gated(part.verdict) for part in verdict.parts))
+
+
 def fill(rewards: Sequence[Reward], config: MissingConfig) -> list[Reward]:
     """The rewards of one group, with the policy's number for those without one.
 
@@ -46,7 +53,7 @@ class UnscoredWatch:
     """Trips when more than `abort_above` of the last `window` samples were unscored; 1 never trips.
 
     The share is of the full window, even at the start: a few early failures do not trip it. What is in UNCOUNTED does
-    not count.
+    not count, nor what no judge was asked about: where rules decide most answers, that would hide a judge that is gone.
     """
 
     def __init__(self, abort_above: float, window: int = WINDOW) -> None:
@@ -58,11 +65,12 @@ class UnscoredWatch:
     def observe(self, verdict: Verdict | Unscored) -> bool:
         """Count one settled sample. True if tripped."""
         missing = verdict if isinstance(verdict, Unscored) else None
-        if missing is None or missing.reason not in UNCOUNTED:
+        if not (is_gated(verdict) if missing is None else missing.reason in UNCOUNTED):
             self._recent.append(missing)
             self._unscored += missing is not None
             if len(self._recent) > self.window:
-                self._unscored -= self._recent.popleft() is not None
+                gone = self._recent.popleft()  # no call within the next line: hooks count from several threads
+                self._unscored -= gone is not None
         return self.tripped
 
     @property

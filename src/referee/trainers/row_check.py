@@ -64,6 +64,10 @@ class RowCheck:
         compared = any(map(compares, all_judges(config.known_judges)))
         self._lacks_reference = compared or any(REFERENCE.search(template) for template in templates)
         self._lacks_column = bool(self.shown)
+        self._lacks_rubric = any(
+            judge.kind == "rubric" and not judge.criterion and not judge.rubric_file
+            for judge in all_judges(config.known_judges)
+        )
         self._named = False
 
     def check(
@@ -74,21 +78,29 @@ class RowCheck:
         `columns`: what the rows have. `reference`: whether there is a known answer, or a place for it; `where`: what to
         add, to what. `talks`: names and values of prompts and responses, whose unread fields are named too.
         """
+        named = ", ".join(sorted(str(name) for name in columns if name not in BOOKKEEPING and name != TOOLS)) or "none"
+        held = f"(they have: {named}): no answer could be scored"
         if self._lacks_reference and not reference:
             raise ConfigError(
-                "the judge compares with a known answer (judge.kind, or {{reference}} in judge.prompt_file), and there "
-                f"is none: no answer could be scored. Give {where}; or choose a judge that needs no reference.",
+                "the judge compares with a known answer (judge.kind, or {{reference}} in judge.prompt_file), and these "
+                f"rows have none {held}. Give {where}; or choose a judge that needs no reference.",
                 setting="judge.kind",
             )
         missing = [name for name in self.shown if name not in columns] if self._lacks_column else []
         if missing:
-            held = ", ".join(sorted(str(name) for name in columns if name not in BOOKKEEPING)) or "none"
             raise ConfigError(
-                f"the judge's template shows {{{{columns.{missing[0]}}}}}, and these rows have no such column (they "
-                f"have: {held}): no answer could be scored. Add it to the data, or take it out of judge.prompt_file.",
+                f"the judge's template shows {{{{columns.{missing[0]}}}}}, and these rows have no such column {held}. "
+                "Add it to the data, or take it out of judge.prompt_file.",
                 setting="judge.prompt_file",
             )
-        self._lacks_reference = self._lacks_column = False
+        if self._lacks_rubric and SOURCES.isdisjoint(columns):
+            raise ConfigError(
+                'judge.kind = "rubric" goes by criteria, and there are none: no [[judge.criterion]] or '
+                f"judge.rubric_file, and these rows have no rubric {held}. Give each row a column `rubric`, or the "
+                "judge criteria of its own.",
+                setting="judge.kind",
+            )
+        self._lacks_reference = self._lacks_column = self._lacks_rubric = False
         if not self._named:
             self._named = True
             self._name_unread(columns, talks)
@@ -100,14 +112,16 @@ class RowCheck:
             found += [f"{where}[].{name}" for name in sorted(unread_fields(talk)) if name not in known]
         unread = [name for name in dict.fromkeys(found) if name.isprintable()]
         meant = [name for name in unread if MEANT.search(name)]
-        _say(logging.WARNING, meant)
+        reads = 'kind = "rubric" reads criteria from `rubric`, kind = "reference" a known answer, '
+        _say(logging.WARNING, meant, reads)
         _say(logging.INFO, [name for name in unread if name not in meant])
 
 
-def _say(level: int, names: Sequence[str]) -> None:
+def _say(level: int, names: Sequence[str], reads: str = "") -> None:
     if names:
         log.log(
             level,
-            "not read: %s. No judge sees them; a template of your own shows a column with {{columns.name}}",
+            "not read: %s. No judge sees them: %sa template of your own shows a column with {{columns.name}}",
             ", ".join(names),
+            reads,
         )

@@ -14,7 +14,7 @@ import asyncio
 import logging
 import os
 import threading
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from referee.errors import (
     InputError,
     RefereeError,
     RewardHacked,
+    TicketTimeout,
     TooManyUnscored,
     UnscoredError,
     WrongContext,
@@ -32,7 +33,7 @@ from referee.errors import (
 from referee.records import Reason, Reward, Sample
 from referee.referee import Referee
 from referee.scoring.batch import listed
-from referee.shaping.missing import WINDOW
+from referee.shaping import UnscoredWatch
 from referee.ticket import Ticket
 from referee.trainers.given import identity, plain
 from referee.trainers.outcome import unscored
@@ -45,6 +46,9 @@ log = logging.getLogger("referee.trainers")
 
 Source = str | Path | Mapping[str, Any] | Config
 """A path of a referee.toml, a mapping with the same keys, or a Config."""
+
+Collect = Callable[[Ticket, float], list[Reward]]
+"""Rewards of a ticket, waiting for them this many seconds: then TicketTimeout."""
 
 CONFIG_VARIABLE = "REFEREE_CONFIG"
 DATASET = f"the dataset a column with the known answer, named {', '.join(REFERENCES[:-1])} or {REFERENCES[-1]}"
@@ -88,9 +92,14 @@ class Judged:
         except OUTAGES as error:
             return Pending(opened, samples, None, error)
 
-    def ticket(self, samples: Iterable[Sample], deadline: float | None = None, **more: Any) -> Ticket:
-        """As `Referee.submit`: an outage is an error."""
-        return _open(self._identity, self.config).submit(samples, deadline, **more)
+    def ticket(self, samples: Sequence[Sample], deadline: float | None = None, **more: Any) -> tuple[Ticket, Collect]:
+        """As `Referee.submit`, where an outage is an error; and what collects the ticket, where it is none."""
+        opened, samples = _open(self._identity, self.config), listed(samples)
+
+        def collect(ticket: Ticket, timeout: float) -> list[Reward]:
+            return Pending(opened, samples, ticket, None).result(timeout)
+
+        return opened.submit(samples, deadline, **more), collect
 
     def score(self, samples: Iterable[Sample], deadline: float | None = None) -> list[Reward]:
         """Judge and wait, in this thread."""
@@ -231,13 +240,15 @@ class Pending:
         """Seconds callers have waited for it, so far."""
         return 0.0 if self._ticket is None else self._ticket.waited_s
 
-    def result(self) -> list[Reward]:
-        """The rewards in the order of the samples. Ends by the batch's deadline at the latest."""
+    def result(self, timeout: float | None = None) -> list[Reward]:
+        """The rewards in the order of the samples. Ends by the deadline, or by TicketTimeout after `timeout`."""
         if self._ticket is None:
             assert self._error is not None
             return self._opened.despite(self._error, self.samples)
         try:
-            return self._opened.fine(self._ticket.result())
+            return self._opened.fine(self._ticket.result(timeout))
+        except TicketTimeout:
+            raise
         except OUTAGES as error:
             return self._opened.despite(error, self.samples)
         except BaseException:
@@ -270,8 +281,8 @@ class _Opened:
         if tells and identity(config) not in _announced:
             _announced.add(identity(config))
             announce(self.config)
-        self.lost = 0
-        """Samples left unscored by batches that ended in an error, since the last batch that did not."""
+        self._watch = UnscoredWatch(config.missing.abort_above)
+        """Over all batches: the engine's own does not see the rest of one that ended in an error."""
         self._served = self._said = False
         self._told: set[bool] = set()
         """Whether an outage (False) that lasts, or an unknown answer (True), was logged."""
@@ -294,17 +305,17 @@ class _Opened:
 
     def fine(self, rewards: list[Reward]) -> list[Reward]:
         """A batch came back as it should."""
-        if rewards:
-            self.lost = 0
+        for reward in rewards:
+            self._watch.observe(reward.verdict)
+        if self._note(rewards):
             self._told.discard(False)
-            self._note(rewards)
         return rewards
 
-    def _note(self, rewards: Sequence[Reward]) -> None:
-        """Remember that a judge has given a verdict here. One out of the cache or from a gate says nothing about it."""
-        self._served = self._served or any(
-            reward.scored and reward.settled.origin in ("call", "shared") for reward in rewards
-        )
+    def _note(self, rewards: Sequence[Reward]) -> bool:
+        """Whether a judge has given a verdict in these. One out of the cache or from a gate says nothing about it."""
+        served = any(reward.scored and reward.settled.origin in ("call", "shared") for reward in rewards)
+        self._served = self._served or served
+        return served
 
     def despite(self, error: Exception, samples: Sequence[Sample]) -> list[Reward]:
         """What a batch gives that ended in an error, by the policy; or the error, where that is the policy."""
@@ -332,9 +343,8 @@ class _Opened:
                 error,
                 self.config.missing.policy,
             )
-        self.lost += missing
-        if self.config.missing.abort_above < 1 and self.lost > self.config.missing.abort_above * WINDOW:
-            self.lost = 0
+        if any([self._watch.observe(reward.verdict) for reward in rewards]):
+            self._watch = UnscoredWatch(self.config.missing.abort_above)
             self._told.clear()
             raise error
         return rewards

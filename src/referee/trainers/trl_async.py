@@ -58,6 +58,8 @@ class RolloutWorker(AsyncRolloutWorker):  # type: ignore[misc]
 
 def score_groups_at_once(trainer: Any, groups: int = GROUPS) -> None:
     """Let the worker that an AsyncGRPOTrainer made for itself score several groups at once. Before `train()`."""
+    if groups < 1:
+        raise ConfigError(f"groups = {groups}: none would ever be scored. Give 1 or more.", setting="groups")
     worker = getattr(trainer, "rollout_worker", None)
     if worker is None:  # not the main process: no worker here
         return

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from referee.errors import ConfigError
 from referee.records import Sample
 from referee.trainers.record import expect_steps
 from referee.trainers.rows import TOOLS
@@ -42,6 +43,22 @@ def is_training(trainer: Any) -> bool:
     return bool(getattr(getattr(trainer, "model", None), "training", True))
 
 
+def refuse_same_names(trainer: Any) -> None:
+    """Refuse functions of ours whose metrics and columns TRL would mix up with another function's."""
+    funcs = list(getattr(trainer, "reward_funcs", None) or ())
+    rewards = {id(reward): reward for func in funcs if (reward := getattr(func, "referee", None)) is not None}
+    ours = {func.__name__ for func in funcs if hasattr(func, "referee")}
+    names = [name for func in funcs if (name := getattr(func, "__name__", "")) in ours]
+    for known in (names, [reward.name for reward in rewards.values()]):
+        twice = next((name for name in known if known.count(name) > 1), None)
+        if twice is not None:
+            raise ConfigError(
+                f"two reward functions of this trainer are named {twice!r}: in TRL's log and table one would overwrite "
+                f'the other. Give each a name of its own, such as reward_func(config, name="quality").',
+                setting="name",
+            )
+
+
 def samples_of(
     judged: Judged,
     prompts: Sequence[Any],
@@ -52,6 +69,7 @@ def samples_of(
 ) -> list[Sample]:
     """TRL's batch as samples, in TRL's own groups and with its tools where the trainer is known."""
     rank = getattr(getattr(trainer, "accelerator", None), "process_index", 0)
+    refuse_same_names(trainer)
     expect_steps(judged.referee, columns)
     if TOOLS not in columns:
         columns = {**columns, TOOLS: tools_by_row(trainer, columns, len(prompts))}

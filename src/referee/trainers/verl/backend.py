@@ -11,11 +11,11 @@ from collections.abc import Sequence
 
 from referee import clock
 from referee.config import Config, load
-from referee.errors import ConfigError, RefereeError, TicketCancelled
+from referee.errors import ConfigError, RefereeError, TicketCancelled, TicketTimeout
 from referee.records import Reason, Reward, Sample, Settled, Unscored, Verdict
 from referee.ticket import Ticket
 from referee.trainers.outcome import alike
-from referee.trainers.shared import MISTAKES, STOPS, Judged
+from referee.trainers.shared import MISTAKES, Collect, Judged
 from referee.trainers.verl.config import LengthPenaltyConfig, Mode, in_own_keys
 
 log = logging.getLogger("referee.trainers")
@@ -37,7 +37,7 @@ class Backend:
         self._lock = threading.Lock()
         self._judged: Judged | None = None
         self._mode: Mode = config.mode
-        self._tickets: weakref.WeakSet[Ticket] = weakref.WeakSet()
+        self._tickets: weakref.WeakKeyDictionary[Ticket, Collect] = weakref.WeakKeyDictionary()
         self._said_off = False
         with in_own_keys():
             self._plain = load({"shaping": config.shaping(), "missing": {"policy": "group_mean"}})
@@ -90,7 +90,7 @@ class Backend:
             judged = self._open()
             try:
                 with in_own_keys():
-                    ticket = self._submit(judged, samples)
+                    ticket, collect = self._submit(judged, samples)
             except MISTAKES:
                 raise
             except (RefereeError, OSError, RuntimeError) as error:
@@ -99,14 +99,14 @@ class Backend:
                 self._fall_back(error)
                 continue
             with self._lock:
-                self._tickets.add(ticket)
+                self._tickets[ticket] = collect
             return ticket
 
-    def _submit(self, judged: Judged, samples: Sequence[Sample]) -> Ticket:
+    def _submit(self, judged: Judged, samples: Sequence[Sample]) -> tuple[Ticket, Collect]:
         if self._mode != "inline":
-            ticket = judged.ticket(samples)
+            submitted = judged.ticket(samples)
             documented.info("Using TRUE ASYNC I/O for batch with %d responses (zero GPU wait)", len(samples))
-            return ticket
+            return submitted
         documented.info(
             "Using synchronous method for batch with %d responses (set use_async_io=True for async)", len(samples)
         )
@@ -130,21 +130,17 @@ class Backend:
     def collect(self, ticket: Ticket) -> list[Reward]:
         """Wait for the rewards, saying now and then how far they are. An outage leaves samples unscored."""
         said = clock.monotonic()
+        collect = self._tickets.get(ticket, Ticket.result)
         while True:
             try:
                 with in_own_keys():
-                    return self._unless_stopped(ticket.result(min(POLL, PROGRESS)))
-            except TimeoutError:
+                    rewards = collect(ticket, min(POLL, PROGRESS))
+            except TicketTimeout:
                 if clock.monotonic() - said >= PROGRESS:
                     said = clock.monotonic()
                     _say_progress(ticket)
-            except RefereeError as error:
-                rewards = [reward for reward in getattr(error, "rewards", None) or () if reward is not None]
-                usable = len(rewards) == len(ticket) and any(reward.scored for reward in rewards)
-                if not usable or self._policy == "raise" or isinstance(error, (*STOPS, *MISTAKES)):
-                    raise
-                log.error("%s What was judged before is used; the rest is filled", error)
-                return rewards
+            else:
+                return self._unless_stopped(rewards)
 
     def _unless_stopped(self, rewards: list[Reward]) -> list[Reward]:
         """The rewards, with a warning if some are missing because judging was stopped; an error if all are."""

@@ -34,7 +34,7 @@ from referee.trainers.verl.data import (
     lengths_of,
     place,
     rows_of,
-    rule_scores,
+    scores_of,
 )
 
 
@@ -84,7 +84,7 @@ class LengthPenaltyRewardManager:
         """Apply the rule, start judging the whole batch, and return at once."""
         self.start_workers()
         rows = rows_of(data, self.tokenizer, self.reward_fn_key, window=int(data.batch["responses"].shape[-1]))
-        results = rule_scores(self.compute_score or default_rule(), rows)
+        results = scores_of(self.compute_score or default_rule(), [row.arguments() for row in rows])
         self._examine(rows, [score for score, _ in results])
         judged = self._backend.judged
         samples = [

@@ -22,6 +22,8 @@ from referee.trainers.rows import holds, split, text_of, to_sample, with_referen
 from referee.trainers.shared import Judged
 
 RuleFunction = Callable[..., Any]
+Scored = tuple[float, dict[str, Any]]
+"""A rule's score, and what else it said."""
 TALK = "messages"
 """Where a rollout's conversation stands, if it was passed on."""
 ADD = "each row its known answer as reward_model.ground_truth"
@@ -175,8 +177,8 @@ def existing_scores(data: Any, return_dict: bool) -> Any:
     return {"reward_tensor": scores, "reward_extra_info": {name: data.non_tensor_batch[name] for name in names}}
 
 
-def number_of(result: Any) -> tuple[float, dict[str, Any]]:
-    """A rule's score, and what else it said."""
+def number_of(result: Any) -> Scored:
+    """What a rule returned."""
     extra: dict[str, Any] = {}
     if isinstance(result, Mapping):
         if "score" not in result:
@@ -199,13 +201,13 @@ def number_of(result: Any) -> tuple[float, dict[str, Any]]:
         ) from None
 
 
-def rule_scores(rule: RuleFunction, rows: Sequence[Row]) -> list[tuple[float, dict[str, Any]]]:
-    """The rule's score of every row, one after another; a coroutine function is run for all of them together."""
-    if not inspect.iscoroutinefunction(_inner(rule)):
-        return [number_of(rule(**row.arguments())) for row in rows]
+def scores_of(rule: RuleFunction, calls: Sequence[Mapping[str, Any]]) -> list[Scored]:
+    """The rule's score for each of these arguments, one after another; a coroutine function is run for all together."""
+    if not is_async(rule):
+        return [number_of(rule(**arguments)) for arguments in calls]
 
     async def together() -> list[Any]:
-        return await asyncio.gather(*(rule(**row.arguments()) for row in rows))
+        return await asyncio.gather(*(rule(**arguments) for arguments in calls))
 
     return [number_of(result) for result in _run(together)]
 

@@ -10,6 +10,8 @@ One sample gives a dict, a batch a list of dicts, always with the same keys: `sc
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import functools
 import importlib
 import os
@@ -26,9 +28,10 @@ from referee.judging import refuse_groups
 from referee.records import Reward, Sample, Unscored
 from referee.trainers.rows import reference_text
 from referee.trainers.shared import Judged
-from referee.trainers.verl.data import RuleFunction, default_rule, number_of, verl_loaded
+from referee.trainers.verl.columns import rule_columns
+from referee.trainers.verl.data import RuleFunction, Scored, default_rule, scores_of, verl_loaded
 from referee.trainers.verl.monitor import Monitor, Seen, hidden_fact, read_monitor, weights
-from referee.trainers.verl.sharing import job_wide
+from referee.trainers.verl.sharing import job_wide, on_ray
 
 WORKERS = 8
 """Reward workers verl starts by default: a function is not told how many there are."""
@@ -99,7 +102,7 @@ async def acompute_score(
     """`compute_score` without blocking the event loop."""
     call = _call(response, ground_truth, dataset_name, extra_info, verl)
     monitor = read_monitor(os.environ)
-    rules = _rules(call, rule)
+    rules = await asyncio.to_thread(_rules, call, rule)
     if not monitor.enabled:
         return _results(call, rules, None)
     facts = [hidden_fact(extra, index) for index, extra in enumerate(call.extras)]
@@ -164,29 +167,37 @@ def _samples(call: Call) -> list[Sample]:
 
 
 def _judge(monitor: Monitor) -> Judged:
+    overrides = tuple(item for item in os.environ.items() if item[0].startswith("REFEREE_"))
+    judged = _judged(monitor, overrides, on_ray())
+    judged.referee  # noqa: B018  # a missing key is an error now, not an unscored batch
+    return judged
+
+
+@functools.lru_cache(maxsize=16)
+def _judged(monitor: Monitor, *_: Any) -> Judged:
+    """Of these settings, read once: that takes milliseconds, and every sample may be a call of its own."""
     judged = Judged(monitor.settings())
     refuse_groups(judged.config.judge, "compute_score", "RefereeRewardManager")
-    shared = Judged(job_wide(judged.config, WORKERS))
-    shared.referee  # noqa: B018  # a missing key is an error now, not an unscored batch
-    return shared
+    return Judged(job_wide(judged.config, WORKERS))
 
 
-def _rules(call: Call, rule: RuleFunction | str | None) -> list[float]:
-    function = _found(rule) if isinstance(rule, str) else rule
-    found = []
-    for text, truth, source, extra in zip(call.responses, call.truths, call.sources, call.extras, strict=True):
-        arguments = {"data_source": source, "solution_str": text, "ground_truth": truth, "extra_info": dict(extra)}
-        found.append(number_of(function(**arguments))[0] if function else _default(arguments))
-    return found
+def _rules(call: Call, rule: RuleFunction | str | None) -> list[Scored]:
+    function = (_found(rule) if isinstance(rule, str) else rule) or _default
+    rows = zip(call.responses, call.truths, call.sources, call.extras, strict=True)
+    return scores_of(
+        function,
+        [
+            {"data_source": source, "solution_str": text, "ground_truth": truth, "extra_info": dict(extra)}
+            for text, truth, source, extra in rows
+        ],
+    )
 
 
-def _default(arguments: dict[str, Any]) -> float:
+def _default(**arguments: Any) -> Any:
     """verl's rule for this data source, where verl is loaded and has one; else an exact match."""
     if verl_loaded() and arguments["data_source"] is not None:
-        try:
-            return number_of(default_rule()(**arguments))[0]
-        except NotImplementedError:
-            pass
+        with contextlib.suppress(NotImplementedError):
+            return default_rule()(**arguments)
     return matches(arguments["solution_str"], arguments["ground_truth"])
 
 
@@ -222,12 +233,15 @@ def _told(
     return [Told(*row) for row in zip(filled, predictions, facts, strict=True)]
 
 
-def _results(call: Call, rules: Sequence[float], told: Sequence[Told] | None) -> Any:
-    """One dict for each sample, with the same keys on all of them, asked or not."""
+def _results(call: Call, rules: Sequence[Scored], told: Sequence[Told] | None) -> Any:
+    """One dict for each sample, with the same keys on all of them, asked or not; what the rule says beside its score is
+    passed on."""
+    own = rule_columns([extra for _, extra in rules])
     results = []
-    for rule, one in zip(rules, told if told is not None else [NOT_ASKED] * len(rules), strict=True):
+    for index, ((rule, _), one) in enumerate(zip(rules, told or [NOT_ASKED] * len(rules), strict=True)):
         results.append(
             {
+                **{name: column[index] for name, column in own.items()},
                 "score": rule + one.share,
                 "rule_score": rule,
                 "monitor_correctness_reward": one.share,

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from referee.config import Config, load
 from referee.errors import ConfigError
+from referee.trainers.given import plain
 from referee.trainers.shared import Judged
 from referee.trainers.verl.config import LengthPenaltyConfig, in_own_keys, merged
 
@@ -49,7 +50,7 @@ class LoopSettings(Struct, frozen=True):
 def loop_settings(config: Any) -> LoopSettings:
     """Read them out of verl's configuration, or of any nested mapping of its shape."""
     reward = _at(config, "reward")
-    ours = dict(_plain(_at(reward, "referee")) or {})
+    ours = dict(plain(_at(reward, "referee")) or {})
     for name in ours:
         if name not in KNOWN:
             close = difflib.get_close_matches(str(name), KNOWN, n=1, cutoff=0.5)
@@ -82,7 +83,7 @@ def loop_settings(config: Any) -> LoopSettings:
 
 def _judge(ours: Mapping[str, Any], reward: Any) -> tuple[Config, bool]:
     """The judge's own configuration, from a file, a mapping or the length-penalty keys; and whether to ask it."""
-    penalty = ours.get("length_penalty") or _plain(_at(reward, "reward_kwargs.length_penalty_config"))
+    penalty = ours.get("length_penalty") or plain(_at(reward, "reward_kwargs.length_penalty_config"))
     source = ours.get("config")
     if penalty is None:
         if source is None:
@@ -136,12 +137,3 @@ def _at(node: Any, path: str) -> Any:
             return None
         node = node.get(name) if isinstance(node, Mapping) else getattr(node, name, None)
     return node
-
-
-def _plain(value: Any) -> Any:
-    """OmegaConf nodes as dicts and lists."""
-    if isinstance(value, Mapping):
-        return {str(name): _plain(value[name]) for name in value}
-    if isinstance(value, list | tuple) or type(value).__name__ == "ListConfig":
-        return [_plain(item) for item in value]
-    return value

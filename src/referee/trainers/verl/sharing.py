@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import logging
 import sys
-from importlib.util import find_spec
-from typing import Any, get_args
+from typing import Any
 
-import msgspec
 from msgspec.structs import replace
 
 from referee.config import Config
@@ -16,16 +14,11 @@ log = logging.getLogger("referee.trainers")
 
 
 def job_wide(config: Config, workers: int) -> Config:
-    """The same judge, shared by all reward workers: in an engine actor on their Ray cluster.
-
-    Elsewhere than on Ray, or where the configuration names another place, nothing is changed. A referee without the Ray
-    runtime gives each worker its part of the limits instead.
-    """
-    if config.runtime == "ray" or (config.runtime == "thread" and on_ray() and _knows("ray")):
+    """The same judge, shared by all reward workers: in an engine actor on their Ray cluster. Elsewhere than on Ray, or
+    where the configuration names another place, nothing is changed."""
+    if config.runtime == "ray" or (config.runtime == "thread" and on_ray()):
         return replace(config, runtime="ray", audit=replace(config.audit, processes=workers))
-    if config.runtime != "thread" or not on_ray():
-        return config
-    return divided(config, workers)
+    return config
 
 
 def divided(config: Config, workers: int) -> Config:
@@ -53,8 +46,3 @@ def on_ray() -> bool:
     """True inside a Ray worker or driver. Ray is not imported for the question."""
     ray = sys.modules.get("ray")
     return ray is not None and bool(ray.is_initialized())
-
-
-def _knows(runtime: str) -> bool:
-    kinds = {item.name: item.type for item in msgspec.structs.fields(Config)}
-    return runtime in get_args(kinds["runtime"]) and find_spec(f"referee.runtime.{runtime}") is not None
