@@ -16,6 +16,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from tests.server.harness import TOKEN, HeldTransport, Served, config_for, sample, serving, until
 
+from referee import clock
 from referee.config import Secret
 from referee.errors import ConfigError
 from referee.referee import Referee
@@ -212,6 +213,30 @@ def test_a_spent_budget_stops_its_team_and_no_other(tmp_path: Path, caplog: pyte
 
     play(main())
     assert len([line for line in caplog.messages if line.startswith("team poor has spent $0")]) == 1
+
+
+def test_a_teams_spent_budget_is_not_the_services_after_midnight(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A batch of which a sample had no money ends after the day has changed: the service stays ready for all."""
+
+    async def main() -> None:
+        async with serving(**settings(tmp_path), held=True) as served:
+            asked = asyncio.create_task(served.post("/v1/score", {"samples": [sample(3)]}, headers=bearer("math")))
+            await until(lambda: served.held.asked == 1)
+            body = {"samples": [sample(4, "no money"), sample(3)]}
+            ticket = (await served.post("/v1/tickets", body, headers=bearer("poor"))).json()["id"]
+            while (await served.get(f"/v1/tickets/{ticket}", headers=bearer("poor"))).json()["landed"] != 1:
+                await asyncio.sleep(0.01)
+            today = clock.wall
+            monkeypatch.setattr(clock, "wall", lambda: today() + 86_400.0)
+            served.held.release()
+            found = (await served.get(f"/v1/tickets/{ticket}?wait=30", headers=bearer("poor"))).json()["results"]
+            assert [row["unscored"] for row in found] == ["budget", ""]
+            assert (await asked).status_code == 200
+            assert (await served.get("/readyz")).json()["status"] == "ok"
+
+    play(main())
 
 
 @pytest.mark.parametrize("policy", [{"policy": "raise"}, {"policy": "group_mean"}, {"abort_above": 0.001}])
