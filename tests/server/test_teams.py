@@ -117,6 +117,20 @@ def test_a_request_may_be_narrowed(tmp_path: Path, path: str, header: str, found
     play(main())
 
 
+def test_judges_in_several_headers_are_one_list(tmp_path: Path) -> None:
+    """As HTTP says of a list: a proxy may write it either way. A probe without a token learns of no judge."""
+
+    async def main() -> None:
+        async with serving(**settings(tmp_path)) as served:
+            two = [*bearer("code").items(), ("x-referee-judges", "safe"), ("x-referee-judges", "quality")]
+            answer = await served.client.post("/v1/score", json={"samples": rows(1)}, headers=two)
+            assert judges_of(answer) == ["quality", "safe"]
+            probe = await served.get("/readyz", headers={"x-referee-judges": "qualty"})
+            assert (probe.status_code, probe.json()["status"]) == (200, "ok")
+
+    play(main())
+
+
 @pytest.mark.parametrize(
     ("team", "path", "header", "status", "error", "says"),
     [
