@@ -240,8 +240,8 @@ def test_a_teams_spent_budget_is_not_the_services_after_midnight(
             await until(lambda: served.held.asked == 1)
             body = {"samples": [sample(4, "no money"), sample(3)]}
             ticket = (await served.post("/v1/tickets", body, headers=bearer("poor"))).json()["id"]
-            while (await served.get(f"/v1/tickets/{ticket}", headers=bearer("poor"))).json()["landed"] != 1:
-                await asyncio.sleep(0.01)
+            while (await served.get(f"/v1/tickets/{ticket}?wait=0.05", headers=bearer("poor"))).json()["landed"] != 1:
+                pass
             today = clock.wall
             monkeypatch.setattr(clock, "wall", lambda: today() + 86_400.0)
             served.held.release()
