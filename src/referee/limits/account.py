@@ -229,7 +229,7 @@ class Account:
     def open_purses(self, wall: float) -> Iterable[Purse]:
         """Those, and others that are not settled."""
         current = self.purses(wall)
-        found = [purse for purse in self._purses.values() if purse in current or not purse.settled]
+        found = [purse for purse in list(self._purses.values()) if purse in current or not purse.settled]
         for name in list(self._purses)[:-REMEMBERED]:
             if self._purses[name] not in found:
                 del self._purses[name]
@@ -271,8 +271,8 @@ class Account:
 
     def _purse(self, period: Period, limit_usd: float | None) -> Purse:
         found = self._purses.get(period.name)
-        if found is None:
-            found = self._purses[period.name] = Purse(period, limit_usd)
+        if found is None:  # others may look at midnight too: what is reserved in one of two would be told by none
+            found = self._purses.setdefault(period.name, Purse(period, limit_usd))
         return found
 
     def __repr__(self) -> str:
