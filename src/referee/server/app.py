@@ -47,6 +47,8 @@ def make_app(referee: Referee, token: Secret | None = None, teams: Mapping[str, 
     bodies = Bodies(service.config.max_body)
     add_own_routes(app, service, bodies)
     add_foreign_routes(app, service, bodies)
+    for path in ("other", *(getattr(route, "path", "") for route in app.routes)):
+        service.answers[path, 500] = 0  # a count that begins with 1 is no increase to Prometheus, and rings no alert
     app.add_middleware(Gate, service=service)
     app.add_middleware(Access, draining=lambda: service.draining, hidden=tokens.hidden)
     app.add_exception_handler(Refusal, _refused)
