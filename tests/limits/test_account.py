@@ -45,10 +45,11 @@ class Kept:
         """One member tells everything; `lost`: the answer does not arrive."""
         granted = 0
         for purse, claim in account.claims(wall, busy):
-            given = self.tell(member, claim, wall, granted if claim.follows else 0)
+            beside = granted if claim.follows else 0
+            given = self.tell(member, claim, wall, beside)
             granted = given.granted
             if not lost:
-                purse.answer(claim, given)
+                purse.answer(claim, given, beside)
 
     def held(self, period: str) -> int:
         """Nano-dollars that count as spent, should all members be gone."""
@@ -107,6 +108,23 @@ def test_what_was_sent_before_midnight_is_charged_to_the_day_it_was_sent() -> No
     assert sum(spend(kept, account, 0.1, MIDNIGHT + 3) for _ in range(11)) == 10
     kept.exchange("a", account, MIDNIGHT + 4, busy=False)
     assert (kept.held("2026-11-19"), kept.held("2026-11")) == (nano(1.0), nano(1.4))
+
+
+@pytest.mark.parametrize("limits", [(1.0, None), (1.0, 30.0), (None, 30.0)])
+@pytest.mark.parametrize("later", [0.0, 20 * DAY])
+def test_a_lease_of_which_nothing_was_spent_is_given_back(
+    limits: tuple[float | None, float | None], later: float
+) -> None:
+    """What was granted is told too, or no one would know that there is something to give back: its caller left."""
+    kept, account = Kept(), Account(team(*limits))
+    assert account.reserve(0.1, NOON) is None
+    kept.exchange("a", account, NOON, busy=True)
+    assert kept.held("2026-11") >= nano(0.1)
+    told = account.claims(NOON + later, busy=False)
+    assert all(purse.untold(claim) for purse, claim in told if claim.period == "2026-11")
+    kept.exchange("a", account, NOON + later, busy=False)
+    assert kept.held("2026-11") == kept.held("2026-11-18") == 0
+    assert not any(purse.untold(claim) for purse, claim in account.claims(NOON + later, busy=False))
 
 
 @pytest.mark.parametrize("over", [1.0, 20 * DAY])
@@ -307,8 +325,9 @@ class Spending(RuleBasedStateMachine):
         name, account = self._member(who)
         self.kept.exchange(name, account, self.wall, busy, lost)
 
-    @rule(seconds=st.sampled_from([0.5, 20.0, DAY / 3]))
+    @rule(seconds=st.sampled_from([0.5, 20.0, DAY / 3, -20.0, -DAY / 3]))
     def wait(self, seconds: float) -> None:
+        """Or the clock is set back."""
         self.wall += seconds
 
     @rule(who=st.integers(0, 2))

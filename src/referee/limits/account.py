@@ -182,9 +182,9 @@ class Purse(Budget):
         least = max(1, self._short) if busy and 2 * free < ahead else 0
         return Claim(team, self.period.name, self._whole, self._spent, self._limit, least, max(least, ahead - free))
 
-    def answer(self, claim: Claim, given: Given) -> None:
-        """The sums have recorded a claim and answered it."""
-        self._told = claim.spent, claim.held
+    def answer(self, claim: Claim, given: Given, beside: int = 0) -> None:
+        """The sums have recorded a claim and answered it. `beside`: what was granted to the claim that it follows."""
+        self._told = claim.spent, claim.held + given.granted + beside
         self._others = given.others
         if self._limit is not None:
             self._limit += given.granted
