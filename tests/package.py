@@ -20,6 +20,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+README = (ROOT / "README.md").read_text()
 SUPPORTED = ("3.11", "3.12", "3.13", "3.14")
 ADDRESS = {"GITHUB_SERVER_URL": "https://git.example", "GITHUB_REPOSITORY": "someone/referee"}
 # Nothing of this checkout or of a workflow may reach a build or an installed package.
@@ -56,6 +57,13 @@ def metadata(wheel: Path) -> Message:
     with zipfile.ZipFile(wheel) as archive:
         (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
         return message_from_bytes(archive.read(name))
+
+
+def description(found: Message) -> str:
+    """What PyPI shows of it."""
+    text = found.get_payload(decode=True)
+    assert isinstance(text, bytes)
+    return text.decode()
 
 
 def pythons() -> Iterator[tuple[str, str]]:
@@ -115,9 +123,15 @@ def main() -> None:
         print(f"built: {', '.join(sorted(path.name for path in (temporary / 'dist').iterdir()))}", flush=True)
 
         check(not metadata(wheel).get_all("Project-URL"), "a build that knows no address names one")
-        urls = metadata(build(temporary / "released", env=CLEAN | ADDRESS)).get_all("Project-URL") or []
+        check(description(metadata(wheel)).strip() == README.strip(), "the description is not README.md")
+        released = metadata(build(temporary / "released", env=CLEAN | ADDRESS))
+        urls = released.get_all("Project-URL") or []
         check(len(urls) == 4, f"a release has the addresses {urls}")
         check(all("https://git.example/someone/referee" in url for url in urls), f"a release has the addresses {urls}")
+        links = re.findall(r"\]\(([^)]+)\)", description(released))
+        check(len(links) == len(re.findall(r"\]\(", README)), f"README has {len(links)} links in a release")
+        lost = [link for link in links if not link.startswith(("https://", "#"))]
+        check(not lost, f"on PyPI these lead nowhere: {lost}")
         print("addresses: in a release, and nowhere else", flush=True)
 
         found = list(pythons())

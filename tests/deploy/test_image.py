@@ -170,9 +170,10 @@ def test_nothing_but_its_own_folders_can_be_written(container: Path) -> None:
 
 
 def test_the_image_holds_what_it_needs_and_no_more(container: Path) -> None:
-    """The wheel with its two extras; no pip, no sources, no other extra."""
+    """The wheel with its two extras and the pages that messages name; no pip, no sources, no other extra."""
     made = container / "opt/referee"
     names = {path.name.partition("-")[0] for path in made.glob("lib/python*/site-packages/*.dist-info")}
     assert {"llm_referee", "redis", "uvicorn"} <= names
     assert not names & {"pip", "pytest", "ray", "plotly", "pyarrow"}
     assert not (container / "src/src").exists()
+    assert "The HTTP service" in run(*as_user(container, ["referee", "docs", "serve"]))

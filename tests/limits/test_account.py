@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from referee.config import TeamConfig
 from referee.engine.books import FileBook
-from referee.limits.account import ALIVE_S, Account, Claim, Given, Purse, Row, grant, periods
+from referee.limits.account import ALIVE_S, REMEMBERED, Account, Claim, Given, Purse, Row, grant, periods
 from referee.limits.budget import NANO, nano
 
 DAY = 86400.0
@@ -45,10 +45,11 @@ class Kept:
         """One member tells everything; `lost`: the answer does not arrive."""
         granted = 0
         for purse, claim in account.claims(wall, busy):
-            given = self.tell(member, claim, wall, granted if claim.follows else 0)
+            beside = granted if claim.follows else 0
+            given = self.tell(member, claim, wall, beside)
             granted = given.granted
             if not lost:
-                purse.answer(claim, given)
+                purse.answer(claim, given, beside)
 
     def held(self, period: str) -> int:
         """Nano-dollars that count as spent, should all members be gone."""
@@ -107,6 +108,49 @@ def test_what_was_sent_before_midnight_is_charged_to_the_day_it_was_sent() -> No
     assert sum(spend(kept, account, 0.1, MIDNIGHT + 3) for _ in range(11)) == 10
     kept.exchange("a", account, MIDNIGHT + 4, busy=False)
     assert (kept.held("2026-11-19"), kept.held("2026-11")) == (nano(1.0), nano(1.4))
+
+
+@pytest.mark.parametrize("limits", [(1.0, None), (1.0, 30.0), (None, 30.0)])
+@pytest.mark.parametrize("later", [0.0, 20 * DAY])
+def test_a_lease_of_which_nothing_was_spent_is_given_back(
+    limits: tuple[float | None, float | None], later: float
+) -> None:
+    """What was granted is told too, or no one would know that there is something to give back: its caller left."""
+    kept, account = Kept(), Account(team(*limits))
+    assert account.reserve(0.1, NOON) is None
+    kept.exchange("a", account, NOON, busy=True)
+    assert kept.held("2026-11") >= nano(0.1)
+    told = account.claims(NOON + later, busy=False)
+    assert all(purse.untold(claim) for purse, claim in told if claim.period == "2026-11")
+    kept.exchange("a", account, NOON + later, busy=False)
+    assert kept.held("2026-11") == kept.held("2026-11-18") == 0
+    assert not any(purse.untold(claim) for purse, claim in account.claims(NOON + later, busy=False))
+
+
+@pytest.mark.parametrize("over", [1.0, 20 * DAY])
+def test_a_clock_that_is_set_back_gives_no_money_twice(over: float) -> None:
+    """A day or a month that had ended and is the present again goes on from what was spent in it."""
+    kept, account = Kept(), Account(team(1.0, 1.5))
+    assert sum(spend(kept, account, 0.1) for _ in range(11)) == 10
+    for after in range(3):
+        kept.exchange("a", account, MIDNIGHT + over + after, busy=False)
+    assert not spend(kept, account, 0.1, MIDNIGHT - 1)
+    kept.exchange("a", account, MIDNIGHT - 1, busy=False)
+    assert (kept.held("2026-11-18"), kept.held("2026-11")) == (nano(1.0), nano(1.0))
+
+
+def test_periods_that_ended_long_ago_are_forgotten() -> None:
+    """A member that runs for years holds a bounded number of them, and never forgets one that is not settled."""
+    kept, account = Kept(), Account(team(1.0, 1.5))
+    hold = account.reserve(0.1, NOON) or (kept.exchange("a", account, NOON, busy=True), account.reserve(0.1, NOON))[1]
+    assert hold is not None
+    for day in range(400):
+        kept.exchange("a", account, NOON + day * DAY, busy=False)
+    assert repr(account).count("Budget(") <= REMEMBERED + 4
+    for purse in hold:
+        purse.settle(0.1, 0.05)
+    kept.exchange("a", account, NOON + 400 * DAY, busy=False)
+    assert kept.held("2026-11-18") == nano(0.05)
 
 
 @pytest.mark.parametrize("limits", [(1.0, None), (1.0, 30.0), (None, 30.0)])
@@ -281,8 +325,9 @@ class Spending(RuleBasedStateMachine):
         name, account = self._member(who)
         self.kept.exchange(name, account, self.wall, busy, lost)
 
-    @rule(seconds=st.sampled_from([0.5, 20.0, DAY / 3]))
+    @rule(seconds=st.sampled_from([0.5, 20.0, DAY / 3, -20.0, -DAY / 3]))
     def wait(self, seconds: float) -> None:
+        """Or the clock is set back."""
         self.wall += seconds
 
     @rule(who=st.integers(0, 2))

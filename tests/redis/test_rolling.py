@@ -10,6 +10,7 @@ from tests.redis.server import BINARY
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)
 @pytest.mark.skipif(BINARY is None, reason="redis-server is not installed")
 def test_a_rolling_restart_loses_nothing(tmp_path: Path) -> None:
     """SIGTERM and kill -9: every ticket comes back right, and no more is asked twice than a replica has in flight."""
@@ -23,6 +24,7 @@ def test_a_rolling_restart_loses_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)
 @pytest.mark.skipif(BINARY is None, reason="redis-server is not installed")
 def test_a_rolling_restart_keeps_teams_and_their_budgets(tmp_path: Path) -> None:
     """Ten teams at once: tickets come back right, no budget is passed, and what was paid counts as spent."""

@@ -224,6 +224,38 @@ def test_without_redis_nothing_is_spent_beyond_what_is_leased(start_redis: Calla
     play(main())
 
 
+def test_a_memory_that_verdicts_have_filled_stops_no_team(server: RedisServer) -> None:
+    """The sums are a few bytes, and are recorded all the same."""
+
+    async def main() -> None:
+        link = RedisLink(RedisConfig(url=server.url))
+        book, account = RedisBook(link), Account(team(1.0))
+        await exchange(book, account)
+        server.client().config_set("maxmemory", "1")
+        assert account.reserve(0.5, NOON) is None
+        await exchange(book, account)
+        assert account.reserve(0.5, NOON) is not None
+        await link.close()
+
+    play(main())
+
+
+def test_a_redis_that_knows_no_flags_is_told_without_them(server: RedisServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before version 7 a script that begins with them does not compile."""
+    monkeypatch.setattr("referee.engine.redis_book.ROOM", "#lua flags=allow-oom\n")
+
+    async def main() -> None:
+        link = RedisLink(RedisConfig(url=server.url))
+        book, account = RedisBook(link), Account(team(1.0))
+        await exchange(book, account)
+        account.reserve(0.5, NOON)
+        await exchange(book, account)
+        assert account.reserve(0.5, NOON) is not None
+        await link.close()
+
+    play(main())
+
+
 def test_an_unreachable_book_raises(server: RedisServer) -> None:
     """Whoever asks must know that nothing was recorded."""
 

@@ -77,7 +77,7 @@ class ServeProcess:
     def __init__(self, child: subprocess.Popen[str], log: Path) -> None:
         self.child = child
         self._log = log
-        self.url = ""
+        self.announced = self.url = ""
 
     @property
     def address(self) -> str:
@@ -136,6 +136,7 @@ def service(folder: Path, url: str, text: str = "", *options: str, **env: str) -
         with selectors.DefaultSelector() as ready:
             ready.register(child.stdout, selectors.EVENT_READ)
             line = child.stdout.readline() if ready.select(PATIENCE) else ""
+        process.announced = line
         process.url = next((word for word in line.split() if word.startswith("http")), "")
         yield process
     finally:

@@ -16,6 +16,7 @@ import httpx
 import pytest
 from tests.server.harness import TOKEN, Served, sample, samples, serving
 
+from referee.server import add_page
 from referee.server.logs import JsonLines, TextLines, start_logging
 
 SECRETS = ("sk-proj-abcdef0123456789abcdef", "hunter2", TOKEN, "0123456789abcdef0123456789abcdef")
@@ -59,6 +60,26 @@ def test_a_line_says_what_was_asked_and_answered(caplog: pytest.LogCaptureFixtur
     }
     assert (second["status"], second["samples"]) == (202, 2)
     assert len(second["request_id"]) == 16
+
+
+def test_a_fault_of_ours_is_found_by_the_requests_id(caplog: pytest.LogCaptureFixture) -> None:
+    """The traceback has it, once, and the answer has it; what the error says is not told."""
+
+    async def main() -> httpx.Response:
+        async with serving(token=TOKEN) as served:
+            add_page(served.app, "/page", lambda query: str(1 // 0))
+            found = await served.get("/page", auth=BASIC, headers={"x-request-id": "step-8"})
+            assert served.service.answers["/page", 500] == 1
+            return found
+
+    answer = asyncio.run(main())
+    assert (answer.status_code, answer.json()["error"], answer.headers["x-request-id"]) == (500, "internal", "step-8")
+    assert "division" not in answer.text
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    (line,) = [json.loads(JsonLines().format(record)) for record in caplog.records if record.exc_info]
+    assert (line["level"], line["request_id"]) == ("error", "step-8")
+    assert "ZeroDivisionError" in line["exception"]
+    assert [line["status"] for line in lines(caplog)] == [500]
 
 
 @pytest.mark.parametrize(

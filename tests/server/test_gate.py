@@ -217,7 +217,7 @@ def test_answers_are_counted_by_route_and_status() -> None:
             await served.get("/v1/tickets/two")
             await served.get("/x1")
             await served.get("/x2")
-            assert served.service.answers == {
+            assert {place: count for place, count in served.service.answers.items() if count} == {
                 ("/v1/score", 200): 1,
                 ("/v1/tickets/{id}", 404): 2,
                 ("other", 404): 2,

@@ -83,6 +83,13 @@ def test_the_numbers_are_the_referees() -> None:
     assert found["referee_unscored_total"][(("reason", "timeout"),)] == 0
 
 
+def test_the_first_fault_of_a_path_is_an_increase() -> None:
+    """Its count is there, as 0, before it: Prometheus sees no increase in a series that begins with 1."""
+    found = exported(warm=False)["referee_http_answers_total"]
+    for route in ("/v1/score", "/v1/tickets/{id}", "/get_reward", "other"):
+        assert found[("route", route), ("status", "500")] == 0
+
+
 def test_histograms_are_ones_that_prometheus_takes() -> None:
     """Cumulative buckets that end in +Inf and agree with the count; the sum is that of the verdicts."""
     found = exported()

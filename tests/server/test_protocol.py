@@ -13,6 +13,7 @@ import uvicorn
 from tests.server.harness import PATIENCE, TOKEN, sample, serving, until
 from uvicorn.server import ServerState
 
+from referee.server import add_page
 from referee.server.protocol import HEAD_BYTES, HEADER_COST, LimitedProtocol
 
 HEAD = f"POST /v1/score HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {TOKEN}\r\n".encode()
@@ -51,7 +52,7 @@ class Client:
 class Watched(LimitedProtocol):
     """A connection whose deadline never comes by itself within a test."""
 
-    head_seconds = body_seconds = linger = 2 * PATIENCE
+    head_seconds = body_seconds = read_seconds = linger = 2 * PATIENCE
     made: ClassVar[list[Watched]] = []
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -61,6 +62,11 @@ class Watched(LimitedProtocol):
     async def awaits(self, part: str, parts: int) -> None:
         """Wait until it waits for this, after so many parts of requests."""
         await until(lambda: self._awaited == part and self._parts == parts)
+
+    @property
+    def unread(self) -> asyncio.TimerHandle | None:
+        """Set while the client does not read what there is for it."""
+        return self._unread
 
     def ring(self) -> None:
         """Its deadline passes, which must have been set."""
@@ -256,5 +262,29 @@ def test_requests_sent_ahead_are_bounded() -> None:
             assert await rude.end() == b""
             served.held.release()
             assert [(await polite.answer())[0] for _ in range(3)] == [200, 200, 200]
+
+    asyncio.run(main())
+
+
+def test_an_answer_that_is_not_read_does_not_stay_in_memory_for_ever() -> None:
+    """The connection of a client that hangs is ended; one that reads in the end gets all of it."""
+
+    async def main() -> None:
+        async with listening() as (served, connect):
+            add_page(served.app, "/large", lambda query: b"x" * 30_000_000)
+            ask = HEAD.replace(b"POST /v1/score", b"GET /large") + b"\r\n"
+            hung, connection = await connect()
+            await hung.send(ask)
+            await until(lambda: connection.unread is not None)
+            connection.transport.abort()
+            assert len(await hung.end()) < 30_000_000
+            assert connection.unread is None
+            slow, connection = await connect()
+            await slow.send(ask)
+            await until(lambda: connection.unread is not None)
+            head = await slow.reader.readuntil(b"\r\n\r\n")
+            assert head.startswith(b"HTTP/1.1 200")
+            assert len(await slow.reader.readexactly(30_000_000)) == 30_000_000
+            await until(lambda: connection.unread is None)
 
     asyncio.run(main())

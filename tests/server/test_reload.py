@@ -363,7 +363,7 @@ def test_a_signal_while_it_starts_is_heard_when_it_serves(tmp_path: Path, monkey
 
 @pytest.mark.slow
 def test_lines_of_the_service_are_json_when_asked_for(tmp_path: Path) -> None:
-    """Start, requests, a refused reload and the end: each line on standard error is one JSON object."""
+    """Start, requests, a refused reload and the end: each line, on either stream, is one JSON object."""
     with judge() as (provider, url), service(tmp_path, url, "", "--log-format", "json") as process:
         provider.release()
         assert process.ask("POST", "/v1/score?token=x", {"samples": [sample()]})[0] == 200
@@ -372,7 +372,8 @@ def test_lines_of_the_service_are_json_when_asked_for(tmp_path: Path) -> None:
         until_here(lambda: "refused" in process.log())
         process.signal(signal.SIGTERM)
         assert process.wait() == 0
-        found = [json.loads(line) for line in process.log().splitlines()]
+        found = [json.loads(line) for line in (process.announced, *process.log().splitlines())]
+    assert found[0]["message"].startswith("serving at http://127.0.0.1:")
     access = [line for line in found if line["logger"] == "referee.access"]
     assert (access[0]["path"], access[0]["samples"], access[0]["status"]) == ("/v1/score", 1, 200)
     assert {"ts", "level", "logger", "message"} <= set.intersection(*map(set, found))

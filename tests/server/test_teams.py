@@ -16,6 +16,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from tests.server.harness import TOKEN, HeldTransport, Served, config_for, sample, serving, until
 
+from referee import clock
 from referee.config import Secret
 from referee.errors import ConfigError
 from referee.referee import Referee
@@ -116,6 +117,20 @@ def test_a_request_may_be_narrowed(tmp_path: Path, path: str, header: str, found
     play(main())
 
 
+def test_judges_in_several_headers_are_one_list(tmp_path: Path) -> None:
+    """As HTTP says of a list: a proxy may write it either way. A probe without a token learns of no judge."""
+
+    async def main() -> None:
+        async with serving(**settings(tmp_path)) as served:
+            two = [*bearer("code").items(), ("x-referee-judges", "safe"), ("x-referee-judges", "quality")]
+            answer = await served.client.post("/v1/score", json={"samples": rows(1)}, headers=two)
+            assert judges_of(answer) == ["quality", "safe"]
+            probe = await served.get("/readyz", headers={"x-referee-judges": "qualty"})
+            assert (probe.status_code, probe.json()["status"]) == (200, "ok")
+
+    play(main())
+
+
 @pytest.mark.parametrize(
     ("team", "path", "header", "status", "error", "says"),
     [
@@ -212,6 +227,30 @@ def test_a_spent_budget_stops_its_team_and_no_other(tmp_path: Path, caplog: pyte
 
     play(main())
     assert len([line for line in caplog.messages if line.startswith("team poor has spent $0")]) == 1
+
+
+def test_a_teams_spent_budget_is_not_the_services_after_midnight(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A batch of which a sample had no money ends after the day has changed: the service stays ready for all."""
+
+    async def main() -> None:
+        async with serving(**settings(tmp_path), held=True) as served:
+            asked = asyncio.create_task(served.post("/v1/score", {"samples": [sample(3)]}, headers=bearer("math")))
+            await until(lambda: served.held.asked == 1)
+            body = {"samples": [sample(4, "no money"), sample(3)]}
+            ticket = (await served.post("/v1/tickets", body, headers=bearer("poor"))).json()["id"]
+            while (await served.get(f"/v1/tickets/{ticket}?wait=0.05", headers=bearer("poor"))).json()["landed"] != 1:
+                pass
+            today = clock.wall
+            monkeypatch.setattr(clock, "wall", lambda: today() + 86_400.0)
+            served.held.release()
+            found = (await served.get(f"/v1/tickets/{ticket}?wait=30", headers=bearer("poor"))).json()["results"]
+            assert [row["unscored"] for row in found] == ["budget", ""]
+            assert (await asked).status_code == 200
+            assert (await served.get("/readyz")).json()["status"] == "ok"
+
+    play(main())
 
 
 @pytest.mark.parametrize("policy", [{"policy": "raise"}, {"policy": "group_mean"}, {"abort_above": 0.001}])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import logging
 import os
 import signal
 from pathlib import Path
@@ -48,13 +49,16 @@ def command(
     signal.signal(signal.SIGHUP, lambda number, frame: early.append(number))  # starting takes seconds; it would end us
 
     def ready(url: str) -> None:
-        typer.echo(f"serving at {url} ({url}/openapi.json lists the paths; Ctrl-C ends it)")
+        text = f"serving at {url} ({url}/openapi.json lists the paths; Ctrl-C ends it)"
+        if log_format is LogFormat.json:  # where a container's two streams are one, each line is an object
+            text = JsonLines().format(log.makeRecord(log.name, logging.INFO, "", 0, text, (), None))
+        typer.echo(text)
         for number in early[:1]:
             signal.raise_signal(number)
 
     try:
         from referee.server import run
-        from referee.server.logs import log, start_logging
+        from referee.server.logs import JsonLines, log, start_logging
     except ImportError as error:
         raise ConfigError(
             f"referee serve needs packages of its own ({error.name} is missing): {install('serve')}."

@@ -120,8 +120,10 @@ class Accounts:
         if self.trouble:
             self.trouble = ""
             log.warning("what teams have spent is kept again")
+        before = 0
         for (purse, claim), given in zip(told, answers, strict=True):
-            purse.answer(claim, given)
+            purse.answer(claim, given, before if claim.follows else 0)
+            before = given.granted
         self._divide(members)
         self._gate.pump()
         return all(given.granted or not claim.least for (_, claim), given in zip(told, answers, strict=True))

@@ -10,7 +10,7 @@ import contextlib
 import functools
 import secrets
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from referee.cache import RedisLink
 from referee.cache.redis_link import Unavailable, run_script
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 SETTLE_S = 5.0
 """After Redis came back without its data: the time members have to tell their sums before anything is granted."""
+ROOM = "#!lua flags=allow-oom\n"
+"""Sums are recorded also where verdicts have filled the memory: else that would stop every team with a budget. From
+Redis 7 on."""
 KEEP_S = 400 * 86400
 """Hashes expire this long after the last report."""
 
@@ -106,6 +109,7 @@ class RedisBook:
         self._link = link
         self._member = secrets.token_hex(8)
         self._number = 0
+        self._script = ROOM + CLAIM
         self._gone: dict[str, int] = {}
         """By name of a hash: what members that are gone had spent, where there was anything in it."""
 
@@ -128,7 +132,7 @@ class RedisBook:
             ]
         arguments = [str(item) for item in told]
         keys = [f"{prefix}:members", *names]
-        members, *lines = await self._link.run(functools.partial(run_script, CLAIM, keys, arguments))
+        members, *lines = await self._link.run(functools.partial(self._run, keys, arguments))
         answers = []
         for name, line, claim in zip(names, lines, claims, strict=True):
             granted, others, final, free, gone = map(int, line.split())
@@ -136,6 +140,18 @@ class RedisBook:
             if granted or others or claim.held:
                 self._gone[name] = gone
         return answers, int(members)
+
+    async def _run(self, keys: list[str], arguments: list[str], client: Redis) -> list[Any]:
+        from redis.exceptions import ResponseError
+
+        try:
+            found: list[Any] = await run_script(self._script, keys, arguments, client)
+        except ResponseError as error:
+            if self._script == CLAIM or "compiling" not in str(error):
+                raise
+            self._script = CLAIM  # an earlier Redis, which knows no flags
+            found = await run_script(self._script, keys, arguments, client)
+        return found
 
     async def close(self) -> None:
         """Its part of the rates is the others' from now on."""

@@ -24,6 +24,8 @@ AHEAD = 32
 """Or, where that is more, as much as this many requests can cost: they may go at once."""
 LEAVE = 4
 """A grant leaves this part of what is free, if it can: near its end a limit is divided finely among members."""
+REMEMBERED = 64
+"""Days and months that are not forgotten when they have ended: a clock that is set back makes one the present again."""
 ALIVE_S = 10.0
 """A member that has not reported for this long is gone, and what it held counts as spent."""
 
@@ -180,9 +182,9 @@ class Purse(Budget):
         least = max(1, self._short) if busy and 2 * free < ahead else 0
         return Claim(team, self.period.name, self._whole, self._spent, self._limit, least, max(least, ahead - free))
 
-    def answer(self, claim: Claim, given: Given) -> None:
-        """The sums have recorded a claim and answered it."""
-        self._told = claim.spent, claim.held
+    def answer(self, claim: Claim, given: Given, beside: int = 0) -> None:
+        """The sums have recorded a claim and answered it. `beside`: what was granted to the claim that it follows."""
+        self._told = claim.spent, claim.held + given.granted + beside
         self._others = given.others
         if self._limit is not None:
             self._limit += given.granted
@@ -225,10 +227,13 @@ class Account:
         return self._purse(day, self.team.budget_usd_day), self._purse(month, self.team.budget_usd_month)
 
     def open_purses(self, wall: float) -> Iterable[Purse]:
-        """Those, and earlier ones that are not settled; the others are forgotten."""
+        """Those, and others that are not settled."""
         current = self.purses(wall)
-        self._purses = {name: p for name, p in self._purses.items() if p in current or not p.settled}
-        return list(self._purses.values())
+        found = [purse for purse in list(self._purses.values()) if purse in current or not purse.settled]
+        for name in list(self._purses)[:-REMEMBERED]:
+            if self._purses[name] not in found:
+                del self._purses[name]
+        return found
 
     def claims(self, wall: float, busy: bool) -> list[tuple[Purse, Claim]]:
         """What to tell of its money: of earlier periods, of this day and, last, of this month."""
@@ -266,8 +271,8 @@ class Account:
 
     def _purse(self, period: Period, limit_usd: float | None) -> Purse:
         found = self._purses.get(period.name)
-        if found is None:
-            found = self._purses[period.name] = Purse(period, limit_usd)
+        if found is None:  # others may look at midnight too: what is reserved in one of two would be told by none
+            found = self._purses.setdefault(period.name, Purse(period, limit_usd))
         return found
 
     def __repr__(self) -> str:

@@ -1,4 +1,5 @@
-"""The access log, and a request's id: one line for each request, without query, token or password. Plain ASGI.
+"""The access log, and a request's id: one line for each request, without query, token or password, and one for a fault
+of ours. Plain ASGI.
 
 What a client sends is untrusted and may be secret. Of a path that is none of ours as little is shown as finds a typing
 error, and a caller that was refused is not named: what it sent as its name may be a password.
@@ -18,11 +19,14 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from referee import clock
 from referee.config.keys import REDACTED, looks_like_key
+from referee.server.refusals import Refusal
 
 log = logging.getLogger("referee.access")
+failures = logging.getLogger("referee.server")
 
 WHO = "referee.who"
 """Where the gate says which team and caller a request is of, once its token was found to be right."""
+FAULT = Refusal(500, "internal", "A fault of the service; its log says more, by X-Request-Id. Nothing was scored.")
 LONGEST_PATH = 120
 _SANE_ID = re.compile(r"[A-Za-z0-9._:-]{1,64}")
 _noted: contextvars.ContextVar[dict[str, int]] = contextvars.ContextVar("noted")
@@ -49,14 +53,14 @@ class Access:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        began, status, name = clock.monotonic(), 500, self._id(scope)
+        began, status, begun, name = clock.monotonic(), 500, False, self._id(scope)
         noted: dict[str, int] = {}
         _noted.set(noted)
 
         async def answer(message: Message) -> None:
-            nonlocal status
+            nonlocal status, begun
             if message["type"] == "http.response.start":
-                status = message["status"]
+                status, begun = message["status"], True
                 headers = [*message.get("headers", ()), (b"x-request-id", name.encode())]
                 if self._draining():  # so that the client's next request finds another replica
                     headers.append((b"connection", b"close"))
@@ -65,6 +69,11 @@ class Access:
 
         try:
             await self._app(scope, receive, answer)
+        except Exception:
+            failures.exception("a request failed", extra={"fields": {"request_id": name}})
+            if begun:
+                raise  # so that the connection breaks, and no client takes the beginning for the whole
+            await FAULT.response()(scope, receive, answer)
         finally:
             if log.isEnabledFor(logging.INFO):
                 fields = self._fields(scope)

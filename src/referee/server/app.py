@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import logging
 from collections.abc import Awaitable, Callable, Mapping
 
 from fastapi import FastAPI
@@ -25,8 +24,6 @@ from referee.server.routes import add_own_routes
 from referee.server.service import Service
 from referee.server.tokens import Tokens
 from referee.version import VERSION
-
-log = logging.getLogger("referee.server")
 
 Page = Callable[[Mapping[str, str]], "str | bytes | Awaitable[str | bytes]"]
 
@@ -50,12 +47,13 @@ def make_app(referee: Referee, token: Secret | None = None, teams: Mapping[str, 
     bodies = Bodies(service.config.max_body)
     add_own_routes(app, service, bodies)
     add_foreign_routes(app, service, bodies)
+    for path in ("other", *(getattr(route, "path", "") for route in app.routes)):
+        service.answers[path, 500] = 0  # a count that begins with 1 is no increase to Prometheus, and rings no alert
     app.add_middleware(Gate, service=service)
     app.add_middleware(Access, draining=lambda: service.draining, hidden=tokens.hidden)
     app.add_exception_handler(Refusal, _refused)
     app.add_exception_handler(HTTPException, _http)
     app.add_exception_handler(RequestValidationError, _invalid)
-    app.add_exception_handler(Exception, _unexpected)
     describe(app, secured=not tokens.open)
     return app
 
@@ -116,8 +114,3 @@ async def _invalid(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     found = "; ".join(f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors())
     return Refusal(422, "bad_request", f"{found}.").response()
-
-
-async def _unexpected(request: Request, error: Exception) -> Response:
-    """A fault of ours: said as such, its details only in the log."""
-    return Refusal(500, "internal", "A fault of the service; its log says more. Nothing was scored.").response()

@@ -20,7 +20,7 @@ from referee.server.access import WHO
 from referee.server.refusals import OPEN_PATHS, SOON, Refusal
 from referee.server.service import Service
 from referee.server.shares import Shares
-from referee.server.tokens import Caller
+from referee.server.tokens import JUDGES, Caller
 
 BODY_SECONDS = 60.0
 """How long a body may take to arrive."""
@@ -78,7 +78,9 @@ class Gate:
         name = _caller(authorization, scope.get("client"))
         if team is not None:
             scope[WHO] = {"caller": name, "team": team}
-        if team is None and scope["path"] not in OPEN_PATHS:
+        if team is None:
+            if scope["path"] in OPEN_PATHS:
+                return None  # a probe, which is told nothing of judges
             return Refusal(
                 401,
                 "no_token",
@@ -93,7 +95,8 @@ class Gate:
                 "it a token to reach it by another name. Nothing was judged.",
             )
         try:
-            scope[CALLER] = self._tokens.caller(scope, name, team or "", headers)
+            wanted = b",".join(value for key, value in scope["headers"] if key == JUDGES)
+            scope[CALLER] = self._tokens.caller(scope, name, team, wanted)
         except Refusal as refusal:
             return refusal
         return None

@@ -1,4 +1,5 @@
-"""uvicorn's HTTP/1.1 protocol with limits on what a client may send before it is known: header bytes and time.
+"""uvicorn's HTTP/1.1 protocol with limits on what a client may send before it is known: header bytes and time. And on
+how long it may leave an answer unread.
 
 uvicorn itself has neither: headers are kept until memory ends, and a connection that never completes its request stays
 open. The token can only be checked once the headers are complete, so both must be bounded here.
@@ -21,6 +22,9 @@ HEADER_COST = 32
 """What a header costs beside its text, so that many empty ones meet the same limit."""
 HEAD_SECONDS = 10.0
 """From the connection, or the first byte of a further request, to the end of its headers."""
+READ_SECONDS = 300.0
+"""How long a client may leave an answer unread. Else one that hangs would hold it in memory for ever: no other timeout
+ends a connection with something left to send."""
 PIPELINED = 16
 """Requests a client may send before the first one is answered."""
 LINGER = 2.0
@@ -33,6 +37,7 @@ class LimitedProtocol(HttpToolsProtocol):
 
     head_seconds = HEAD_SECONDS
     body_seconds = BODY_SECONDS + LINGER
+    read_seconds = READ_SECONDS
     linger = LINGER
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -45,6 +50,7 @@ class LimitedProtocol(HttpToolsProtocol):
         """Bytes since the parser last reported anything: one endless header is not reported before it ends."""
         self._refused = False
         self._timer: asyncio.TimerHandle | None = None
+        self._unread: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """The first request has to come, too."""
@@ -54,7 +60,18 @@ class LimitedProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Nothing is waited for any more."""
         self._cancel_timer()
+        self._cancel_unread()
         super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        """More is to be sent than the client has read."""
+        super().pause_writing()
+        self._unread = self.loop.call_later(self.read_seconds, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        """It reads."""
+        super().resume_writing()
+        self._cancel_unread()
 
     def data_received(self, data: bytes) -> None:
         """Parse it, unless the client was refused: then it is read and dropped until it ends."""
@@ -134,6 +151,11 @@ class LimitedProtocol(HttpToolsProtocol):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+    def _cancel_unread(self) -> None:
+        if self._unread is not None:
+            self._unread.cancel()
+            self._unread = None
 
     def _late(self) -> None:
         if self.pipeline or (self._awaited == "head" and self._answering()):

@@ -54,7 +54,9 @@ class Refusal(Exception):
 
     def response(self) -> Response:
         """The answer."""
-        headers = {"retry-after": str(self.retry_after)} if self.retry_after else {}
+        headers = {"x-content-type-options": "nosniff"}
+        if self.retry_after:
+            headers["retry-after"] = str(self.retry_after)
         response = Response(self.body(), self.status, headers, "application/json")
         if self.status == 401:
             for way in ("Bearer", "Basic"):  # the second lets a browser ask its user

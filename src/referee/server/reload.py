@@ -139,14 +139,17 @@ class Reload:
         try:
             tokens = find_tokens(load(config), os.environ)
         except ConfigError as error:
-            if not kept:
-                raise
-            raise ConfigError(f"{error} Only a restart changes: {', '.join(kept)}.", setting=error.setting) from None
+            why = str(error).removesuffix(" Not started.") + " Environment variables are those of the start."
+            why += f" Only a restart changes: {', '.join(kept)}." if kept else ""
+            raise ConfigError(why, setting=error.setting) from None
         referee = await asyncio.to_thread(opened, config, spent)
-        if self._service.draining:
+        try:
+            if service.draining:
+                raise ConfigError("The service is about to end.")
+            service.renew(referee, tokens)
+        except BaseException:
             await asyncio.to_thread(referee.close)
-            return
-        service.renew(referee, tokens)
+            raise
         log.info("SIGHUP: configuration read again; samples that end under the one before: %d", service.pending)
         if kept:
             log.warning("SIGHUP: changed, but used only after a restart: %s.", ", ".join(kept))

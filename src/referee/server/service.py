@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from referee import clock
 from referee.config import Secret
 from referee.errors import EndpointClosed, RefereeError, UnscoredError
-from referee.records import Reason, Reward, Sample, Unscored
+from referee.records import Reason, Reward, Sample
 from referee.referee import Referee
 from referee.server.access import note
 from referee.server.held import Held, Tickets
@@ -21,7 +21,7 @@ from referee.server.refusals import LATER, SOON, Refusal, refusal_of
 from referee.server.reload import Referees
 from referee.server.shapes import Health
 from referee.server.shares import Shares
-from referee.server.teams import NOBODY, Teams
+from referee.server.teams import NOBODY, Teams, of_team, unpaid
 from referee.server.tokens import Caller, Tokens
 from referee.ticket import Ticket
 from referee.version import VERSION
@@ -137,13 +137,11 @@ class Service:
         if self._closed and any(reward.settled.origin == "call" for reward in given):
             self._closed.pop("", None)
             self._closed.pop(caller.team, None)
-        if self.teams.lacking(caller) is not None:
-            return  # the team's own budget: the others go on
         for reward in given:
             verdict = reward.verdict
-            if not self._closed and isinstance(verdict, Unscored) and verdict.reason is Reason.BUDGET:
+            if not self._closed and unpaid(verdict) and not of_team(verdict.detail, caller.team):
                 closed = self._closed[""] = EndpointClosed(verdict.detail, reason=Reason.BUDGET)
-                log.warning("%s Requests are answered from the cache only until a restart or SIGHUP.", closed)
+                log.warning("%s. Requests are answered from the cache only until a restart or SIGHUP.", closed)
 
     async def open(self, samples: Sequence[Sample], deadline: float | None = None, caller: Caller = NOBODY) -> Held:
         """Start judging for a caller that will ask for the results by the ticket's id."""

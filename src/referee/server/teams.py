@@ -6,7 +6,7 @@ import logging
 import math
 from collections import Counter
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeGuard
 
 from msgspec.structs import replace
 
@@ -14,7 +14,7 @@ from referee import clock
 from referee.config import JudgeConfig, chosen_judges
 from referee.errors import InputError
 from referee.limits.account import Account, Purse
-from referee.records import Reason, Reward, Unscored
+from referee.records import Reason, Reward, Unscored, Verdict
 from referee.referee import Referee
 from referee.rollouts import Polarity
 from referee.scoring.build import columns_shown, rubric_polarity
@@ -91,7 +91,7 @@ class Teams:
     def refuse_spent(self, caller: Caller, rewards: Sequence[Reward]) -> None:
         """Refuse where samples have no verdict because the caller's team has spent its budget."""
         purse = self.lacking(caller)
-        if purse is None or not any(map(_unpaid, rewards)):
+        if purse is None or not any(unpaid(reward.verdict) for reward in rewards):
             return
         self.refused[caller.team, "budget"] += 1
         period = purse.period
@@ -117,5 +117,12 @@ class Teams:
         )
 
 
-def _unpaid(reward: Reward) -> bool:
-    return isinstance(reward.verdict, Unscored) and reward.verdict.reason is Reason.BUDGET
+def unpaid(verdict: Verdict | Unscored) -> TypeGuard[Unscored]:
+    """Whether there is no verdict because a budget is spent."""
+    return isinstance(verdict, Unscored) and verdict.reason is Reason.BUDGET
+
+
+def of_team(detail: str, team: str) -> bool:
+    """Whether an unpaid verdict tells of this team's own budget: the others go on. What the team has now does not say
+    so: a new day may have begun since."""
+    return bool(team) and f"team {team}: budget_usd_" in detail

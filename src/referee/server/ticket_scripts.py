@@ -21,7 +21,7 @@ local alive = owner ~= '' and redis.call('GET', ARGV[1] .. owner)
 local ended = ''
 if ARGV[2] == '1' then
   ended = redis.call('HGET', KEYS[1], 'end') or ''
-  if ended ~= '' then redis.call('HSET', KEYS[1], 'collected', '1') end
+  if ended ~= '' then redis.pcall('HSET', KEYS[1], 'collected', '1') end
 end
 return {found[1] or '0', owner, found[3] or '0', found[4] or '', alive and 1 or 0, ended}
 """

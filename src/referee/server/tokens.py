@@ -78,10 +78,10 @@ class Tokens:
                 found = name
         return found
 
-    def caller(self, scope: MutableMapping[str, Any], name: str, team: str, headers: Mapping[bytes, bytes]) -> Caller:
-        """The caller of a request, whose path loses what names team and judge. Raises a Refusal for what it may not
-        use."""
-        judges = tuple(filter(None, (one.strip() for one in headers.get(JUDGES, b"").decode("latin-1").split(","))))
+    def caller(self, scope: MutableMapping[str, Any], name: str, team: str, wanted: bytes) -> Caller:
+        """The caller of a request, whose path loses what names team and judge. `wanted`: judges that its headers name.
+        Raises a Refusal for what it may not use."""
+        judges = tuple(filter(None, (one.strip() for one in wanted.decode("latin-1").split(","))))
         found = _PATH.fullmatch(scope["path"]) if self._config.team else None
         if found is not None:
             if found["team"] != team or not team:
