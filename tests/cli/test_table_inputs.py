@@ -60,7 +60,7 @@ def test_a_run_is_judged_again_from_its_table(tmp_path: Path, referee: Run, prov
     assert referee("score", "in.csv", *MAPS, "-o", "out.csv").returncode == 0
     found = said(referee, "rejudge", "out.csv", "-o", "again.jsonl.gz")
     assert (found["matched"], found["exact"]) == (6, 1.0)
-    refused = referee("rejudge", "out.csv", "-o", "out.jsonl.gz")
+    refused = referee("rejudge", "out.csv", "-o", "out.csv.jsonl")
     assert refused.returncode == 2, "the record would be the same folder"
     assert "Give -o another name" in refused.stderr
 

@@ -185,7 +185,7 @@ def _facts(workload: Workload, plan: Plan, assumed: Collection[str], whole: bool
     table.add_column(justify="left")
     table.add_column(justify="right")
     table.add_column(justify="left")
-    attempts = f"{workload.attempts:.3g} attempt{'' if workload.attempts == 1 else 's'} each"
+    attempts = f"{workload.attempts:.3g} request{'' if workload.attempts == 1 else 's'} each"
     share = f"{workload.asked:.0%} of {counted(workload.samples, 'question' if whole else 'sample')}, {attempts}"
     share += " (assumed: --samples)" if "samples" in assumed else ""
     spread = f"median {duration(workload.latency)} a call" + (" (assumed: --latency)" if "latency" in assumed else "")

@@ -44,9 +44,9 @@ def as_file(rollouts: str, mapped: Sequence[str] | None = None, more: Sequence[s
             spool.flush()
             path = copy
         try:
+            if path.is_file():
+                refuse_binary(rollouts, path)  # before its ending is believed: an Excel sheet may be called a.csv
             if mapping or is_table(path):
-                if path.is_file() and not is_table(path, mapping.values()):
-                    refuse_binary(rollouts, path)
                 lines, copy = stack.enter_context(scratch())
                 lines.writelines(table_lines(path, mapping))
                 lines.flush()
