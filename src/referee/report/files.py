@@ -205,7 +205,7 @@ def _judged(path: Path, judge: str) -> Side | None:
             return of_judge(found, judge) if judge else found
         if _holds(path, Given.is_label):
             return None
-        raise InputError(f"{path}: {NEITHER}, nor {LABELS}. {_what(path)}")
+        raise InputError(f"{path}: {NEITHER}, nor {LABELS}. {_what(path)} --map score=COLUMN names another column.")
     found = side(read(path))
     return of_judge(found, judge) if judge else found
 
