@@ -71,6 +71,14 @@ def test_columns_may_be_numbers(referee: Referee, make: Callable[[Any], Any]) ->
     assert [row[0] for row in as_rows(found)] == ["zero"] * 3
 
 
+def test_audio_of_a_dataset_is_not_decoded(referee: Referee) -> None:
+    """Its decoder, which may not be installed, is not asked for a column that no judge sees."""
+    datasets = pytest.importorskip("datasets")
+    given = to_dataset([{**row, "sound": {"bytes": b"RIFF", "path": None}} for row in ROWS])
+    found = score_table(given.cast_column("sound", datasets.Audio()), referee, map=MAP, keep=["n", "sound"])
+    assert found["score"][:] == [1.0, 2.0, 3.0]
+
+
 @pytest.mark.parametrize("make", [list, to_pandas, to_arrow, to_dataset])
 def test_what_is_unscored_is_none(make: Callable[[Any], Any]) -> None:
     """Never 0.0, also where no row has a score: columns of numbers stay such."""
