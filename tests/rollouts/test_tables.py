@@ -37,6 +37,13 @@ def test_a_csv_is_read_with_the_lines_it_has(tmp_path: Path, packed: bool, separ
     assert (second, two.prompt, two.length) == (5, "q", None)
 
 
+@pytest.mark.parametrize("separator", [",", "\t", ";"])
+def test_a_header_without_a_known_name_is_split_as_well(tmp_path: Path, separator: str) -> None:
+    """So that an error can name the columns that there are."""
+    (tmp_path / "in.csv").write_text(separator.join("ab") + "\n" + separator.join("xy") + "\n")
+    assert [json.loads(line) for line in table_lines(tmp_path / "in.csv", {}) if line.strip()] == [{"a": "x", "b": "y"}]
+
+
 def test_an_array_is_read_and_columns_are_mapped(tmp_path: Path) -> None:
     """Also from inside a column; a column that says the field otherwise does not contradict it."""
     rows = [{"q": f"p{n}", "question": "other", "out": "r", "reward_model": {"ground_truth": n}} for n in range(2)]

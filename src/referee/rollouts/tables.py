@@ -167,12 +167,14 @@ def _separator(path: Path, text: bytes, mapped: Iterable[str]) -> str:
         return ""
     suffixes = [suffix.lower() for suffix in path.suffixes]
     named = next((SEPARATORS[suffix] for suffix in suffixes if suffix in SEPARATORS), "")
-    wanted = COLUMNS.union(mapped)
+    wanted, most = COLUMNS.union(mapped), 1
     for separator in (",", "\t", ";"):
         with contextlib.suppress(csv.Error, StopIteration):
             cells = [cell.strip() for cell in next(csv.reader([first], delimiter=separator))]
             if len(cells) > 1 and (named or all(map(_COLUMN.fullmatch, cells))) and wanted.intersection(cells):
                 return separator
+            if named and len(cells) > most:  # no name in it is known: the ending says that it is a table
+                named, most = separator, len(cells)
     return named if first else ""
 
 
