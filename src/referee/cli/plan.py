@@ -133,6 +133,8 @@ def _base(
         raise InputError("--map reads columns of rollouts, and a ledger or numbers have none. Leave it out.")
     if run is None:
         return Workload(samples=SAMPLES, **limits), None, None
+    if not run.exists():
+        raise InputError(f"{run}: no such file of rollouts, and no such ledger.")
     seen = observe(read(run))
     if not seen.samples:
         raise InputError(f"{run}: no verdicts in it to learn from. Give the numbers as options instead.")
@@ -142,7 +144,7 @@ def _base(
 def _holds_rollouts(run: Path) -> bool:
     if run.is_dir():
         return not any(run.glob("ledger-*.jsonl"))
-    return str(run) == "-" or (run.is_file() and not holds_a_ledger(run))
+    return str(run) == "-" or run.is_fifo() or (run.is_file() and not holds_a_ledger(run))
 
 
 def _check(workload: Workload) -> None:
