@@ -57,7 +57,7 @@ def main() -> None:
             "cache": {"path": ""},
             "runtime": "ray",
         }
-        rows = [{"row": n, "question": "2 + 2?", "answer": "4", "response": f"It is {n % 9}."} for n in range(ROWS)]
+        rows = [{"row": n, "question": "2 + 2?", "answer": "4", "response": f"It is {n}."} for n in range(ROWS)]
         dataset = ray.data.from_items(rows, override_num_blocks=8)  # or ray.data.read_parquet("s3://…")
         scored = judged(dataset, config).materialize()  # or .write_parquet("…"), which streams
         rewards = [row["reward"] for row in scored.take_all()]

@@ -71,6 +71,14 @@ def test_columns_may_be_numbers(referee: Referee, make: Callable[[Any], Any]) ->
     assert [row[0] for row in as_rows(found)] == ["zero"] * 3
 
 
+def test_audio_of_a_dataset_is_not_decoded(referee: Referee) -> None:
+    """Its decoder, which may not be installed, is not asked for a column that no judge sees."""
+    datasets = pytest.importorskip("datasets")
+    given = to_dataset([{**row, "sound": {"bytes": b"RIFF", "path": None}} for row in ROWS])
+    found = score_table(given.cast_column("sound", datasets.Audio()), referee, map=MAP, keep=["n", "sound"])
+    assert found["score"][:] == [1.0, 2.0, 3.0]
+
+
 @pytest.mark.parametrize("make", [list, to_pandas, to_arrow, to_dataset])
 def test_what_is_unscored_is_none(make: Callable[[Any], Any]) -> None:
     """Never 0.0, also where no row has a score: columns of numbers stay such."""
@@ -130,6 +138,8 @@ def test_a_table_without_the_needed_columns_says_which_it_has(referee: Referee) 
     """And how a field is named; not where only some rows lack it."""
     with pytest.raises(InputError, match=r"Columns are question, said; say which is the response: map=\{'response'"):
         score_table([{"question": "p", "said": "r"}], referee)
+    with pytest.raises(InputError, match=r"No row has anything in 'q\.b', which map names for the prompt"):
+        score_table([{"q": {"a": "p"}, "response": "r"}], referee, map={"prompt": "q.b"})
     with pytest.raises(InputError) as error:
         score_table([{"prompt": "p", "response": "r"}, {"prompt": "p", "response": None}], referee)
     assert "Columns are" not in str(error.value)

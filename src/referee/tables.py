@@ -138,7 +138,8 @@ class _Arrow(_Rows):
 
 class _Dataset(_Rows):
     def rows(self) -> Iterator[Mapping[str, Any]]:
-        return iter(self.data.with_format(None))
+        for batch in self.data.with_format("arrow").iter(batch_size=1024):  # audio and images are not decoded
+            yield from batch.to_pylist()
 
     def with_columns(self, kept: list[str], numbers: Mapping[str, list[Any]], words: Mapping[str, list[Any]]) -> Any:
         found = self.data.select_columns(kept) if kept else None
@@ -234,14 +235,13 @@ def _samples(table: _Rows, mapping: Mapping[str, str], config: Config) -> list[S
             bad.append(item.message.replace("line", "row", 1))
     if count:
         more = "" if count <= SHOWN else f" … and {count - SHOWN} more."
-        lacks = [field for field in NEEDED if count == len(table) and f"{field}: missing" in bad[0]]
-        hint = (
-            f" Columns are {', '.join(table.names)}; say which is the {lacks[0]}: map={{'{lacks[0]}': 'COLUMN'}}."
-            if lacks
-            else ""
-        )
+        lacks = next((field for field in NEEDED if count == len(table) and f"{field}: missing" in bad[0]), "")
+        hint = f" Columns are {', '.join(table.names)}; say which is the {lacks}: map={{'{lacks}': 'COLUMN'}}."
+        if lacks in mapping:
+            hint = f" No row has anything in {mapping[lacks]!r}, which map names for the {lacks}."
         raise InputError(
-            f"{count} of {len(table)} rows cannot be judged. Nothing was spent. {' '.join(bad)}{more}{hint}"
+            f"{count} of {len(table)} rows cannot be judged. Nothing was spent. {' '.join(bad)}{more}"
+            f"{hint if lacks else ''}"
         )
     for doubt in doubtful_columns(first):
         log.warning("%s", doubt.message)

@@ -230,12 +230,12 @@ def test_open_batches_of_another_endpoint_are_not_paid_for_again(referee: Run, p
 
 
 def test_outputs_of_one_name_have_one_journal_and_one_run(referee: Run, provider: Start, tmp_path: Path) -> None:
-    """A run into out.json does not touch the batches of one into out.jsonl that goes on: their folder is the same."""
+    """A run into out does not touch the batches of one into out.jsonl that goes on: their folder is the same."""
     server = provider(batch=BatchSpec(process_s=1000.0))
     prepare(tmp_path, server)
     child = start_and_wait(tmp_path)
     try:
-        other = referee("score", "in.jsonl", "-o", "out.json", "--batch")
+        other = referee("score", "in.jsonl", "-o", "out", "--batch")
         assert (other.returncode, "another run is writing it now" in other.stderr) == (2, True), other.stderr
     finally:
         child.kill()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -58,6 +60,19 @@ def test_a_plan_of_nothing_usable_says_so(tmp_path: Path, referee: Run) -> None:
     (tmp_path / "rewards.jsonl").write_text('{"line":1,"id":"1","reward":1.0}\n')
     refused(referee("plan", "rewards.jsonl"), "neither a ledger nor a file of rollouts")
     refused(referee("plan", "-c", "referee.toml", "--map", "prompt=q"), "--map reads columns of rollouts")
+
+
+def test_a_plan_reads_a_pipe_of_rollouts(tmp_path: Path, referee: Run) -> None:
+    """As `referee score` does; a name that leads nowhere may have been meant as either."""
+    write_config(tmp_path / "p.toml", NOWHERE)
+    write_rollouts(tmp_path / "in.jsonl", 3)
+    os.mkfifo(tmp_path / "pipe")
+    with subprocess.Popen(["sh", "-c", "cat in.jsonl > pipe"], cwd=tmp_path) as writer:
+        done = referee("plan", "pipe", "-c", "p.toml")
+        writer.kill()
+    assert done.returncode == 0, done.stderr
+    assert "3 rollouts: " in done.stdout
+    assert "no such file of rollouts, and no such ledger" in referee("plan", "none.jsonl", "-c", "p.toml").stderr
 
 
 def test_a_plan_says_what_it_assumes_of_auto(tmp_path: Path, referee: Run) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import bz2
 import json
 import lzma
+import pickle
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -31,6 +32,16 @@ FORMATS: dict[str, tuple[str, Callable[[Path], object], str]] = {
     "bzip2": ("in.bz2", lambda path: path.write_bytes(bz2.compress(json.dumps(ROWS[0]).encode())), "bzip2 -dc in.bz2"),
     "xz": ("in.xz", lambda path: path.write_bytes(lzma.compress(json.dumps(ROWS[0]).encode())), "xz -dc in.xz"),
     "utf-16": ("in.txt", lambda path: path.write_text(json.dumps(ROWS[0]), encoding="utf-16"), "UTF-16"),
+    "utf-16 csv": ("in.csv", lambda path: path.write_text("prompt,response\na,b\n", encoding="utf-16"), "UTF-16"),
+    "sheet called csv": ("in.csv", zipped, "ZIP"),
+    "sqlite": ("in.db", lambda path: path.write_bytes(b"SQLite format 3\0" + bytes(99)), "an SQLite database"),
+    "pickle": ("in.pkl", lambda path: path.write_bytes(pickle.dumps(ROWS)), "a Python pickle"),
+    "git lfs": (
+        "train.parquet",
+        lambda path: path.write_text("version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 5\n"),
+        "git lfs pull",
+    ),
+    "picture": ("in.png", lambda path: path.write_bytes(b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"), "binary data"),
     "document": ("in.json", lambda path: path.write_text(json.dumps({"data": ROWS}, indent=2)), "several lines"),
 }
 

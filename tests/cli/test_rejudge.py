@@ -81,3 +81,15 @@ def test_the_run_that_is_judged_again_is_not_overwritten(tmp_path: Path, referee
             assert done.returncode == 2
             assert "Give -o another name" in done.stderr
     assert (tmp_path / "a.jsonl").read_bytes() == before
+
+
+def test_an_error_names_the_run_and_no_temporary_file(tmp_path: Path, referee: Run, provider: Start) -> None:
+    """The samples are handed on in a file of ours that no one can open."""
+    server = provider()
+    (tmp_path / "in.jsonl").write_text('{"prompt": "2 + 2?", "response": "4"}\n')
+    write_config(tmp_path / "referee.toml", server.url)
+    assert referee("score", "in.jsonl", "-o", "a.jsonl").returncode == 0
+    write_config(tmp_path / "other.toml", server.url, '[judge]\nkind = "reference"')
+    done = referee("rejudge", "a.run", "-c", "other.toml", "-o", "b.jsonl")
+    assert done.returncode == 2
+    assert 'error: a.run: judge.kind = "reference"' in done.stderr

@@ -26,7 +26,9 @@ OWN: list[dict[str, Any]] = [
     {"uid": 8, "seen": 2, "score": "B", "tags": [], "extra": {"k": "v"}, "mixed": 1},
     {"uid": 9, "seen": None, "score": "=1", "mixed": "one\ntwo, \"three\"", "input.score": True},
 ]  # fmt: skip
-ENDINGS = [".jsonl", ".jsonl.gz", ".csv", ".parquet"]
+RECORDS = {".jsonl": "out.run", ".jsonl.gz": "out.jsonl.gz.run", ".csv": "out.csv.run", ".parquet": "out.parquet.run"}
+"""The record of an output, by its ending: outputs that differ in their ending alone do not share one."""
+ENDINGS = list(RECORDS)
 
 
 def given(tmp_path: Path, url: str, count: int = 3, text: str = "") -> None:
@@ -122,7 +124,7 @@ def test_a_finished_output_is_resumed_diffed_and_reported(
     same = json.loads(referee("diff", name, "plain.jsonl", "--json").stdout)
     assert (same["matched"], same["both"], same["exact"]) == (6, 6, 1.0)
     assert "6 samples" in referee("report", name, "-o", "page.html").stderr
-    assert sorted(p.name for p in tmp_path.iterdir() if p.name.startswith("out")) == [name, "out.run"]
+    assert sorted(p.name for p in tmp_path.iterdir() if p.name.startswith("out")) == [name, RECORDS[ending]]
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
@@ -179,7 +181,7 @@ def test_a_killed_run_loses_nothing(tmp_path: Path, referee: Run, provider: Star
     assert done.returncode == 0, done.stderr
     assert [float(row["score"]) for row in table(tmp_path / name)] == [n % 10 + 1 for n in range(600)]
     assert server.stats().received - asked == 600 - kept
-    assert sorted(p.name for p in tmp_path.iterdir() if p.name.startswith("out")) == [name, "out.run"]
+    assert sorted(p.name for p in tmp_path.iterdir() if p.name.startswith("out")) == [name, RECORDS[ending]]
 
 
 @pytest.mark.parametrize("ending", ENDINGS[1:])

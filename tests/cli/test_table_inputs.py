@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import json
 import sqlite3
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 from tests.cli.conftest import Run, Start, write_config
+from typer.testing import CliRunner
+
+from referee.cli import source
+from referee.cli.main import app
+from referee.errors import InputError
 
 NOWHERE = "http://127.0.0.1:9/v1"
 ROWS = [
@@ -60,7 +67,7 @@ def test_a_run_is_judged_again_from_its_table(tmp_path: Path, referee: Run, prov
     assert referee("score", "in.csv", *MAPS, "-o", "out.csv").returncode == 0
     found = said(referee, "rejudge", "out.csv", "-o", "again.jsonl.gz")
     assert (found["matched"], found["exact"]) == (6, 1.0)
-    refused = referee("rejudge", "out.csv", "-o", "out.jsonl.gz")
+    refused = referee("rejudge", "out.csv", "-o", "out.csv.jsonl")
     assert refused.returncode == 2, "the record would be the same folder"
     assert "Give -o another name" in refused.stderr
 
@@ -81,3 +88,23 @@ def test_what_no_command_reads_is_named_in_one_line(tmp_path: Path, referee: Run
         (line,) = [line for line in done.stderr.splitlines() if not line.startswith("using ")]
         assert file in line
         assert "this is " in line
+
+
+@pytest.mark.parametrize("given", ["in.csv", "-"])
+def test_a_full_temporary_folder_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str) -> None:
+    """It is not the input that cannot be read; another folder is one variable away."""
+    full = Path("/dev/full")
+    if not full.exists():
+        pytest.skip("no /dev/full here")
+    write_table(tmp_path / "in.csv")
+    monkeypatch.chdir(tmp_path)
+
+    @contextlib.contextmanager
+    def scratch() -> Iterator[tuple[IO[bytes], Path]]:
+        with full.open("wb", buffering=0) as stream:
+            yield stream, full
+
+    monkeypatch.setattr(source, "scratch", scratch)
+    run = CliRunner().invoke(app, ["score", given, "-o", "out.jsonl"], input=(tmp_path / "in.csv").read_bytes())
+    assert isinstance(run.exception, InputError)
+    assert f"no room for a temporary copy of {given}; the variable TMPDIR" in str(run.exception)

@@ -42,6 +42,7 @@ def test_in_a_file_the_name_is_the_users() -> None:
     assert not of_a_file({"ledger": {"dir": "run"}})
     assert numbers(start, member("a", prompt="p"), member("a", prompt="q"), later, member("a", 11.0)) == [1, 1, 1]
     assert numbers(start, member("a", step=3), later, member("a", 11.0, step=3)) == [1, 1]
+    assert numbers(start, member("0", step=3, prompt="p"), member("0", step=3, prompt="q")) == [1, 2], "two ranks"
 
 
 def test_steps_that_a_trainer_repeats_are_other_groups() -> None:

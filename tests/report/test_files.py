@@ -60,7 +60,7 @@ def report_of(path: Path) -> tuple[Report, Rewards]:
     """What the page of a file of rewards shows."""
     found = lines_of(path)
     assert isinstance(found, Rewards)
-    gathering = Gathering(found.scale)
+    gathering = Gathering(found.scale, found.scales)
     for line in found:
         gathering.add(line)
     return gathering.report(), found
@@ -109,6 +109,26 @@ def test_the_scale_is_that_of_the_rows(tmp_path: Path, scores: list[tuple[float,
     """Two verdicts tell it; the same verdict everywhere does not."""
     rows = [Row(line=n, id="", reward=v, score=s, value=v) for n, (s, v) in enumerate(scores, 1)]
     assert report_of(written(tmp_path / "r.jsonl", rows))[1].scale == scale
+
+
+def test_several_judges_keep_their_scales_and_rows_their_steps(tmp_path: Path) -> None:
+    """A score from 1 to 10 beside a share; the step where own columns hold it, as text of a CSV too."""
+    rows = [
+        Row(
+            line=n,
+            id=str(n),
+            reward=0.0,
+            score=n / 9,
+            value=n / 9,
+            how="terms",
+            judges={"quality": {"score": n + 1.0, "value": n / 9}, "safe": {"score": n / 9, "value": n / 9}},
+            columns={"step": msgspec.Raw(b'"3"' if n % 2 else b"4")},
+        )
+        for n in range(1, 9)
+    ]
+    report = report_of(written(tmp_path / "r.jsonl", rows))[0]
+    assert {judge.name: judge.scale for judge in report.judges} == {"quality": Scale(10, 1.0, 10.0), "safe": Scale()}
+    assert [step.first for step in report.steps] == [3, 4]
 
 
 def test_lines_that_are_no_rows_are_counted(tmp_path: Path) -> None:

@@ -607,6 +607,10 @@ def test_what_a_rubric_leaves_is_named() -> None:
         "criteria",
         "reward_model.rubrics",
     ]
+    older = {"Answer Critical": [{"Ingredient": "a"}], "Valuable": [{"Ingredient": "b"}], "Context": []}
+    assert unread_columns([raw({**GOOD, "ground_truth": json.dumps(older)})], (), rubric=True) == [
+        "ground_truth.Valuable"
+    ]
 
 
 def test_the_first_rows_say_what_their_pitfalls_were_taken_for() -> None:

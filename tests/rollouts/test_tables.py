@@ -12,7 +12,7 @@ import pytest
 
 from referee.errors import InputError
 from referee.records import Sample
-from referee.rollouts import read_rollouts
+from referee.rollouts import BadLine, read_rollouts
 from referee.rollouts.tables import encode, is_table, plain, read_mapping, table_lines
 
 
@@ -37,6 +37,13 @@ def test_a_csv_is_read_with_the_lines_it_has(tmp_path: Path, packed: bool, separ
     assert (second, two.prompt, two.length) == (5, "q", None)
 
 
+@pytest.mark.parametrize("separator", [",", "\t", ";"])
+def test_a_header_without_a_known_name_is_split_as_well(tmp_path: Path, separator: str) -> None:
+    """So that an error can name the columns that there are."""
+    (tmp_path / "in.csv").write_text(separator.join("ab") + "\n" + separator.join("xy") + "\n")
+    assert [json.loads(line) for line in table_lines(tmp_path / "in.csv", {}) if line.strip()] == [{"a": "x", "b": "y"}]
+
+
 def test_an_array_is_read_and_columns_are_mapped(tmp_path: Path) -> None:
     """Also from inside a column; a column that says the field otherwise does not contradict it."""
     rows = [{"q": f"p{n}", "question": "other", "out": "r", "reward_model": {"ground_truth": n}} for n in range(2)]
@@ -54,7 +61,8 @@ def test_an_array_is_read_and_columns_are_mapped(tmp_path: Path) -> None:
         ("in.csv", b"prompt,response\ncaf\xe9,x\n", (), "this CSV is not UTF-8"),
         ("in.csv", b'prompt,response\n"a,x\n', (), "line 2: a quote"),
         ("in.csv", b"prompt,response\na,b,c\n", (), "line 2 has 3 cells, its header 2"),
-        ("in.csv", b"prompt,prompt\na,b\n", (), "two columns are called 'prompt'"),
+        ("in.csv", b"prompt,prompt\na,b\n", (), "two columns are called 'prompt'; is the first line a header?"),
+        ("in.csv", b"prompt|response\na,b|c\n", (), "its header 1. Cells are separated by commas, tabs or semicolons."),
         ("in.json", b'[{"prompt": 1', (), "a JSON array that cannot be read"),
         ("in.json", b'[{"prompt": "a"}]', ("response=answer",), "no row has anything in `answer`"),
         ("in.json", b"[]", ("respnse=answer",), "--map respnse=answer: write FIELD=COLUMN"),
@@ -86,6 +94,18 @@ def test_cells_of_pandas_and_numpy_become_plain_values() -> None:
     messages = numpy.array([{"role": "user", "content": "q"}], dtype=object)
     cells: dict[str, Any] = {"prompt": messages, "n": numpy.int64(3), "x": numpy.float32("nan"), "huge": 10**30}
     assert plain(cells) == {"prompt": [{"role": "user", "content": "q"}], "n": 3, "x": None, "huge": 10**30}
+
+
+@pytest.mark.parametrize("number", ["nan", "inf", "-Infinity"])
+def test_a_number_without_a_finite_value_is_refused(tmp_path: Path, number: str) -> None:
+    """It is no empty cell, so it is not read as 0."""
+    (tmp_path / "in.csv").write_text(f"prompt,response,rule_score\np,r,{number}\n")
+    ((_, item),) = read_rollouts(io.BytesIO(b"".join(table_lines(tmp_path / "in.csv", {}))))
+    assert isinstance(item, BadLine)
+    assert item.field == "rule_score"
+    ((_, item),) = read_rollouts(io.BytesIO(encode({"prompt": "p", "response": "r", "rule_score": float("inf")})))
+    assert isinstance(item, BadLine)
+    assert item.field == "rule_score"
 
 
 def test_whole_numbers_that_pandas_wrote_as_floats_are_whole(tmp_path: Path) -> None:

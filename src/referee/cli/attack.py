@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from referee.calibration.asking import first_judged
-from referee.cli.problems import refuse_binary, refuse_text
+from referee.cli.problems import refuse_text
 from referee.cli.settings import settings
 from referee.cli.source import Map, as_file
 from referee.cli.terminal import terminal
@@ -58,7 +58,6 @@ def command(
         asked = [[ASKED]]
         if rollouts is not None:
             with as_file(rollouts, mapped) as path:
-                refuse_binary(rollouts, path)
                 asked = _asked(rollouts, path, prompts, chosen)
         found = attacked(chosen, asked)
     if as_json:

@@ -37,7 +37,7 @@ from referee.calibration.stress import STRESS, questions
 from referee.cli.calibrate_cascade import replayed, tell
 from referee.cli.calibration_text import show
 from referee.cli.compare_input import AnswerFile
-from referee.cli.problems import Problems, column_names, refuse_binary, refuse_text, warn_unread
+from referee.cli.problems import Problems, column_names, refuse_text, warn_unread
 from referee.cli.settings import settings, with_ledger
 from referee.cli.source import Map, as_file
 from referee.cli.terminal import terminal
@@ -249,7 +249,6 @@ def _check_columns(rows: Sequence[Row], names: Sequence[str]) -> None:
 
 def _read(file: AnswerFile, form: Format, labelled: bool = True) -> list[Row]:
     """All rows of a file; an error, before anything is spent, if one cannot be used."""
-    refuse_binary(*file)
     rows, problems = [], Problems()
     for item in read_labels(file.path, form):
         if isinstance(item, BadLine):

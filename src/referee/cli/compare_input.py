@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import typer
 
-from referee.cli.problems import Problems, refuse_binary, refuse_text
+from referee.cli.problems import Problems, refuse_text
 from referee.cli.words import counted
 from referee.config import Config
 from referee.errors import InputError
@@ -34,7 +34,6 @@ class AnswerFile(NamedTuple):
 def read_answers(file: AnswerFile, config: Config | None = None, columns: Sequence[str] = ()) -> list[AnswerRow]:
     """All rows, as the judge is shown them; a line that is none is an error. Without a configuration: to see what is
     there."""
-    refuse_binary(file.name, file.path)
     bad, found = Problems(), list[AnswerRow]()
     only_text, rubric = (text_only(config), rubric_polarity(config)) if config is not None else (False, None)
     for line, item in read_rollouts(file.path, columns, only_text, rubric):

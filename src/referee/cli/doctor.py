@@ -42,7 +42,14 @@ from referee.scoring.build import build_judge
 from referee.scoring.tracing import open_tracer
 from referee.version import VERSION
 
-EXTRAS = {"redis": "redis", "ray": "ray", "serve": "fastapi", "report": "plotly", "otel": "opentelemetry"}
+EXTRAS = {
+    "tables": "pyarrow",
+    "report": "plotly",
+    "serve": "fastapi",
+    "redis": "redis",
+    "ray": "ray",
+    "otel": "opentelemetry",
+}
 """The optional parts, each with a module that only its installation brings."""
 
 _UNUSABLE = {"foreign": "is not a cache of referee's", "broken": "is damaged"}

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from referee.cache import open_cache
 from referee.cli.groups import check_alone, in_words, sizes_of
-from referee.cli.problems import Problems, refuse_binary, refuse_text, warn_unread
+from referee.cli.problems import Problems, refuse_text, warn_unread
 from referee.cli.words import counted
 from referee.config import Config, JudgeConfig, all_judges, endpoints_of, pool_of, provider_of
 from referee.engine import Endpoint
@@ -156,7 +156,6 @@ def _dollars(config: Config, loads: dict[str, Load], way: str, tokens_out: float
 
 def estimate(name: str, path: Path, config: Config, looked_at: bool = False) -> Estimate:
     """Read all of it and plan every request. None is sent. `looked_at`: the caller has said what its columns are."""
-    refuse_binary(name, path)
     secret = secrets.token_bytes(32)
     judges = [Planned(judge, build_judge(judge, secret)) for judge in config.judge]
     comparing = [judge for judge in judges if judge.compares]

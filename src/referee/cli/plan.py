@@ -133,6 +133,8 @@ def _base(
         raise InputError("--map reads columns of rollouts, and a ledger or numbers have none. Leave it out.")
     if run is None:
         return Workload(samples=SAMPLES, **limits), None, None
+    if not run.exists():
+        raise InputError(f"{run}: no such file of rollouts, and no such ledger.")
     seen = observe(read(run))
     if not seen.samples:
         raise InputError(f"{run}: no verdicts in it to learn from. Give the numbers as options instead.")
@@ -142,7 +144,7 @@ def _base(
 def _holds_rollouts(run: Path) -> bool:
     if run.is_dir():
         return not any(run.glob("ledger-*.jsonl"))
-    return str(run) == "-" or (run.is_file() and not holds_a_ledger(run))
+    return str(run) == "-" or run.is_fifo() or (run.is_file() and not holds_a_ledger(run))
 
 
 def _check(workload: Workload) -> None:
@@ -185,7 +187,7 @@ def _facts(workload: Workload, plan: Plan, assumed: Collection[str], whole: bool
     table.add_column(justify="left")
     table.add_column(justify="right")
     table.add_column(justify="left")
-    attempts = f"{workload.attempts:.3g} attempt{'' if workload.attempts == 1 else 's'} each"
+    attempts = f"{workload.attempts:.3g} request{'' if workload.attempts == 1 else 's'} each"
     share = f"{workload.asked:.0%} of {counted(workload.samples, 'question' if whole else 'sample')}, {attempts}"
     share += " (assumed: --samples)" if "samples" in assumed else ""
     spread = f"median {duration(workload.latency)} a call" + (" (assumed: --latency)" if "latency" in assumed else "")

@@ -34,6 +34,10 @@ ROW = 'Not one line is a rollout. One looks like this: {"prompt": "What is 2 + 2
 _PACKED = "{tool} -dc {source} | referee score - …"
 _BINARY = (
     (b"PK\x03\x04", "ZIP (Excel sheets are, too)", "unpack it, or save the sheet as CSV"),
+    (b"SQLite format 3\x00", "an SQLite database", "sqlite3 -csv -header {source} 'SELECT ...' | referee score - …"),
+    (b"\x80\x04", "a Python pickle", "load it, and write Parquet or call referee.score_table"),
+    (b"\x80\x05", "a Python pickle", "load it, and write Parquet or call referee.score_table"),
+    (b"version https://git-lfs", "a Git LFS pointer, not the file itself", "git lfs pull"),
     (b"\x28\xb5\x2f\xfd", "packed with zstd", _PACKED.replace("{tool}", "zstd")),
     (b"BZh", "packed with bzip2", _PACKED.replace("{tool}", "bzip2")),
     (b"\xfd7zXZ\x00", "packed with xz", _PACKED.replace("{tool}", "xz")),
@@ -101,9 +105,10 @@ def warn_unread(name: str, rows: Rows, shown: Collection[str], rubric: Polarity 
         if column.isprintable() and column not in named
     ]
     if found:
+        names = ", ".join(column or '""' for column in found[:UNREAD])  # pandas writes its index without a name
         more = f" and {len(found) - UNREAD} more" if len(found) > UNREAD else ""
         typer.echo(
-            f"{name}: not read: {', '.join(found[:UNREAD])}{more}. No judge sees them; a template shows a column with "
+            f"{name}: not read: {names}{more}. No judge sees them; a template shows a column with "
             "{{columns.name}}.",
             err=True,
         )
@@ -122,6 +127,8 @@ def refuse_text(name: str, path: Path) -> None:
     text = _head(name, path).removeprefix(BOM).decode("utf-8", "replace").strip()
     if not text:
         raise InputError(f"{name}: there are no rollouts in this file. Nothing was spent.")
+    if "\0" in text:
+        raise _other(name, "binary data of a format that is not known", "save it as one of these")
     first = text.splitlines()[0].rstrip()
     if first == "{":
         raise _other(name, *_DOCUMENT)

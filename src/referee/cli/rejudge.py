@@ -11,7 +11,7 @@ import typer
 from referee.cli import score
 from referee.cli.diff import tell
 from referee.cli.source import scratch
-from referee.errors import ConfigError
+from referee.errors import ConfigError, InputError
 from referee.report.again import rollouts_of
 from referee.report.diff import diff
 from referee.report.files import record_beside, sides
@@ -37,7 +37,10 @@ def command(
     with scratch() as (rollouts, name):
         rollouts.writelines(msgspec.json.encode(row) + b"\n" for row in rollouts_of(run))
         rollouts.flush()
-        score.command(str(name), str(output), config, resume, overwrite, skip_bad=False, quiet=as_json)
+        try:
+            score.command(str(name), str(output), config, resume, overwrite, skip_bad=False, quiet=as_json)
+        except InputError as error:
+            raise InputError(str(error).replace(str(name), str(run))) from None
     tell(diff(*sides(run, output), examples), as_json)
 
 

@@ -87,7 +87,8 @@ def _report(run: Path, output: Path | None, title: str, texts_mb: float) -> tupl
     plotly_source()  # if it is missing, say so before reading a large ledger
     reading = lines_of(run)
     rewards = reading if isinstance(reading, Rewards) else None
-    gathering, rows = Gathering(rewards.scale if rewards else None), Rows(texts_mb)
+    gathering = Gathering(rewards.scale, rewards.scales) if rewards else Gathering()
+    rows = Rows(texts_mb)
     count, config = 0, dict[str, object]()
     for count, line in enumerate(reading, 1):  # noqa: B007
         gathering.add(line)

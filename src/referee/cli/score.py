@@ -21,7 +21,7 @@ from referee.cli.keep import Keep, KeptColumns, check_keep
 from referee.cli.output import check_output, claimed, rejects_of
 from referee.cli.output_tables import is_flat, make_table, reopen_table, working
 from referee.cli.plan import show_file
-from referee.cli.problems import Problems, refuse_binary, refuse_text, warn_unread
+from referee.cli.problems import Problems, refuse_text, warn_unread
 from referee.cli.rows import Digests, RowWriter, consolidate, read_rows, row_of
 from referee.cli.settings import settings, with_ledger
 from referee.cli.source import Map, as_file
@@ -82,7 +82,6 @@ def command(
     if not dry_run:
         check_output(rollouts, output, resume, overwrite)
     with as_file(rollouts, mapped) as source:
-        refuse_binary(rollouts, source)
         sizes, total, bad, mixed, media, references = _survey(source)
         if bad.count and not total:
             refuse_text(rollouts, source)

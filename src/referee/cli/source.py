@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import shutil
 import sys
@@ -36,22 +37,27 @@ def as_file(rollouts: str, mapped: Sequence[str] | None = None, more: Sequence[s
     if rollouts != "-" and not path.exists():
         raise InputError(f"{rollouts}: no such file.")
     with contextlib.ExitStack() as stack:
-        if rollouts == "-" or not (path.is_file() or path.is_dir()):
-            # Standard input, a FIFO, <(zcat …): what can be read once only is kept for the second time.
-            spool, copy = stack.enter_context(scratch())
-            with contextlib.nullcontext(sys.stdin.buffer) if rollouts == "-" else path.open("rb") as given:
-                shutil.copyfileobj(given, spool)
-            spool.flush()
-            path = copy
         try:
+            if rollouts == "-" or not (path.is_file() or path.is_dir()):
+                # Standard input, a FIFO, <(zcat …): what can be read once only is kept for the second time.
+                spool, copy = stack.enter_context(scratch())
+                with contextlib.nullcontext(sys.stdin.buffer) if rollouts == "-" else path.open("rb") as given:
+                    shutil.copyfileobj(given, spool)
+                spool.flush()
+                path = copy
+            if path.is_file():
+                refuse_binary(rollouts, path)  # before its ending is believed: an Excel sheet may be called a.csv
             if mapping or is_table(path):
-                if path.is_file() and not is_table(path, mapping.values()):
-                    refuse_binary(rollouts, path)
                 lines, copy = stack.enter_context(scratch())
                 lines.writelines(table_lines(path, mapping))
                 lines.flush()
                 path = copy
         except (EOFError, zlib.error, OSError) as error:
+            if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT):
+                raise InputError(
+                    f"{tempfile.gettempdir()}: no room for a temporary copy of {rollouts}; the variable TMPDIR names "
+                    "another folder. Nothing was spent."
+                ) from None
             raise unreadable(rollouts, error) from None
         except InputError as error:
             raise InputError(str(error).replace(str(path), rollouts)) from None

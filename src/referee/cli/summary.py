@@ -126,7 +126,7 @@ class Summary:
             )
         for reason, count in self._unscored.most_common():
             detail = self._examples[reason]
-            lines.append(f"  unscored, {reason}: {count}" + (f" (for example: {detail[:120]})" if detail else ""))
+            lines.append(f"  unscored, {reason}: {count}" + (f" (for example: {plain(detail)})" if detail else ""))
         return "\n".join(lines)
 
     def _cost(self, spent: float) -> str:

@@ -1,7 +1,7 @@
 """Which samples of a ledger are siblings. One rule for the metrics, the report, its page and diff; no files.
 
 Siblings have the same group name, step and prompt, whichever batch or process they were judged in. In the record of a
-judged file the prompt may differ: there the name and the step are the user's own.
+judged file without steps the prompt may differ: there the name is the user's own.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ class Groups:
         if not line.group:
             return 0
         began, file = self._starts.get(source, (0.0, False))
-        prompt = "" if file else line.prompt or line.prompt_digest
+        # A trainer may keep its record in such a folder too, and its ranks may use the same names in a step.
+        prompt = "" if file and line.step is None else line.prompt or line.prompt_digest
         name = hash((line.step, line.group, prompt))
         number, latest = self._open.pop(name, (0, 0.0))
         # A trainer that starts again from a checkpoint repeats its steps with new answers; a file is only continued.

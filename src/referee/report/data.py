@@ -7,7 +7,7 @@ again counts once. Memory is bounded by the number of steps, not of samples.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from msgspec.structs import replace
@@ -67,10 +67,11 @@ class _Group(Siblings):
 class Gathering:
     """Counts lines as they come. `source` tells files apart that are read side by side; one after the other need none.
 
-    `report()` may be asked at any time. `scale`: of rows that come without a run line, from a file that was judged.
+    `report()` may be asked at any time. `scale`, and by judge `scales`: of rows that come without a run line, from a
+    file that was judged.
     """
 
-    def __init__(self, scale: Scale | None = None) -> None:
+    def __init__(self, scale: Scale | None = None, scales: Mapping[str, Scale] | None = None) -> None:
         self._given = scale
         self._tally = Tally()
         self._runs: list[RunInfo] = []
@@ -80,7 +81,7 @@ class Gathering:
         self._times = Times()
         self._waits = Waits()
         self._scatter, self._within = Scatter(), Within()
-        self._judges = Judges()
+        self._judges = Judges(scales)
         self._criteria = CriteriaSums()
         self._members = Members()
         self._audit = Audited()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
@@ -110,6 +110,15 @@ class Given(Struct, kw_only=True):
         prompt, answer = (next((text for text in texts if isinstance(text, str)), "") for texts in (prompts, answers))
         return prompt, answer
 
+    def own_step(self) -> int | None:
+        """The training step, where it was kept of the caller's columns."""
+        if self.step is not None:
+            return self.step
+        try:
+            return int(self.own().get("step", ""))  # of a CSV text
+        except (TypeError, ValueError, OverflowError):
+            return None
+
     def own(self) -> dict[str, Any]:
         """The caller's own columns."""
         return self.columns if isinstance(self.columns, dict) else {}
@@ -129,7 +138,16 @@ class Rewards:
         self.path = path
         self.skipped = 0
         """Lines that are no row."""
-        self.scale = _scale(row for row in _given(path) if row is not None)
+        known, judges = _Known(), dict[str, _Known]()
+        for row in _given(path):
+            if row is None:
+                continue
+            for name, said in row.each().items():
+                judges.setdefault(name, _Known()).add(said)
+            if row.how != "terms":  # what several judges said as one is between 0 and 1
+                known.add(row)
+        self.scale = known.scale()
+        self.scales = {name: judge.scale() for name, judge in judges.items()}
 
     @property
     def record(self) -> Path | None:
@@ -149,9 +167,9 @@ class Rewards:
 def record_beside(output: Path) -> Path:
     """Where `referee score` keeps the record of an output, whichever of its files is named."""
     name = output.name
-    for ending in (".partial", ".rows", ".gz"):
+    for ending in (".partial", ".rows", ".jsonl"):
         name = name.removesuffix(ending) or name
-    return output.with_name(name).with_suffix(".run")
+    return output.with_name(f"{name}.run")  # other endings stay: a.csv and a.parquet are two runs
 
 
 def lines_of(path: Path) -> Reading | Rewards:
@@ -187,7 +205,7 @@ def _judged(path: Path, judge: str) -> Side | None:
             return of_judge(found, judge) if judge else found
         if _holds(path, Given.is_label):
             return None
-        raise InputError(f"{path}: {NEITHER}, nor {LABELS}. {_what(path)}")
+        raise InputError(f"{path}: {NEITHER}, nor {LABELS}. {_what(path)} --map score=COLUMN names another column.")
     found = side(read(path))
     return of_judge(found, judge) if judge else found
 
@@ -239,6 +257,7 @@ def _lines(row: Given, index: int) -> Iterator[Line]:
     """What the ledger would say of this row."""
     prompt, response = row.texts()
     name, group = str(row.id), str(row.group)
+    step = row.own_step()
     judges = row.each()
     for judge, said in judges.items():
         yield JudgeLine(judge=judge, index=index, **_said(said))
@@ -246,7 +265,7 @@ def _lines(row: Given, index: int) -> Iterator[Line]:
         index=index,
         id=name,
         group=group,
-        step=row.step,
+        step=step,
         rule_score=row.rule,
         length=row.length,
         prompt=prompt,
@@ -258,7 +277,7 @@ def _lines(row: Given, index: int) -> Iterator[Line]:
         index=index,
         id=name,
         group=group,
-        step=row.step,
+        step=step,
         value=None if row.reward is UNSET else row.reward,
         rule=row.rule,
         judge=row.judge,
@@ -288,26 +307,34 @@ def _said(given: Given | JudgeSaid) -> dict[str, Any]:
     }
 
 
-def _scale(rows: Iterable[Given]) -> Scale:
-    """The judge's scale, from scores and their values in [0, 1]."""
-    least = most = (0.0, 0.0)
-    whole, count = True, 0
-    for row in rows:
-        if row.score is None or row.value is None or row.how == "terms":
-            continue  # what several judges said as one is between 0 and 1
-        pair = (row.value, row.score)
-        least, most = (min(least, pair), max(most, pair)) if count else (pair, pair)
-        whole = whole and row.score.is_integer()
-        count += 1
-    if most[0] - least[0] < 1e-6:
-        return Scale()
-    unit = (most[1] - least[1]) / (most[0] - least[0])
-    low = round(least[1] - least[0] * unit, 6)
-    high = round(low + unit, 6)
-    if not (unit > 0 and math.isfinite(low) and math.isfinite(high)):
-        return Scale()
-    levels = int(high - low) + 1 if whole and low.is_integer() and high.is_integer() else 0
-    return Scale(levels if 2 <= levels <= MOST_LEVELS else 0, low, high)
+class _Known:
+    """What rows tell of a judge's scale: its scores and their values in [0, 1]."""
+
+    def __init__(self) -> None:
+        self._least = self._most = (0.0, 0.0)
+        self._whole, self._count = True, 0
+
+    def add(self, said: Given | JudgeSaid) -> None:
+        """One more verdict, if it is one."""
+        if said.score is None or said.value is None:
+            return
+        pair = (said.value, said.score)
+        self._least, self._most = (min(self._least, pair), max(self._most, pair)) if self._count else (pair, pair)
+        self._whole = self._whole and said.score.is_integer()
+        self._count += 1
+
+    def scale(self) -> Scale:
+        """The scale, found from the line through the lowest and the highest."""
+        (value, score), (most_value, most_score) = self._least, self._most
+        if most_value - value < 1e-6:
+            return Scale()
+        unit = (most_score - score) / (most_value - value)
+        low = round(score - value * unit, 6)
+        high = round(low + unit, 6)
+        if not (unit > 0 and math.isfinite(low) and math.isfinite(high)):
+            return Scale()
+        levels = int(high - low) + 1 if self._whole and low.is_integer() and high.is_integer() else 0
+        return Scale(levels if 2 <= levels <= MOST_LEVELS else 0, low, high)
 
 
 def holds_a_ledger(path: Path) -> bool:

@@ -28,7 +28,9 @@ OPEN = 65_536
 class Judges:
     """Counts judge lines as their samples end."""
 
-    def __init__(self) -> None:
+    def __init__(self, scales: Mapping[str, Scale] | None = None) -> None:
+        """`scales`: by judge, where no run line will say them."""
+        self._scales = scales or {}
         self._found: dict[str, JudgeReport] = {}
         self._steps: dict[str, dict[Step, StepSums]] = {}
         self._pairs: dict[tuple[str, str], Pair] = {}
@@ -98,7 +100,7 @@ class Judges:
     def _of(self, name: str) -> JudgeReport:
         found = self._found.get(name)
         if found is None:
-            found = self._found[name] = JudgeReport(name=name)
+            found = self._found[name] = JudgeReport(name=name, scale=self._scales.get(name, Scale()))
         return found
 
     def _step(self, name: str, step: Step) -> StepSums:

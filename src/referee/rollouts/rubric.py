@@ -35,6 +35,8 @@ from referee.rollouts.reading import held as _held
 
 LISTS = ("rubric", "rubrics", "criteria", "criterion", "rubric_items", "sections", "Answer Critical")
 """Fields of an object that hold its criteria."""
+BESIDE = ("guidelines", "Valuable", "Context")
+"""Fields of such an object that no judge sees, beside its list."""
 COLUMNS = ("rubric", "rubrics", "Rubric", "Rubrics", "criteria", "rubric_items", "rubric_list")
 """Columns of a row that hold its rubric, the first that is given counts. The same names count under `reward_model`,
 `extra_info` and `extra_info.reward_model`, in this order."""
@@ -149,8 +151,8 @@ def unread_rubric(row: Mapping[str, Any]) -> tuple[set[str], list[str]]:
         used.add(path.partition(".")[0])
         found = set[str]().union(*(unread_fields(item) for item in _items(value))) if not number else ()
         left += [f"{path}[].{name}" for name in sorted(found)]
-        if isinstance(value, Mapping) and not number and value.get("guidelines"):
-            left.append(f"{path}.guidelines")
+        beside = BESIDE if isinstance(value, Mapping) and not number else ()
+        left += [f"{path}.{name}" for name in beside if _held(value.get(name))]
     return used, left
 
 

@@ -109,8 +109,8 @@ def plain(value: Any) -> Any:
     """A cell as JSON has it. NaN is how pandas says that there is none; bytes that are no text are left out."""
     if value is None or isinstance(value, str | bool | int):
         return value
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
+    if isinstance(value, float):  # JSON has no infinity: as text it is refused where a number is read
+        return value if math.isfinite(value) else None if math.isnan(value) else str(value)
     if isinstance(value, Mapping):
         return {str(name): plain(item) for name, item in value.items()}
     if isinstance(value, list | tuple | set):
@@ -167,12 +167,14 @@ def _separator(path: Path, text: bytes, mapped: Iterable[str]) -> str:
         return ""
     suffixes = [suffix.lower() for suffix in path.suffixes]
     named = next((SEPARATORS[suffix] for suffix in suffixes if suffix in SEPARATORS), "")
-    wanted = COLUMNS.union(mapped)
+    wanted, most = COLUMNS.union(mapped), 1
     for separator in (",", "\t", ";"):
         with contextlib.suppress(csv.Error, StopIteration):
             cells = [cell.strip() for cell in next(csv.reader([first], delimiter=separator))]
             if len(cells) > 1 and (named or all(map(_COLUMN.fullmatch, cells))) and wanted.intersection(cells):
                 return separator
+            if named and len(cells) > most:  # no name in it is known: the ending says that it is a table
+                named, most = separator, len(cells)
     return named if first else ""
 
 
@@ -186,12 +188,16 @@ def _csv_rows(path: Path, separator: str) -> Iterator[tuple[int, Mapping[str, An
             header = next(reader, [])
             double = next((name for name in header if header.count(name) > 1), None)
             if double is not None:
-                raise InputError(f"{path}: two columns are called {double!r}. Nothing was spent.")
+                raise InputError(
+                    f"{path}: two columns are called {double!r}; is the first line a header? Nothing was spent."
+                )
             start = reader.line_num + 1
             for cells in reader:
                 if len(cells) > len(header):
+                    known = " Cells are separated by commas, tabs or semicolons." if len(header) == 1 else ""
                     raise InputError(
-                        f"{path}: line {start} has {len(cells)} cells, its header {len(header)}. Nothing was spent."
+                        f"{path}: line {start} has {len(cells)} cells, its header {len(header)}.{known} Nothing was "
+                        "spent."
                     )
                 row = {name: _cell(name, text) for name, text in zip(header, cells, strict=False) if text}
                 if row:
@@ -202,16 +208,16 @@ def _csv_rows(path: Path, separator: str) -> Iterator[tuple[int, Mapping[str, An
             raise InputError(f"{path}: line {start}: {what}. Nothing was spent.") from None
         except UnicodeDecodeError:
             raise InputError(
-                f"{path}: near line {start}: this CSV is not UTF-8. Save it as UTF-8 (iconv -f LATIN1 -t UTF-8, if "
-                "that is what it is). Nothing was spent."
+                f"{path}: near line {start}: this CSV is not UTF-8. Save it as UTF-8 (iconv -f CP1252 -t UTF-8, if "
+                "Excel wrote it in Western Europe or America). Nothing was spent."
             ) from None
 
 
 def _cell(name: str, text: str) -> Any:
     """Numbers where a field is one, and what is JSON in columns that may hold messages or a rubric."""
     with contextlib.suppress(ValueError, msgspec.DecodeError):
-        if name in NUMBERS:
-            return float(text)
+        if name in NUMBERS and math.isfinite(number := float(text)):
+            return number
         if name in MAPPED and text[:2] in ("[{", "[]"):
             return msgspec.json.decode(text)
     return WORDS.get(text.strip().lower(), text) if name == "truncated" else text

@@ -253,7 +253,7 @@ function speedPanel(report, theme) {
   return {
     id: "speed",
     title: "How fast was it?",
-    note: `${plural(metrics.samples, "sample")} in ${seconds(metrics.elapsed_s)}: ${plural(metrics.calls, "call")}, ${number(metrics.cache_hits, 0)} from the cache, ${number(metrics.shared, 0)} shared with a duplicate in flight, ${number(metrics.gated, 0)} settled by a gate.`,
+    note: `${plural(metrics.samples, "sample")} in ${seconds(metrics.elapsed_s)}: ${number(metrics.calls, 0)} judged by a call, ${number(metrics.cache_hits, 0)} from the cache, ${number(metrics.shared, 0)} shared with a duplicate in flight, ${number(metrics.gated, 0)} settled by a gate.`,
     chart: {
       data: [
         bars(x, rate("calls"), "judged by a call", theme.blue, hover),
