@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 
 from referee.signals.evidence import Evidence
@@ -22,8 +22,9 @@ TOLERATED = 0.25
 judge that has a weakness has it from the first step on, so what was usual then is no measure."""
 LEAST = -0.5
 """A group's concordance below this counts as this: stakes can then be larger."""
-FEW, NARROWED = 4, (TOLERATED - LEAST) / (TOLERATED + 1)
-"""In smaller groups -1 is frequent, and to count it as less would raise the mean: all are brought nearer instead."""
+FEW, NARROWED = 2, (TOLERATED - LEAST) / (TOLERATED + 1)
+"""With fewer pairs that differ for each member (groups of up to four, or one of many that has the property) -1 is
+frequent, and to count it as less would raise the mean: all are brought nearer instead."""
 GROWN, SHRUNK = 0.5, 0.25
 """Growth, in standard deviations of the start, from which it is an alarm, and below which it is no longer one."""
 SURE = 3.0
@@ -65,7 +66,8 @@ class Relation:
         self._relations.extend(tau for tau, _ in relations)
         self._evidence.restart()
         for tau, group in relations:
-            self._evidence.add(tau if len(group) >= FEW else TOLERATED + NARROWED * (tau - TOLERATED))
+            known_pairs = _pairs([known[id(item)] for item in group if id(item) in known])
+            self._evidence.add(tau if known_pairs >= FEW * len(group) else TOLERATED + NARROWED * (tau - TOLERATED))
         if not self._begun:
             self._start += known.values()
             if len(self._start) >= BASELINE:
@@ -140,6 +142,11 @@ class Relation:
     def measures(self) -> dict[str, float]:
         """Concordance with the score among the latest siblings, and growth since the start."""
         return {self.name: self._now(), f"{self.name}_grown": self._grown()[0]} if self.looked_at else {}
+
+
+def _pairs(numbers: Sequence[float]) -> int:
+    """How many of their pairs differ."""
+    return (len(numbers) ** 2 - sum(count * count for count in Counter(numbers).values())) // 2
 
 
 def length_of(item: Item) -> float | None:
