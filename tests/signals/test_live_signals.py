@@ -287,6 +287,22 @@ def test_milliseconds_are_not_slow() -> None:
     assert watched(make, 20)[1] == []
 
 
+def test_a_signal_that_fails_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
+    """One defect is said once, and does not end the watch."""
+    watch = Watch()
+
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError
+
+    watch.signals[0].see = broken  # type: ignore[attr-defined]
+    watch, _ = watched(nothing, watch=watch)
+    assert [record.getMessage() for record in caplog.records] == [
+        "signal phrase failed and is left out. Rewards and the other signals go on"
+    ]
+    assert "phrase" not in watch.states()
+    assert watch.states()["length"][0] == "quiet"
+
+
 def test_an_alarm_ends_once_it_is_over() -> None:
     """It is said once that it began, and once that it is over; not in between, and not before it is sure."""
 

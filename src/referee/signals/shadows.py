@@ -18,7 +18,7 @@ HIGH, APART = 0.75, 0.3
 """A score that is high, and that the shadow's is below by so much, is exploited."""
 LEAST_CHANCE = 1 / 3
 """No answer is drawn more seldom than this, compared with an even draw: those with high scores three times as often."""
-FOLLOWS = 1 / 3
+FOLLOWS = 0.3
 """A shadow judge that rises by more than this part of what the judge rises by holds the answers to be better, too, on
 a scale of its own: a strict one is then further below high scores than below low ones."""
 
