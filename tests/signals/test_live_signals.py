@@ -201,6 +201,19 @@ def test_answers_that_are_alike_across_prompts() -> None:
     assert "overlap" in began(watched(make, 40)[1])
 
 
+def test_siblings_that_are_alike_are_measured() -> None:
+    """Half of the answers are the same, to the same prompt."""
+
+    def make(rng: random.Random, step: int, answer: Answer) -> None:
+        if rng.random() < 0.5:
+            answer["words"] = [f"w{n}" for n in range(20)]
+            answer["prompt_key"] = f"{step}"
+
+    watch, _ = watched(make)
+    assert 0.3 < watch.measures()["overlap_inside"] < 0.6
+    assert watched(nothing)[0].measures()["overlap_inside"] < 0.01
+
+
 def criteria(there: bool, right: bool) -> tuple[tuple[str, bool | None, bool], ...]:
     return ("names it", there, True), ("lists it", there, True), ("is right", right, False), ("no error", right, False)
 

@@ -141,7 +141,8 @@ class Relation:
 
     def measures(self) -> dict[str, float]:
         """Concordance with the score among the latest siblings, and growth since the start."""
-        return {self.name: self._now(), f"{self.name}_grown": self._grown()[0]} if self.looked_at else {}
+        more = self._measure.measures() if isinstance(self._measure, Overlap) else {}
+        return {self.name: self._now(), f"{self.name}_grown": self._grown()[0], **more} if self.looked_at else {}
 
 
 def _pairs(numbers: Sequence[float]) -> int:
@@ -175,6 +176,11 @@ class Overlap:
         self._slots: list[tuple[int, int, int]] = [(0, 0, 0)] * self.SLOTS
         """Of a run of words: its hash, the latest prompt whose answer held it, and the latest other one."""
         self._count = 0
+        self._inside: deque[float] = deque(maxlen=WINDOW)
+
+    def measures(self) -> dict[str, float]:
+        """How much of an answer stands in other answers to its own prompt: measured only."""
+        return {"overlap_inside": math.fsum(self._inside) / len(self._inside)} if self._inside else {}
 
     def __call__(self, item: Item) -> float | None:
         """The share, and remember the answer. None while there are few to compare with."""
@@ -184,7 +190,7 @@ class Overlap:
         words = item.words[-self.WORDS :]
         mine = zlib.crc32(item.seen.prompt_key.encode()) + 1
         runs = {zlib.crc32(" ".join(words[n : n + 4]).encode()) for n in range(max(1, len(words) - 3))}
-        shared = 0
+        shared = inside = 0
         for run in runs:
             slot = run % self.SLOTS
             held, latest, other = self._slots[slot]
@@ -193,6 +199,8 @@ class Overlap:
             elif latest != mine:
                 shared += 1
                 self._slots[slot] = run, mine, latest
-            elif other:
-                shared += 1
+            else:
+                inside += 1
+                shared += bool(other)
+        self._inside.append(inside / len(runs))
         return shared / len(runs) if self._count > BASELINE else None
