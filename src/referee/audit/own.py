@@ -24,8 +24,8 @@ class OwnCanary(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def read_own(path: str) -> list[OwnCanary]:
-    """The canaries of a file, each named "own" and its name or line. Mixed, always in the same way: rounds take turns with
-    them, and where the hard ones stand together a judge would seem to change when their turn comes."""
+    """The canaries of a file, each named "own" and its name or line. Mixed, always in the same way: rounds take turns
+    with them, and where the hard ones stand together a judge would seem to change when their turn comes."""
     if not path:
         return []
     try:
