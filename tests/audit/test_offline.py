@@ -51,10 +51,14 @@ def invoke(*arguments: object) -> tuple[int, str]:
 def test_the_record_gives_the_alarms_of_the_live_run(hacked: list[list[Seen]], tmp_path: Path) -> None:
     """Same signals at the same steps, though lines of a batch come in any order."""
     live = Watch()
-    said = [(alarm.signal, alarm.step) for samples in hacked for alarm in live.see(samples) if not alarm.over]
+    told = [alarm for samples in hacked for alarm in live.see(samples) if not alarm.over]
+    said = [(alarm.signal, alarm.step) for alarm in told]
     found = audit(TimeOrder(write(tmp_path / "ledger-20260101T000000Z-1.jsonl", lines_of_steps(hacked))))
     assert found.alarms
     assert {(one.signal, one.step) for one in found.alarms} <= set(said)
+    grown = {one.signal: one.critical_step for one in found.alarms if one.critical_step is not None}
+    assert grown
+    assert set(grown.items()) <= {(one.signal, one.step) for one in told if one.level == "critical"}
     assert (found.samples, found.steps, found.last_step, found.texts) == (20 * 64, 20, 19, True)
 
 
