@@ -107,7 +107,7 @@ def test_json_has_the_documented_form(hacked: list[list[Seen]], tmp_path: Path) 
     found = json.loads(output)
     assert status == 4
     assert set(found) == {"version", "samples", "steps", "alarms", "measures", "signals"}
-    names = {"signal", "level", "step", "over", "sentence", "evidence", "samples", "advice"}
+    names = {"signal", "level", "step", "critical_step", "over", "sentence", "evidence", "samples", "advice"}
     assert names == set(found["alarms"][0])
     assert found["signals"]["phrase"]["state"] == "alarm"
     assert found["signals"]["shadow"]["state"] == "not enough"
