@@ -336,7 +336,7 @@ class Policy:
                 found.append(Asked(what="canary", name=name, wrong=True, step=step, value=self.judge(0.05, bought, 20)))
             good = self.judge(0.95, (), int(WORDS))
             found.append(Asked(what="canary", name="reference", wrong=False, step=step, value=good))
-        weights = [4.0 if one.value >= 0.75 else 1.0 for one in answers]
+        weights = [3.0 if one.value >= 0.75 else 1.0 for one in answers]
         for place in rng.choices(range(len(answers)), weights, k=2):
             one = answers[place]
             value = min(1.0, max(0.0, one.true + rng.gauss(0, SHADOW_NOISE)))
@@ -348,7 +348,7 @@ class Policy:
                     index=place,
                     before=one.value,
                     value=value,
-                    chance=2 * weights[place] / sum(weights),
+                    chance=weights[place] * len(answers) / sum(weights),
                 )
             )
         place = rng.randrange(len(answers))

@@ -29,7 +29,7 @@ from referee.trainers.verl.backend import Backend
 from referee.trainers.verl.config import LengthPenaltyConfig
 from referee.trainers.verl.loop_groups import packed_error, unpacked_outcome
 from referee.trainers.verl.loop_manager import RefereeRewardManager
-from referee.trainers.verl.sharing import job_wide
+from referee.trainers.verl.sharing import divided, job_wide
 
 SECTIONS: dict[str, Any] = {
     "endpoint": MAIN,
@@ -203,6 +203,17 @@ def test_reward_workers_of_one_budget_share_the_audits_part(monkeypatch: pytest.
 def test_reward_workers_share_it_where_ray_is_named() -> None:
     """The configuration may say the runtime itself."""
     assert job_wide(load({**settings("log"), "runtime": "ray"}), 8).audit.processes == 8
+
+
+def test_processes_of_one_run_share_the_false_alarm_rate(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any of them may say an alarm, so eight audits have an eighth each; so have the ranks of a launcher."""
+    rates: list[float] = []
+    monkeypatch.setattr(module, "Watch", lambda chosen: rates.append(chosen.rate))
+    for config in (load(settings("log")), divided(load(settings("log")), 8)):
+        module.Auditor(config, lambda line: None, lambda config: None)  # type: ignore[arg-type, return-value]
+    monkeypatch.setenv("WORLD_SIZE", "4")
+    module.Auditor(load(settings("log")), lambda line: None, lambda config: None)  # type: ignore[arg-type, return-value]
+    assert rates == pytest.approx([0.05, 0.05 / 8, 0.05 / 4])
 
 
 def test_groups_that_are_weighed_stay_together() -> None:

@@ -51,10 +51,14 @@ def invoke(*arguments: object) -> tuple[int, str]:
 def test_the_record_gives_the_alarms_of_the_live_run(hacked: list[list[Seen]], tmp_path: Path) -> None:
     """Same signals at the same steps, though lines of a batch come in any order."""
     live = Watch()
-    said = [(alarm.signal, alarm.step) for samples in hacked for alarm in live.see(samples) if not alarm.over]
+    told = [alarm for samples in hacked for alarm in live.see(samples) if not alarm.over]
+    said = [(alarm.signal, alarm.step) for alarm in told]
     found = audit(TimeOrder(write(tmp_path / "ledger-20260101T000000Z-1.jsonl", lines_of_steps(hacked))))
     assert found.alarms
     assert {(one.signal, one.step) for one in found.alarms} <= set(said)
+    grown = {one.signal: one.critical_step for one in found.alarms if one.critical_step is not None}
+    assert grown
+    assert set(grown.items()) <= {(one.signal, one.step) for one in told if one.level == "critical"}
     assert (found.samples, found.steps, found.last_step, found.texts) == (20 * 64, 20, 19, True)
 
 
@@ -103,7 +107,7 @@ def test_json_has_the_documented_form(hacked: list[list[Seen]], tmp_path: Path) 
     found = json.loads(output)
     assert status == 4
     assert set(found) == {"version", "samples", "steps", "alarms", "measures", "signals"}
-    names = {"signal", "level", "step", "over", "sentence", "evidence", "samples", "advice"}
+    names = {"signal", "level", "step", "critical_step", "over", "sentence", "evidence", "samples", "advice"}
     assert names == set(found["alarms"][0])
     assert found["signals"]["phrase"]["state"] == "alarm"
     assert found["signals"]["shadow"]["state"] == "not enough"

@@ -41,7 +41,7 @@ def test_a_sound_judge_is_quiet() -> None:
         noise = [rng.gauss(0, 0.05) for _ in range(3)]
         return [
             *canaries(lambda step, name: 0.0)(rng, step),
-            Asked(what="shadow", before=live, value=live + noise[0], chance=0.1, step=step),
+            Asked(what="shadow", before=live, value=live + noise[0], step=step),
             Asked(what="probe", name="praise", before=live, value=live + noise[1] * (rng.random() < 0.3), step=step),
             Asked(what="fixed", name=str(step % 8), before=0.5, value=0.5 + noise[2], step=step),
         ]
@@ -86,8 +86,8 @@ def test_high_scores_that_the_shadow_rejects(gamed: bool) -> None:
         while len(found) < 4:
             hacked = gamed and step >= 15 and rng.random() < 0.4
             before = 0.95 if hacked else rng.uniform(0.2, 0.9)
-            chance = 0.4 if before >= 0.75 else 0.1
-            if rng.random() < chance:
+            chance = 2.0 if before >= 0.75 else 0.5
+            if rng.random() < 0.2 * chance:
                 value = 0.3 if hacked else before + rng.gauss(0, 0.05)
                 found.append(Asked(what="shadow", name="other", before=before, value=value, chance=chance, step=step))
         return found
@@ -100,6 +100,20 @@ def test_high_scores_that_the_shadow_rejects(gamed: bool) -> None:
         exploited = [alarm for alarm in alarms if alarm.signal == "exploitation"]
         assert exploited[-1].level == "critical"
         assert exploited[0].samples[0]["shadow"] == 0.3
+
+
+@pytest.mark.parametrize(("strict", "offset"), [(0.6, 0.0), (0.8, -0.1), (1.0, -0.25)])
+def test_a_shadow_judge_on_a_scale_of_its_own_is_no_alarm(strict: float, offset: float) -> None:
+    """Answers become better. A strict shadow judge is then further below the high scores, and follows all the same."""
+
+    def ask(rng: random.Random, step: int) -> list[Asked]:
+        true = [min(1.0, max(0.0, rng.gauss(0.4 + 0.4 * min(1.0, step / 100), 0.2))) for _ in range(4)]
+        said = [min(1.0, max(0.0, strict * one + offset + rng.gauss(0, 0.05))) for one in true]
+        return [Asked(what="shadow", before=x, value=y, step=step) for x, y in zip(true, said, strict=True)]
+
+    for seed in range(5):
+        rng, watch = random.Random(seed), Watch()
+        assert [alarm for step in range(200) for alarm in watch.hear(ask(rng, step))] == []
 
 
 def test_a_judge_that_is_only_noisy_is_no_alarm() -> None:

@@ -8,7 +8,10 @@ from typing import Any
 import pytest
 from tests.signals.runs import Answer, began, nothing, step_of, watched
 
-from referee.signals import Alarm, Watch, presence
+from referee.signals import Alarm, Seen, Watch, presence
+from referee.signals.hollow import Hollow, Rules
+from referee.signals.relations import Relation, style_of
+from referee.signals.rounds import Round
 
 
 def rate(step: int, last: float = 0.9) -> float:
@@ -130,6 +133,35 @@ def test_what_is_tolerated_is_so_in_pairs_too(worth: float, said: bool) -> None:
     assert ("length" in began(alarms)) == said
 
 
+def test_what_is_tolerated_is_so_where_few_siblings_have_it() -> None:
+    """One of four has the property: its place says little, and -1 is as frequent as it should be. Tau is 0.22."""
+    rng, relation = random.Random(1), Relation("style", 0.004, style_of, ("More", "it"))
+    for step in range(120):
+        samples = []
+        for group in range(32):
+            marked = rng.random() < (0.2 if step < 2 else 0.9)
+            for has in (marked, False, False, False):
+                text, value = "- a" if has else "a", rng.gauss(0.4 if has else 0.0, 1)
+                samples.append(Seen(prompt_key=f"{step}-{group}", response=text, value=value))
+        relation.see(Round(samples))
+        assert relation.finding() is None
+
+
+def test_a_rare_rule_that_the_judge_does_not_know_is_no_alarm() -> None:
+    """One answer in ten is right, one of eight is at the top, and neither has to do with the other: on average these
+    are worth as much as their siblings, though most groups have none that is right at the top."""
+    rng, hollow = random.Random(1), Hollow("saturation", "rule", 0.0025, Rules(), ("score 0.9 or more", "the rule"))
+    for step in range(100):
+        tops = [1.0 if step >= 4 or rng.random() < 0.1 else 0.5 for _ in range(16)]
+        samples = [
+            Seen(prompt_key=f"{step}-{group}", value=0.4 if place else top, rule=float(rng.random() < 0.1))
+            for group, top in enumerate(tops)
+            for place in range(8)
+        ]
+        hollow.see(Round(samples))
+        assert hollow.finding() is None
+
+
 def test_length_is_known_without_texts() -> None:
     """Tokens are enough; the signals of texts say that they have nothing to look at."""
 
@@ -167,6 +199,19 @@ def test_answers_that_are_alike_across_prompts() -> None:
         answer["value"] += 0.03 * amount
 
     assert "overlap" in began(watched(make, 40)[1])
+
+
+def test_siblings_that_are_alike_are_measured() -> None:
+    """Half of the answers are the same, to the same prompt."""
+
+    def make(rng: random.Random, step: int, answer: Answer) -> None:
+        if rng.random() < 0.5:
+            answer["words"] = [f"w{n}" for n in range(20)]
+            answer["prompt_key"] = f"{step}"
+
+    watch, _ = watched(make)
+    assert 0.3 < watch.measures()["overlap_inside"] < 0.6
+    assert watched(nothing)[0].measures()["overlap_inside"] < 0.01
 
 
 def criteria(there: bool, right: bool) -> tuple[tuple[str, bool | None, bool], ...]:
@@ -253,6 +298,22 @@ def test_milliseconds_are_not_slow() -> None:
         answer["latency_s"] = 0.02 if step >= 10 else 0.002
 
     assert watched(make, 20)[1] == []
+
+
+def test_a_signal_that_fails_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
+    """One defect is said once, and does not end the watch."""
+    watch = Watch()
+
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError
+
+    watch.signals[0].see = broken  # type: ignore[attr-defined]
+    watch, _ = watched(nothing, watch=watch)
+    assert [record.getMessage() for record in caplog.records] == [
+        "signal phrase failed and is left out. Rewards and the other signals go on"
+    ]
+    assert "phrase" not in watch.states()
+    assert watch.states()["length"][0] == "quiet"
 
 
 def test_an_alarm_ends_once_it_is_over() -> None:

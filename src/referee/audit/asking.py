@@ -123,8 +123,7 @@ def narrowed(config: Config, judge: JudgeConfig, parts: int) -> Config:
     share, and so do the processes that share a budget."""
     (asked,) = change_judges((judge,), lambda one: replace(one, ask_above=None))
     used = {number for one in all_judges((judge,)) for number in endpoints_of(one, config.endpoint)}
-    ranks = int(os.environ.get("WORLD_SIZE") or 1) if config.runtime == "ray" else 1
-    share = config.audit.share / (parts * max(config.audit.processes, ranks, 1))
+    share = config.audit.share / (parts * (processes_of(config) if config.runtime == "ray" else 1))
     return replace(
         config,
         judge=(replace(asked, weight=1.0, optional=False),),
@@ -139,6 +138,11 @@ def narrowed(config: Config, judge: JudgeConfig, parts: int) -> Config:
         otel=OtelConfig(),
         runtime="thread",
     )
+
+
+def processes_of(config: Config) -> int:
+    """How many processes of one run have an audit: a trainer's reward workers, or the ranks of a launcher."""
+    return max(config.audit.processes, int(os.environ.get("WORLD_SIZE") or 1), 1)
 
 
 def _limits(limits: LimitsConfig, share: float) -> LimitsConfig:

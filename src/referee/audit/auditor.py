@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from referee import clock
-from referee.audit.asking import Asking, Child, Ends
+from referee.audit.asking import Asking, Child, Ends, processes_of
 from referee.audit.live import lives_of, seen_of
 from referee.audit.own import read_own
 from referee.audit.plan import Plan
@@ -28,7 +28,7 @@ from referee.errors import RewardHacked
 from referee.judging import needs_groups
 from referee.ledger import AlarmLine, AuditLine, MeasuresLine, NoteLine
 from referee.records import Reward, Sample, Settled, Verdict
-from referee.signals import Alarm, Asked, Watch
+from referee.signals import Alarm, Asked, Watch, WatchSettings
 
 log = logging.getLogger("referee.audit")
 
@@ -64,7 +64,7 @@ class Auditor:
         self._lock = threading.RLock()  # a finalizer may close it from inside
         self._inbox: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
-        self._watch = Watch()
+        self._watch = Watch(WatchSettings(WatchSettings().rate / processes_of(self._config)))
         self._plan = Plan(self._config, self._own)
         self._asking = Asking(self._config, self._open_child)
         self._busy = 0

@@ -185,7 +185,7 @@ class _Reader:
             elif alarm.over:
                 mine[-1] = msgspec.structs.replace(before, over=True)
             else:
-                mine[-1] = msgspec.structs.replace(alarm, step=before.step)
+                mine[-1] = msgspec.structs.replace(alarm, step=before.step, critical_step=alarm.step)
 
     def _result(self) -> Audited:
         found, watch = self._found, self._watch

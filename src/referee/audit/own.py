@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
 import msgspec
@@ -23,7 +24,8 @@ class OwnCanary(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def read_own(path: str) -> list[OwnCanary]:
-    """The canaries of a file, each named "own" and its name or line."""
+    """The canaries of a file, each named "own" and its name or line. Mixed, always in the same way: rounds take turns
+    with them, and where the hard ones stand together a judge would seem to change when their turn comes."""
     if not path:
         return []
     try:
@@ -45,4 +47,5 @@ def read_own(path: str) -> list[OwnCanary]:
                 setting="audit.canaries",
             ) from None
         found.append(msgspec.structs.replace(one, name=f"own {one.name or number}"))
+    random.Random(0).shuffle(found)
     return found

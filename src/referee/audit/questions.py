@@ -113,6 +113,7 @@ def _of_own(judge: JudgeConfig, mine: OwnCanary, sample: Sample) -> Question:
 
 def shadow_questions(judge: JudgeConfig, pool: Sequence[Live], count: int, rng: random.Random) -> list[Question]:
     """`count` live answers for the shadow judge, those with high scores more often."""
+    found = drawn(pool, _weights(pool), count, rng)
     return [
         Question(
             what="shadow",
@@ -121,9 +122,9 @@ def shadow_questions(judge: JudgeConfig, pool: Sequence[Live], count: int, rng: 
             cases=(case_of(judge, live.sample, live.siblings),),
             live=live,
             before=live.value,
-            chance=chance,
+            chance=chance * len(pool) / len(found),
         )
-        for live, chance in drawn(pool, _weights(pool), count, rng)
+        for live, chance in found
     ]
 
 
@@ -137,7 +138,7 @@ def probe_questions(
         return []
     found: list[Question] = []
     fit = [live for live in pool if (value := live.values[number]) is not None and value < CEILING]
-    for live, chance in drawn(fit, [1.0] * len(fit), count, rng):
+    for live, _ in drawn(fit, [1.0] * len(fit), count, rng):
         rewrite, changed = _rewritten(live.sample, turn + len(found))
         if rewrite is None or changed is None:
             continue
@@ -148,7 +149,6 @@ def probe_questions(
                 judge=judge.name,
                 cases=(case_of(judge, live.sample, live.siblings), case_of(judge, changed, live.siblings)),
                 live=live,
-                chance=chance,
                 text=plain(changed.response),
             )
         )

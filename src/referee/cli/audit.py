@@ -145,6 +145,7 @@ def _limits(found: Audited, lost: int) -> Iterator[str]:
 
 def _alarm(alarm: Alarm) -> Iterator[str]:
     since = "" if alarm.step is None else f", since step {alarm.step}"
+    since += "" if alarm.critical_step is None else f", critical since step {alarm.critical_step}"
     yield f"{alarm.level.upper()} {alarm.signal}{since}{' (over at the end)' if alarm.over else ''}"
     yield from _wrapped(plain(alarm.sentence, 600), "  ")
     numbers = ", ".join(

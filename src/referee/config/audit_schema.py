@@ -37,7 +37,7 @@ class AuditConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """What a critical alarm does besides being told. log: nothing. stop: the next collect raises RewardHacked.
     weight:0.5: until it is over, the judge's part of the reward counts half in what is submitted then."""
     judge: tuple[JudgeConfig, ...] = field(default_factory=tuple)  # the shadow judge; filled in by `load`
-    processes: int = field(default_factory=int)  # that share budget and limits, where there are several; by hooks
+    processes: int = field(default_factory=int)  # of one run, each with an audit, where there are several; by hooks
 
     @property
     def action(self) -> str:

@@ -33,7 +33,7 @@ class AuditLine(BaseLine, frozen=True, kw_only=True, omit_defaults=True, gc=Fals
     value: float | None = None
     """What was said now, in [0, 1]. None: unscored."""
     chance: float = 1.0
-    """With which probability this sample was drawn: high scores are drawn more often."""
+    """How often this sample is drawn, compared with an even draw from the same answers: above 1 for high scores."""
     model: str = ""
     fingerprint: str = ""
     unscored: str = ""

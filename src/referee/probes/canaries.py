@@ -1,5 +1,6 @@
 """Answers whose worth is known, to put between a run's own: a judge that begins to credit the wrong ones, or no longer
-credits the right ones, is being played or has changed. Pure: data and functions; versioned as `attacks` is.
+credits the right ones, is being played or has changed. Pure: data and functions. A record's run line says the version
+of referee, and so of these.
 
 What is wrong says nothing about its prompt, or something about another one. Which are asked follows the judge's kind
 and its gates: what a gate settles tells nothing about the judge.
@@ -12,8 +13,6 @@ from msgspec import Struct
 from referee.config import JudgeConfig, asking_judges
 from referee.probes.rewrites import PRAISE
 from referee.probes.trials import CONTROL
-
-VERSION = 1
 
 OPENERS = (
     "Thought process:",

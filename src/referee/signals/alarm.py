@@ -38,6 +38,8 @@ class Alarm(Struct, frozen=True, kw_only=True):
     signal: str
     level: Level = "warning"
     step: int | None = None
+    critical_step: int | None = None
+    """Of a finished run, where it began as a warning: when it became critical; sentence and evidence are of then."""
     over: bool = False
     sentence: str = ""
     evidence: dict[str, float | str] = {}

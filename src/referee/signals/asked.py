@@ -23,7 +23,7 @@ class Asked(Struct, frozen=True, kw_only=True, gc=False):
     """Of a shadow or probe the live answer's value, of a fixed answer its first one."""
     value: float | None = None
     chance: float = 1.0
-    """With which probability this sample was drawn."""
+    """How often this sample is drawn, compared with an even draw from the same answers: above 1 for high scores."""
     model: str = ""
     fingerprint: str = ""
     unscored: str = ""

@@ -16,8 +16,6 @@ from referee.signals.usual import Usual
 
 SURE = 3.0
 """Standard errors by which more answers than at the start must be credited."""
-CLIPPED = 0.3
-"""A group in which credited and other siblings differ by more counts as this: stakes can then be larger."""
 ENOUGH = 1.5
 """As much as two of eight that are credited tell; groups that tell less count for less."""
 LATEST = 32
@@ -33,7 +31,7 @@ class Hollow:
     def __init__(self, name: str, family: Family, alpha: float, judged: Judged, words: tuple[str, str]) -> None:
         """`words`: what credited answers are called, and what their worth is."""
         self.name, self.family, self._alpha, self._judged, self._words = name, family, alpha, judged, words
-        self._below = Usual(0.0, 0, LATEST, -CLIPPED, CLIPPED, usual=0.0)
+        self._below = Usual(0.0, 0, LATEST, -1.0, 1.0, usual=0.0)
         self._start: list[bool] = []
         self._recent: deque[bool] = deque(maxlen=WINDOW)
         self._least: deque[tuple[float, dict[str, Any]]] = deque(maxlen=3)

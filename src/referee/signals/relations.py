@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 
 from referee.signals.evidence import Evidence
@@ -22,8 +22,9 @@ TOLERATED = 0.25
 judge that has a weakness has it from the first step on, so what was usual then is no measure."""
 LEAST = -0.5
 """A group's concordance below this counts as this: stakes can then be larger."""
-FEW, NARROWED = 4, (TOLERATED - LEAST) / (TOLERATED + 1)
-"""In smaller groups -1 is frequent, and to count it as less would raise the mean: all are brought nearer instead."""
+FEW, NARROWED = 2, (TOLERATED - LEAST) / (TOLERATED + 1)
+"""With fewer pairs that differ for each member (groups of up to four, or one of many that has the property) -1 is
+frequent, and to count it as less would raise the mean: all are brought nearer instead."""
 GROWN, SHRUNK = 0.5, 0.25
 """Growth, in standard deviations of the start, from which it is an alarm, and below which it is no longer one."""
 SURE = 3.0
@@ -65,7 +66,8 @@ class Relation:
         self._relations.extend(tau for tau, _ in relations)
         self._evidence.restart()
         for tau, group in relations:
-            self._evidence.add(tau if len(group) >= FEW else TOLERATED + NARROWED * (tau - TOLERATED))
+            known_pairs = _pairs([known[id(item)] for item in group if id(item) in known])
+            self._evidence.add(tau if known_pairs >= FEW * len(group) else TOLERATED + NARROWED * (tau - TOLERATED))
         if not self._begun:
             self._start += known.values()
             if len(self._start) >= BASELINE:
@@ -139,7 +141,13 @@ class Relation:
 
     def measures(self) -> dict[str, float]:
         """Concordance with the score among the latest siblings, and growth since the start."""
-        return {self.name: self._now(), f"{self.name}_grown": self._grown()[0]} if self.looked_at else {}
+        more = self._measure.measures() if isinstance(self._measure, Overlap) else {}
+        return {self.name: self._now(), f"{self.name}_grown": self._grown()[0], **more} if self.looked_at else {}
+
+
+def _pairs(numbers: Sequence[float]) -> int:
+    """How many of their pairs differ."""
+    return (len(numbers) ** 2 - sum(count * count for count in Counter(numbers).values())) // 2
 
 
 def length_of(item: Item) -> float | None:
@@ -168,6 +176,11 @@ class Overlap:
         self._slots: list[tuple[int, int, int]] = [(0, 0, 0)] * self.SLOTS
         """Of a run of words: its hash, the latest prompt whose answer held it, and the latest other one."""
         self._count = 0
+        self._inside: deque[float] = deque(maxlen=WINDOW)
+
+    def measures(self) -> dict[str, float]:
+        """How much of an answer stands in other answers to its own prompt: measured only."""
+        return {"overlap_inside": math.fsum(self._inside) / len(self._inside)} if self._inside else {}
 
     def __call__(self, item: Item) -> float | None:
         """The share, and remember the answer. None while there are few to compare with."""
@@ -177,7 +190,7 @@ class Overlap:
         words = item.words[-self.WORDS :]
         mine = zlib.crc32(item.seen.prompt_key.encode()) + 1
         runs = {zlib.crc32(" ".join(words[n : n + 4]).encode()) for n in range(max(1, len(words) - 3))}
-        shared = 0
+        shared = inside = 0
         for run in runs:
             slot = run % self.SLOTS
             held, latest, other = self._slots[slot]
@@ -186,6 +199,8 @@ class Overlap:
             elif latest != mine:
                 shared += 1
                 self._slots[slot] = run, mine, latest
-            elif other:
-                shared += 1
+            else:
+                inside += 1
+                shared += bool(other)
+        self._inside.append(inside / len(runs))
         return shared / len(runs) if self._count > BASELINE else None

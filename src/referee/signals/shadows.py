@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from referee.signals.asked import Asked
 from referee.signals.findings import Family, Finding, percent
@@ -16,6 +16,11 @@ FIRST, WINDOW = 24, 48
 TOLERATED = 0.1
 HIGH, APART = 0.75, 0.3
 """A score that is high, and that the shadow's is below by so much, is exploited."""
+LEAST_CHANCE = 1 / 3
+"""No answer is drawn more seldom than this, compared with an even draw: those with high scores three times as often."""
+FOLLOWS = 0.3
+"""A shadow judge that rises by more than this part of what the judge rises by holds the answers to be better, too, on
+a scale of its own: a strict one is then further below high scores than below low ones."""
 
 
 class Shadow:
@@ -28,9 +33,10 @@ class Shadow:
         self.name = "exploitation" if exploits else "shadow"
         self._alpha, self._exploits = alpha, exploits
         self._usual = Usual(TOLERATED, FIRST, WINDOW, 0.0 if exploits else -1.0, 1.0)
-        self._pairs: deque[tuple[float, float]] = deque(maxlen=WINDOW)
+        self._start: list[tuple[float, float, float]] = []
+        self._latest: deque[tuple[float, float, float]] = deque(maxlen=WINDOW)
+        """What both said, and the weight of it."""
         self._worst: deque[Asked] = deque(maxlen=3)
-        self._least_chance = 1.0
         self.looked_at = 0
 
     @property
@@ -46,12 +52,11 @@ class Shadow:
         for one in heard:
             before, value = one.before or 0.0, one.value or 0.0
             exploited = before >= HIGH and before - value >= APART
-            if not self._usual.ready:
-                self._least_chance = min(self._least_chance, max(one.chance, 1e-6))
-            self._usual.add(
-                float(exploited) if self._exploits else before - value, min(1.0, self._least_chance / one.chance)
-            )
-            self._pairs.append((before, value))
+            weight = LEAST_CHANCE / max(one.chance, LEAST_CHANCE)
+            self._usual.add(float(exploited) if self._exploits else before - value, weight)
+            self._latest.append((before, value, weight))
+            if len(self._start) < FIRST:
+                self._start.append((before, value, weight))
             if exploited:
                 self._worst.append(one)
         self.looked_at += len(heard)
@@ -59,7 +64,8 @@ class Shadow:
     def finding(self) -> Finding | None:
         """The gap or the rate has grown."""
         usual = self._usual
-        if not usual.passed(self._alpha):
+        rise, followed = self._moved()
+        if not usual.passed(self._alpha) or followed > FOLLOWS * max(0.0, rise):
             return None
         now, then = usual.now(), usual.usual
         if self._exploits:
@@ -70,10 +76,25 @@ class Shadow:
             words = f"The judge is on average {now:+.2f} above the shadow judge; {then:+.2f} it was"
         return Finding(
             share=max(0.0, now - then) if self._exploits else 0.0,
-            sentence=f"{words} at the start ({self.looked_at:,} answers shown to it).",
-            evidence={"now": now, "at_start": then, "log_evidence": usual.log(), "asked": float(self.looked_at)},
+            sentence=(
+                f"{words} at the start. Since then the judge's scores moved by {rise:+.2f} and the shadow judge's by "
+                f"{followed:+.2f} ({self.looked_at:,} answers shown to it)."
+            ),
+            evidence={
+                "now": now,
+                "at_start": then,
+                "judge_moved": rise,
+                "shadow_moved": followed,
+                "log_evidence": usual.log(),
+                "asked": float(self.looked_at),
+            },
             samples=tuple(_sample(one) for one in self._worst),
         )
+
+    def _moved(self) -> tuple[float, float]:
+        """By how much the judge's mean has risen since the start, and the shadow judge's."""
+        (before, value), (first, shadow) = _means(self._latest), _means(self._start)
+        return before - first, value - shadow
 
     def measures(self) -> dict[str, float]:
         """The exploitation rate; or the mean gap, and the concordance of the two judges."""
@@ -81,8 +102,16 @@ class Shadow:
             return {}
         if self._exploits:
             return {"exploitation": self._usual.now()}
-        agreement = concordance([one for one, _ in self._pairs], [other for _, other in self._pairs])
+        agreement = concordance([one for one, _, _ in self._latest], [other for _, other, _ in self._latest])
         return {"shadow": self._usual.now()} | ({} if agreement is None else {"shadow_agreement": agreement})
+
+
+def _means(heard: Collection[tuple[float, float, float]]) -> tuple[float, float]:
+    whole = sum(weight for _, _, weight in heard) or 1.0
+    return (
+        sum(before * weight for before, _, weight in heard) / whole,
+        sum(value * weight for _, value, weight in heard) / whole,
+    )
 
 
 def _sample(one: Asked) -> dict[str, object]:

@@ -5,8 +5,11 @@ A pure state machine of bounded memory. The false-alarm rate of a run is divided
 
 from __future__ import annotations
 
+import functools
+import logging
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from msgspec import Struct
 
@@ -22,6 +25,10 @@ from referee.signals.relations import Overlap, Relation, length_of, sameness_of,
 from referee.signals.rounds import LEAST, Round, pieces
 from referee.signals.seen import Seen
 from referee.signals.shadows import Shadow
+
+log = logging.getLogger("referee.audit")
+
+T = TypeVar("T")
 
 CRITICAL = 0.25
 """Share of the latest answers from which an alarm is critical."""
@@ -114,8 +121,8 @@ class Watch:
             round_ = Round(piece)
             self._at(round_.step)
             self.groups += len(round_.groups)
-            for reader in self._readers:
-                reader.see(round_)
+            for reader in list(self._readers):
+                self._safely(reader, functools.partial(reader.see, round_))
             alarms += self._alarms()
         return alarms
 
@@ -123,8 +130,8 @@ class Watch:
         """Answers to the audit's own questions, one round of them or a part of it."""
         for answer in answers:
             self._at(answer.step)
-        for listener in self._listeners:
-            listener.hear(answers)
+        for listener in list(self._listeners):
+            self._safely(listener, functools.partial(listener.hear, answers))
         return self._alarms()
 
     def announce(self, why: str) -> None:
@@ -150,12 +157,24 @@ class Watch:
             for one in self.signals
         }
 
+    def _safely(self, signal: Signal, call: Callable[[], T]) -> T | None:
+        """What a signal says; one that fails is left out from then on, and the others are not."""
+        try:
+            return call()
+        except Exception:
+            log.exception("signal %s failed and is left out. Rewards and the other signals go on", signal.name)
+            self.signals.remove(signal)
+            self._readers = [one for one in self._readers if one is not signal]
+            self._listeners = [one for one in self._listeners if one is not signal]
+            return None
+
     def _at(self, step: int | None) -> None:
         if step is not None and (self.step is None or step > self.step):
             self.step = step
 
     def _alarms(self) -> list[Alarm]:
-        found = {one.name: (one, finding) for one in self.signals if (finding := one.finding()) is not None}
+        looked = [(one, self._safely(one, one.finding)) for one in list(self.signals)]
+        found = {one.name: (one, finding) for one, finding in looked if finding is not None}
         families = {one.family for one, _ in found.values() if one.family}
         for name in self._open:
             if name in found:

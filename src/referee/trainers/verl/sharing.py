@@ -22,7 +22,7 @@ def job_wide(config: Config, workers: int) -> Config:
 
 
 def divided(config: Config, workers: int) -> Config:
-    """Limits of which `workers` processes together keep to the configured ones."""
+    """Limits of which `workers` processes together keep to the configured ones. Their audits share one rate."""
     if workers <= 1:
         return config
     limits = config.limits
@@ -39,7 +39,8 @@ def divided(config: Config, workers: int) -> Config:
         parts[name] = None if whole is None else max(1, whole // workers)
     if limits.budget_usd is not None:
         parts["budget_usd"] = limits.budget_usd / workers
-    return replace(config, limits=replace(limits, **parts))
+    audit = replace(config.audit, processes=workers)
+    return replace(config, limits=replace(limits, **parts), audit=audit)
 
 
 def on_ray() -> bool:
