@@ -37,10 +37,11 @@ class Duplicates:
         return False
 
     def asks(self, flight: Flight) -> None:
-        """It has a permit: the others leave the queue."""
+        """It has a permit: others that wait for their first one leave the queue. Those that try again go on: they have
+        been charged already, and end by themselves."""
         flight.asking = True
         for other in self._others(flight):
-            if other.waiter is not None:
+            if other.waiter is not None and other.task is None:
                 other.waiter.gone, other.waiter = True, None
                 _add(flight, other)
 
