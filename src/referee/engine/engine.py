@@ -136,7 +136,8 @@ class Engine:
         if flight is not None:
             flight.join(listener, deadline)
             return flight
-        flight = self._flights[request.pool, key, team] = Flight(key, request, self._now(), team)
+        flight = Flight(key, request, self._now(), team)
+        self._flights[flight.name] = flight
         flight.refused_by = self.pools.excluded(request)
         self._unstored[flight.place] = self._unstored.get(flight.place, 0) + 1
         flight.join(listener, deadline)
