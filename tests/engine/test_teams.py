@@ -316,6 +316,22 @@ def test_a_new_day_has_its_own_money(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert sum(days) == desk.kept("2026-11")["math"] == desk.bill.nano["math"]
 
 
+@pytest.mark.parametrize(
+    ("team", "seconds"),
+    [({"budget_usd_day": 0.02, "budget_usd_month": 0.3}, 400.0), ({"budget_usd_month": 0.3, "rpm": 30}, 20.0)],
+    ids=["a day too small for a request", "requests that still wait at the end"],
+)
+def test_what_was_leased_and_not_spent_is_given_back(tmp_path: Path, team: dict[str, Any], seconds: float) -> None:
+    """After an orderly end the sums are what was spent, of the day and of the month."""
+    desk = play(
+        tmp_path,
+        [{"name": "math", **team}],
+        lambda desk: desk.judge("math", rollouts("math", 60), seconds=seconds),
+        limits={"concurrency": 2},
+    )
+    assert desk.kept().get("math", 0) == desk.kept("2026-11").get("math", 0) == desk.bill.nano.get("math", 0)
+
+
 def test_one_teams_missing_samples_do_not_stop_another(tmp_path: Path) -> None:
     """What a spent budget leaves unscored counts for no `abort_above`, and each team's own troubles for its own."""
 

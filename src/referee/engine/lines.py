@@ -55,9 +55,9 @@ class Lines:
         """Every queue."""
         return iter(self._lines.items())
 
-    def waiting(self, team: str) -> int:
-        """How many requests of a team wait."""
-        return sum(len(line) for place, line in self._lines.items() if place.team == team)
+    def waiting(self, team: str) -> bool:
+        """Whether a request of a team waits."""
+        return any(not waiter.left for place, line in self._lines.items() if place.team == team for waiter in line)
 
     def oldest(self, stuck: Container[Place]) -> tuple[Place, list[Waiter]] | None:
         """The queue whose head is next, of those that are not stuck."""

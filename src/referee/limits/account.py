@@ -182,7 +182,7 @@ class Purse(Budget):
 
     def answer(self, claim: Claim, given: Given) -> None:
         """The sums have recorded a claim and answered it."""
-        self._told = claim.spent, claim.held
+        self._told = claim.spent, claim.held + given.granted
         self._others = given.others
         if self._limit is not None:
             self._limit += given.granted
