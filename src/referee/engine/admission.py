@@ -49,8 +49,7 @@ class Admission:
         self._progress: dict[Endpoint, float] = {}  # when each last answered; at first, when it was first asked
         self._idle_since = -math.inf
         self.budget = budget
-        self._budgets = (budget,)
-        """Of requests that no team pays."""
+        self._budgets = (budget,)  # of requests that no team pays
         self.accounts = accounts
         self.poke: Callable[[], None] = lambda: None
         """Called when a team needs money that is not leased."""
@@ -340,10 +339,8 @@ class Admission:
 
     def _primary_usable(self, excluded: frozenset[Endpoint]) -> bool:
         """A primary endpoint is healthy, perhaps only busy: backups stay idle."""
-        for e in self.endpoints:
-            if not e.config.backup and e.breaker.closed is None and not e.breaker.suspended and e not in excluded:
-                return True
-        return False
+        primary = [e for e in self.endpoints if not e.config.backup and e not in excluded]
+        return any(e.breaker.closed is None and not e.breaker.suspended for e in primary)
 
     def _released(
         self, permit: Permit, outcome: Outcome, reply: Reply | None, hints: RateHints | None, unknown: bool

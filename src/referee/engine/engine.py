@@ -136,8 +136,7 @@ class Engine:
         if flight is not None:
             flight.join(listener, deadline)
             return flight
-        flight = Flight(key, request, self._now(), team)
-        self._flights[flight.name] = flight
+        flight = self._flights[request.pool, key, team] = Flight(key, request, self._now(), team)
         flight.refused_by = self.pools.excluded(request)
         self._unstored[flight.place] = self._unstored.get(flight.place, 0) + 1
         flight.join(listener, deadline)
@@ -379,10 +378,6 @@ class Engine:
         self._on_room()
         return True
 
-    def _stored(self, flight: Flight, settled: Settled) -> None:
-        self._storing -= 1
-        self._tell(flight, settled)
-
     def _end(
         self, flight: Flight, verdict: Verdict | Unscored, reply: Reply | None = None, permit: Permit | None = None
     ) -> Settled:
@@ -400,4 +395,5 @@ class _Stored:
         self.settled = settled
 
     def __call__(self) -> None:
-        self.engine._stored(self.flight, self.settled)
+        self.engine._storing -= 1
+        self.engine._tell(self.flight, self.settled)
