@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 import pytest
 from tests.engine.harness import HOST, config_for, samples
+from tests.engine.test_bill import groups
 
 from referee import clock
 from referee.engine.port import Response
@@ -57,7 +58,8 @@ class Desk:
         settings = [{"token_env": f"T{number}", **team} for number, team in enumerate(teams)]
         serve = {"state": str(folder / "serve.sqlite")}
         judge = sections.pop("judge", {"max_tokens": 64})
-        self.config = config_for([HOST], endpoints=[PRICED], team=settings, serve=serve, judge=judge, **sections)
+        endpoint = {**PRICED, **sections.pop("endpoint", {})}
+        self.config = config_for([HOST], endpoints=[endpoint], team=settings, serve=serve, judge=judge, **sections)
         self.bill = Bill({HOST: Provider(spec, 1)})
         self.scorer: Scorer = build_scorer(self.config, self.bill, random.Random(1), b"secret")
         self.state = folder / "serve.sqlite"
@@ -247,6 +249,26 @@ def test_a_question_of_two_teams_is_asked_once(tmp_path: Path, first: dict[str, 
     assert (costs(found["one"]), costs(found["two"])) == (kept.get("one", 0), kept.get("two", 0))
 
 
+@pytest.mark.parametrize("faults", [{"no_verdict": 0.4}, {"http_503": 0.3}, {"throttle_seconds": 0.3}], ids=str)
+@pytest.mark.parametrize("mode", ["off", "warm"])
+def test_a_question_of_several_teams_that_is_tried_again(tmp_path: Path, faults: dict[Any, float], mode: str) -> None:
+    """Every team has its verdicts long before the deadline, and what rows, sums and bill say is the same."""
+    found: list[Reward] = []
+
+    async def story(desk: Desk) -> None:
+        same = groups(8, 4, 900)
+        for rewards in await asyncio.gather(*(desk.judge(team, same, seconds=300.0) for team in ("a", "b", "c"))):
+            found.extend(rewards)
+        assert clock.now() < 100.0
+
+    teams = [{"name": "a"}, {"name": "b"}, {"name": "c"}]
+    spec = ProviderSpec(latency_median=1.0, latency_sigma=0.3, faults=faults)
+    limits = {"concurrency": 3, "deadline": 600.0}
+    desk = play(tmp_path, teams, story, spec, limits=limits, endpoint={"prefix_cache": mode})
+    assert set(ends(found)) <= {"scored", "no_verdict"}
+    assert costs(found) == sum(desk.bill.nano.values()) == sum(desk.kept().values())
+
+
 def test_who_leaves_does_not_take_the_answer_from_another_team(tmp_path: Path) -> None:
     """The other asks for itself, and pays for that."""
 
@@ -292,6 +314,22 @@ def test_a_new_day_has_its_own_money(tmp_path: Path, monkeypatch: pytest.MonkeyP
     days = desk.kept()["math"], desk.kept("2026-11-19")["math"]
     assert all(nano(0.15) < day <= nano(0.2) for day in days)
     assert sum(days) == desk.kept("2026-11")["math"] == desk.bill.nano["math"]
+
+
+@pytest.mark.parametrize(
+    ("team", "seconds"),
+    [({"budget_usd_day": 0.02, "budget_usd_month": 0.3}, 400.0), ({"budget_usd_month": 0.3, "rpm": 30}, 20.0)],
+    ids=["a day too small for a request", "requests that still wait at the end"],
+)
+def test_what_was_leased_and_not_spent_is_given_back(tmp_path: Path, team: dict[str, Any], seconds: float) -> None:
+    """After an orderly end the sums are what was spent, of the day and of the month."""
+    desk = play(
+        tmp_path,
+        [{"name": "math", **team}],
+        lambda desk: desk.judge("math", rollouts("math", 60), seconds=seconds),
+        limits={"concurrency": 2},
+    )
+    assert desk.kept().get("math", 0) == desk.kept("2026-11").get("math", 0) == desk.bill.nano.get("math", 0)
 
 
 def test_one_teams_missing_samples_do_not_stop_another(tmp_path: Path) -> None:

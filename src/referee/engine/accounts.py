@@ -106,7 +106,7 @@ class Accounts:
         wall = clock.wall()
         told = []
         for account in self._gate.accounts.values():
-            busy = account.in_flight > 0 or self._gate.lines.waiting(account.team.name) > 0
+            busy = not self._closed and (account.in_flight > 0 or self._gate.lines.waiting(account.team.name))
             claims = account.claims(wall, busy)
             if self._book.shared or any(purse.untold(claim) for purse, claim in claims):
                 told += claims

@@ -49,6 +49,7 @@ class Admission:
         self._progress: dict[Endpoint, float] = {}  # when each last answered; at first, when it was first asked
         self._idle_since = -math.inf
         self.budget = budget
+        self._budgets = (budget,)  # of requests that no team pays
         self.accounts = accounts
         self.poke: Callable[[], None] = lambda: None
         """Called when a team needs money that is not leased."""
@@ -100,7 +101,7 @@ class Admission:
         can serve it, `excluded` ones never. `team`: the one that pays, if any. Closed is granted when no endpoint ever
         will serve it, or, for an open-ended request, when none has for too long; or the team has no money for it."""
         own = None if self._replicas is None else self._replicas.of(request, avoid, excluded)
-        line = self.lines.of(Place(excluded, own, team))
+        line = self.lines.of(excluded, own, team)
         if not line:
             if team:
                 self.lines.start(team)
@@ -187,8 +188,8 @@ class Admission:
         shortest: float | None = None
         stuck: list[Place] = []
         yielding: list[Place] = []
-        while (place := self.lines.oldest(stuck)) is not None:
-            line = self.lines.of(place)
+        while (found := self.lines.oldest(stuck)) is not None:
+            place, line = found
             excluded, own, team = place
             waiter = line[0]
             if waiter.left:
@@ -210,7 +211,7 @@ class Admission:
                     usable = [endpoint for endpoint in self.endpoints if endpoint not in excluded]
                     waiter.granted(Closed(unserved(usable, self._patience)))
                     continue
-            account = self.accounts.get(team)
+            account = self.accounts.get(team) if team else None
             if endpoint is not None and account is not None:
                 wait = account.requests.wait(1, now)
                 endpoint = None if wait > 0 else endpoint
@@ -263,11 +264,11 @@ class Admission:
 
     def _reserve(self, account: Account | None, worst: float) -> tuple[Budget, ...] | None:
         """Reserve this in the team's budgets and in that of all. None: in neither."""
-        own: tuple[Budget, ...] | None = ()
-        if account is not None:
-            own = account.reserve(worst, clock.wall())
-            if account.needs_lease or not account.sent:
-                self.poke()
+        if account is None:
+            return self._budgets if self.budget.reserve(worst) else None
+        own = account.reserve(worst, clock.wall())
+        if account.needs_lease or not account.sent:
+            self.poke()
         if own is None or self.budget.reserve(worst):
             return None if own is None else (self.budget, *own)
         for purse in own:
@@ -338,10 +339,8 @@ class Admission:
 
     def _primary_usable(self, excluded: frozenset[Endpoint]) -> bool:
         """A primary endpoint is healthy, perhaps only busy: backups stay idle."""
-        for e in self.endpoints:
-            if not e.config.backup and e.breaker.closed is None and not e.breaker.suspended and e not in excluded:
-                return True
-        return False
+        primary = [e for e in self.endpoints if not e.config.backup and e not in excluded]
+        return any(e.breaker.closed is None and not e.breaker.suspended for e in primary)
 
     def _released(
         self, permit: Permit, outcome: Outcome, reply: Reply | None, hints: RateHints | None, unknown: bool

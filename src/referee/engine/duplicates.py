@@ -7,7 +7,7 @@ themselves if it has none. State only, and nothing at all where there are no tea
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from referee.engine.flight import Flight
 from referee.records import Settled, Verdict
@@ -24,12 +24,14 @@ class Duplicates:
 
     def under_way(self, pool: str, key: str) -> bool:
         """Whether any team asks this."""
-        return (pool, key, "") in self._flights or (
-            not self._lone and any([(pool, key, team) in self._flights for team in self._teams])
-        )
+        if self._lone:
+            return (pool, key, "") in self._flights
+        return any([(pool, key, team) in self._flights for team in self._teams])
 
     def follows(self, flight: Flight) -> bool:
         """True: another team's flight for this question has a permit, and this one waits for its end."""
+        if self._lone:
+            return False
         for other in self._others(flight):
             if other.asking:
                 _add(other, flight)
@@ -37,27 +39,30 @@ class Duplicates:
         return False
 
     def asks(self, flight: Flight) -> None:
-        """It has a permit: the others leave the queue."""
+        """It has a permit: others that wait for their first one leave the queue. Those that try again go on: they have
+        been charged already, and end by themselves."""
+        if self._lone:
+            return
         flight.asking = True
         for other in self._others(flight):
-            if other.waiter is not None:
+            if other.waiter is not None and other.task is None:
                 other.waiter.gone, other.waiter = True, None
                 _add(flight, other)
 
-    def leave(self, flight: Flight, go: Callable[[Flight], None], settled: Settled | None = None) -> list[Flight]:
+    def leave(self, flight: Flight, go: Callable[[Flight], None], settled: Settled | None = None) -> Sequence[Flight]:
         """It has ended, or must wait for another permit. Returns the flights that its verdict ends too; without one,
         each goes on by itself."""
+        if self._lone:
+            return ()
         waiting, flight.followers, flight.asking = flight.followers or (), None, False
         still = [other for other in waiting if self._flights.get(other.name) is other]
         if settled is not None and isinstance(settled.verdict, Verdict):
             return still
         for other in still:
             go(other)
-        return []
+        return ()
 
     def _others(self, flight: Flight) -> Iterator[Flight]:
-        if self._lone:
-            return
         for team in self._teams:
             other = self._flights.get((flight.request.pool, flight.key, team))
             if other is not None and other is not flight:

@@ -199,7 +199,7 @@ class Engine:
         if self._duplicates.follows(flight):
             return
         first = self.pools.warms.get(flight.request.pool) if self.pools.warms else None
-        if first is not None and self._warm.holds(flight, first.warm_from or 1, first.latency):
+        if first is not None and not flight.leads and self._warm.holds(flight, first.warm_from or 1, first.latency):
             return
         flight.waiter = self.admission.join(
             flight.request,
@@ -339,11 +339,13 @@ class Engine:
         """Another permit, at the request's old place in the queue."""
         self._duplicates.leave(flight, self._enqueue)  # this team may be held back now; others must not be with it
         try:
-            return await self.admission.acquire(
+            permit = await self.admission.acquire(
                 flight.request, flight.turn, avoid, flight.refused_by, math.isinf(flight.deadline), flight.team
             )
         except Closed as closed:
             return closed
+        self._duplicates.asks(flight)
+        return permit
 
     def _adapt(self, flight: Flight, endpoint: Endpoint, unsupported: str) -> bool:
         """Learn what a server does not support. False: nothing to leave out, or the schema: that needs a new plan."""
@@ -376,10 +378,6 @@ class Engine:
         self._on_room()
         return True
 
-    def _stored(self, flight: Flight, settled: Settled) -> None:
-        self._storing -= 1
-        self._tell(flight, settled)
-
     def _end(
         self, flight: Flight, verdict: Verdict | Unscored, reply: Reply | None = None, permit: Permit | None = None
     ) -> Settled:
@@ -397,4 +395,5 @@ class _Stored:
         self.settled = settled
 
     def __call__(self) -> None:
-        self.engine._stored(self.flight, self.settled)
+        self.engine._storing -= 1
+        self.engine._tell(self.flight, self.settled)

@@ -36,6 +36,8 @@ class Flight:
         "last",
         "leads",
         "listeners",
+        "name",
+        "place",
         "refused_by",
         "request",
         "sent_first",
@@ -56,6 +58,10 @@ class Flight:
         self.request = request
         self.team = team
         """The team that pays, if any."""
+        self.name = request.pool, key, team
+        """What the engine knows it by."""
+        self.place = request.pool, team
+        """Where it takes room."""
         self.asked = asked
         self.deadline = asked
         self.listeners: dict[Listener, bool] = {}
@@ -89,16 +95,6 @@ class Flight:
         self.stored = False
         """Its verdict is stored, or is being stored."""
         self.last: Failure | Unscored | None = None
-
-    @property
-    def name(self) -> tuple[str, str, str]:
-        """Its pool, key and team: what the engine knows it by."""
-        return self.request.pool, self.key, self.team
-
-    @property
-    def place(self) -> tuple[str, str]:
-        """Its pool and team: where it takes room."""
-        return self.request.pool, self.team
 
     def join(self, listener: Listener, deadline: float) -> None:
         """Add a listener. The flight lasts until the latest deadline of its listeners."""

@@ -41,8 +41,11 @@ class Lines:
     def __len__(self) -> int:
         return sum(map(len, self._lines.values()))
 
-    def of(self, place: Place) -> list[Waiter]:
+    def of(self, excluded: frozenset[Endpoint], own: Endpoint | None, team: str) -> list[Waiter]:
         """The queue of a place."""
+        if not excluded and own is None and not team:
+            return self._lines[OPEN]
+        place = Place(excluded, own, team)
         found = self._lines.get(place)
         if found is None:
             found = self._lines[place] = []
@@ -52,20 +55,21 @@ class Lines:
         """Every queue."""
         return iter(self._lines.items())
 
-    def waiting(self, team: str) -> int:
-        """How many requests of a team wait."""
-        return sum(len(line) for place, line in self._lines.items() if place.team == team)
+    def waiting(self, team: str) -> bool:
+        """Whether a request of a team waits."""
+        return any(not waiter.left for place, line in self._lines.items() if place.team == team for waiter in line)
 
-    def oldest(self, stuck: Container[Place]) -> Place | None:
+    def oldest(self, stuck: Container[Place]) -> tuple[Place, list[Waiter]] | None:
         """The queue whose head is next, of those that are not stuck."""
         if len(self._lines) == 1:
-            return None if OPEN in stuck or not self._lines[OPEN] else OPEN
+            line = self._lines[OPEN]
+            return None if OPEN in stuck or not line else (OPEN, line)
         found, rank = None, (0, 0)
         for place, line in self._lines.items():
             if line and place not in stuck:
                 this = self._served.get(place.team, 0), line[0].turn
                 if found is None or this < rank:
-                    found, rank = place, this
+                    found, rank = (place, line), this
         return found
 
     def start(self, team: str) -> None:
@@ -74,6 +78,8 @@ class Lines:
 
     def served(self, team: str) -> None:
         """A team had its turn."""
+        if len(self._lines) == 1:
+            return  # there is no other
         self._floor = self._served.get(team, 0)
         self._served[team] = self._floor + 1
 

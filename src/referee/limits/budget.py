@@ -67,4 +67,4 @@ class Budget:
 def nano(usd: float) -> int:
     """Whole nano-dollars, rounded up: many tiny requests must not be free. What a product of floats has too much is not
     a nano-dollar more."""
-    return max(int(usd > 0), -int(-(usd * NANO - FLOAT_NOISE) // 1))
+    return 0 if usd <= 0 else max(1, -int(-(usd * NANO - FLOAT_NOISE) // 1))

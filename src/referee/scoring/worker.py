@@ -96,7 +96,7 @@ class JudgeWorker:
         self._planning = 0
         opened = open_engine(self._changed, lambda: self._planning > 0)
         self.engine, self.paced, self._closing, self.accounts = opened
-        self._asker = Asker(config, self.engine, lambda job: self._room(job).used(job), self._answered)
+        self._asker = Asker(config, self.engine, lambda job: self._rooms[job.work.team].used(job), self._answered)
         self._results = ResultMaker(config, lines)
         self._emit = emit
         self._jobs: dict[Job, None] = {}
