@@ -291,6 +291,18 @@ def test_the_judge_and_its_server(signal: str, make: Any) -> None:
     assert {alarm.level for alarm in alarms} == {"warning"}
 
 
+def test_a_judge_that_no_longer_tells_answers_apart() -> None:
+    """Scores around the same mean, but all alike: the spread jumps where the mean does not."""
+
+    def make(rng: random.Random, step: int, answer: Answer) -> None:
+        if step >= 10:
+            answer["value"] = 0.5 + 0.1 * (answer["value"] - 0.5)
+
+    alarms = watched(make, 20)[1]
+    assert began(alarms) == {"verdicts"}
+    assert "spread of scores among siblings" in alarms[0].sentence
+
+
 def test_milliseconds_are_not_slow() -> None:
     """Ten times as long is no alarm where a judge on the same machine takes next to nothing."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from statistics import fmean, median
+from statistics import fmean, median, pstdev
 
 from referee.signals.findings import Family, Finding, percent
 from referee.signals.rounds import BASELINE, WINDOW, Round, sample_of
@@ -20,8 +20,9 @@ UNSCORED = 0.1
 SLOW, SLOW_SHARE, QUICK_S = 3.0, 0.3, 0.5
 """Multiple of the median latency of the start, how many answers may take longer, and the seconds within which none is
 slow: where a judge takes milliseconds, several times that is the load of the machine."""
-JUMP, JUMP_SURE = 0.2, 6.0
-"""Jump of the mean score that is said, and in standard errors: 6 is right for 100 million looks."""
+JUMP, JUMP_SPREAD, JUMP_SURE = 0.2, 0.1, 6.0
+"""Jumps of the mean score and of the spread among siblings that are said, and in standard errors: 6 is right for 100
+million looks."""
 BEFORE = 4
 """Rounds that a jump is measured against."""
 LEAST_GROUPS = 8
@@ -179,16 +180,52 @@ class Latency:
         return {"latency": median(self._recent)} if self._recent else {}
 
 
+class _Level:
+    """A number of each group, whose mean in a round is compared with that of the rounds before."""
+
+    def __init__(self, least: float) -> None:
+        """`least`: the jump that is said."""
+        self._least = least
+        self._jump: tuple[float, float, int] | None = None
+        self._since = 0
+        self.before: deque[list[float]] = deque(maxlen=BEFORE)
+
+    def see(self, numbers: list[float]) -> None:
+        """One round."""
+        self._since += 1
+        if self._since > BEFORE:
+            self._jump = None
+        if len(numbers) < LEAST_GROUPS:
+            return
+        earlier = [number for part in self.before for number in part]
+        if len(self.before) == BEFORE:
+            moved = fmean(numbers) - fmean(earlier)
+            error = math.sqrt(_variance(numbers) / len(numbers) + _variance(earlier) / len(earlier) + 1e-4)
+            if abs(moved) >= self._least and abs(moved) > JUMP_SURE * error:
+                self._jump, self._since = (fmean(earlier), fmean(numbers), len(numbers)), 0
+                self.before.clear()
+        self.before.append(numbers)
+
+    def finding(self, what: str, looked_at: int) -> Finding | None:
+        """The jump, for a few rounds."""
+        if self._jump is None:
+            return None
+        then, now, groups = self._jump
+        return Finding(
+            sentence=f"The {what} jumped from {then:.2f} to {now:.2f} from one round to the next "
+            f"({groups} groups; {looked_at:,} answers looked at).",
+            evidence={"before": then, "after": now, "groups": float(groups)},
+        )
+
+
 class Verdicts:
-    """Scores that jump from one round to the next: policies do not learn that fast."""
+    """Scores that jump from one round to the next, or their spread: policies do not learn that fast."""
 
     name = "verdicts"
     family: Family = ""
 
     def __init__(self) -> None:
-        self._before: deque[list[float]] = deque(maxlen=BEFORE)
-        self._jump: tuple[float, float, int] | None = None
-        self._since = 0
+        self._mean, self._spread = _Level(JUMP), _Level(JUMP_SPREAD)
         self.looked_at = 0
         self._flat: deque[bool] = deque(maxlen=WINDOW // 8)
         self._top: deque[bool] = deque(maxlen=WINDOW)
@@ -196,37 +233,21 @@ class Verdicts:
     @property
     def ready(self) -> bool:
         """Whether there are rounds to compare with."""
-        return len(self._before) == BEFORE
+        return len(self._mean.before) == BEFORE
 
     def see(self, round_: Round) -> None:
-        """One round: the means of its groups against those of the rounds before."""
+        """One round: its groups' means and standard deviations against those of the rounds before."""
         self.looked_at += len(round_.items)
         self._top.extend(item.value >= 0.99 for item in round_.items)
-        self._flat.extend(len({item.value for item in group}) == 1 for group in round_.groups)
-        means = [fmean(item.value for item in group) for group in round_.groups]
-        self._since += 1
-        if self._since > BEFORE:
-            self._jump = None
-        if len(means) < LEAST_GROUPS:
-            return
-        earlier = [mean for part in self._before for mean in part]
-        if self.ready and len(earlier) > LEAST_GROUPS:
-            moved = fmean(means) - fmean(earlier)
-            error = math.sqrt(_variance(means) / len(means) + _variance(earlier) / len(earlier) + 1e-4)
-            if abs(moved) >= JUMP and abs(moved) > JUMP_SURE * error:
-                self._jump, self._since = (fmean(earlier), fmean(means), len(means)), 0
-                self._before.clear()
-        self._before.append(means)
+        groups = [[item.value for item in group] for group in round_.groups]
+        self._flat.extend(len(set(values)) == 1 for values in groups)
+        self._mean.see([fmean(values) for values in groups])
+        self._spread.see([pstdev(values) for values in groups])
 
     def finding(self) -> Finding | None:
-        """The jump, for a few rounds."""
-        if self._jump is None:
-            return None
-        then, now, groups = self._jump
-        return Finding(
-            sentence=f"The mean score jumped from {then:.2f} to {now:.2f} from one round to the next "
-            f"({groups} groups; {self.looked_at:,} answers looked at).",
-            evidence={"before": then, "after": now, "groups": float(groups)},
+        """The jump of the mean; or of the spread, as where a judge gives all the same score from now on."""
+        return self._mean.finding("mean score", self.looked_at) or self._spread.finding(
+            "spread of scores among siblings (standard deviation)", self.looked_at
         )
 
     def measures(self) -> dict[str, float]:
@@ -236,8 +257,8 @@ class Verdicts:
         found = {"saturation": sum(self._top) / len(self._top)}
         if self._flat:
             found["flat"] = sum(self._flat) / len(self._flat)
-        if self._before:
-            found["verdicts"] = fmean(self._before[-1])
+        if self._mean.before:
+            found["verdicts"] = fmean(self._mean.before[-1])
         return found
 
 
