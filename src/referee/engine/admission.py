@@ -49,7 +49,6 @@ class Admission:
         self._progress: dict[Endpoint, float] = {}  # when each last answered; at first, when it was first asked
         self._idle_since = -math.inf
         self.budget = budget
-        self._budgets = (budget,)  # of requests that no team pays
         self.accounts = accounts
         self.poke: Callable[[], None] = lambda: None
         """Called when a team needs money that is not leased."""
@@ -265,7 +264,7 @@ class Admission:
     def _reserve(self, account: Account | None, worst: float) -> tuple[Budget, ...] | None:
         """Reserve this in the team's budgets and in that of all. None: in neither."""
         if account is None:
-            return self._budgets if self.budget.reserve(worst) else None
+            return (self.budget,) if self.budget.reserve(worst) else None
         own = account.reserve(worst, clock.wall())
         if account.needs_lease or not account.sent:
             self.poke()
