@@ -55,6 +55,16 @@ def test_an_array_is_read_and_columns_are_mapped(tmp_path: Path) -> None:
     ]
 
 
+def test_a_mapped_cell_of_a_csv_is_read_as_its_field_is(tmp_path: Path) -> None:
+    """Numbers, truth values and messages as JSON text, whatever their column is called."""
+    talk = json.dumps([{"role": "assistant", "content": "4"}, {"role": "tool", "content": "x"}]).replace('"', '""')
+    (tmp_path / "in.csv").write_text(f'q,talk,n,acc,cut\n2+2?,"{talk}",12,0.5,True\n')
+    mapped = ("prompt=q", "response=talk", "length=n", "rule_score=acc", "truncated=cut")
+    ((_, one),) = samples(tmp_path / "in.csv", *mapped)
+    assert (one.prompt, one.length, one.rule_score, one.truncated) == ("2+2?", 12, 0.5, True)
+    assert [message.role for message in one.response if not isinstance(message, str)] == ["assistant", "tool"]
+
+
 @pytest.mark.parametrize(
     ("name", "data", "mapped", "problem"),
     [
