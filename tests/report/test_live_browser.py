@@ -106,7 +106,12 @@ def test_a_sample_opens_and_stays_open(tmp_path: Path, open_page: Any) -> None:
 def test_a_conversation_is_shown_as_one(tmp_path: Path, open_page: Any) -> None:
     """Messages, with reasoning, tool calls and their results."""
     talk = [
-        {"role": "assistant", "content": "", "reasoning_content": "A table.", "tool_calls": [{"function": {"name": "tides"}}]},
+        {
+            "role": "assistant",
+            "content": "",
+            "reasoning_content": "A table.",
+            "tool_calls": [{"function": {"name": "tides"}}],
+        },
         {"role": "tool", "content": "2.3 m"},
     ]
     ledger(tmp_path, VerdictLine(wall=1001.0, id="talk", value=1.0, response="all", more={"response": talk})).close()
