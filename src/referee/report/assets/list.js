@@ -164,7 +164,7 @@ function setUpControls(store) {
   const reasons = store.words.reason.filter((word) => word).sort();
   choices("reason", [["", "all"], ["scored", "scored"], ["unscored", "not scored"], ...reasons.map((word) => [`=${word}`, `not scored: ${short(word)}`])]);
   byId("own").replaceChildren(...store.meta.own.map((name, at) => {
-    const words = store.words[`own-${at}`].map((word, code) => [`${code}`, short(word) || "(none)"]);
+    const words = store.words[`own-${at}`].map((word, code) => [`${code}`, short(word) || "(none)"]).slice(store.columns[`own-${at}`].includes(0) ? 0 : 1);
     const select = make("select", "", ...options([["", "all"], ...words.sort((a, b) => a[1].localeCompare(b[1], "en", { numeric: true }))]));
     select.dataset.column = name;
     for (const event of ["input", "change"]) select.addEventListener(event, () => apply());
