@@ -98,6 +98,14 @@ def test_a_folder_that_is_no_dataset_is_named(tmp_path: Path) -> None:
         samples(tmp_path)
 
 
+def test_splits_of_a_dataset_are_not_mixed(tmp_path: Path) -> None:
+    """Parquet files as the Hugging Face hub names them: train and test in one folder are two datasets."""
+    for name in ("train-00000-of-00002", "train-00001-of-00002", "test-00000-of-00001"):
+        (tmp_path / f"{name}.parquet").write_bytes(b"PAR1")
+    with pytest.raises(InputError, match="holds the splits test, train"):
+        samples(tmp_path)
+
+
 def test_cells_of_pandas_and_numpy_become_plain_values() -> None:
     """Arrays of message dicts, as verl's files have them in pandas; NaN is no value."""
     numpy = pytest.importorskip("numpy")

@@ -37,6 +37,7 @@ WHOLE = ("id", "group", "uid", "length", "step")
 """Whole numbers, which pandas makes 3.0 of in a column with empty cells."""
 WORDS = {"true": True, "false": False, "1": True, "0": False}
 _COLUMN = re.compile(r"[\w .#/()-]{1,64}")
+_SHARD = re.compile(r"(.+)-\d{5}-of-\d{5}\.parquet")
 _ARROW = (b"PAR1", b"ARROW1", b"\xff\xff\xff\xff")
 
 
@@ -246,6 +247,12 @@ def _arrow_files(folder: Path) -> list[Path]:
         state = msgspec.json.decode((folder / "state.json").read_bytes())
         return [folder / item["filename"] for item in state.get("_data_files", [])]
     if found := sorted(folder.glob("*.parquet")):
+        splits = {match[1] for path in found if (match := _SHARD.fullmatch(path.name))}
+        if len(splits) > 1:
+            raise InputError(
+                f"{folder} holds the splits {', '.join(sorted(splits))}, which are not judged as one. Name a file in it, or "
+                "a folder with the files of one split."
+            )
         return found
     raise InputError(
         f"{folder} is a folder and no dataset (save_to_disk's state.json, or *.parquet). Name a file of rollouts in it."
