@@ -83,7 +83,7 @@ def test_rewards_have_a_report(tmp_path: Path) -> None:
     assert report.scale == Scale(10, 1.0, 10.0)
     (step,) = report.steps
     assert step.bins == [3] * 10
-    assert (step.groups, step.rewards, step.missing) == (5, 30, 1)
+    assert (step.groups, step.rewards) == (5, 30)
     assert report.lengths.samples == 30
     assert report.cost.spent == pytest.approx(0.030)
     assert (report.times, report.trainer, report.metrics["elapsed_s"]) == ([], False, 0.0)

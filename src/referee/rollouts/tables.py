@@ -250,8 +250,8 @@ def _arrow_files(folder: Path) -> list[Path]:
         splits = {match[1] for path in found if (match := _SHARD.fullmatch(path.name))}
         if len(splits) > 1:
             raise InputError(
-                f"{folder} holds the splits {', '.join(sorted(splits))}, which are not judged as one. Name a file in it, or "
-                "a folder with the files of one split."
+                f"{folder} holds the splits {', '.join(sorted(splits))}, which are not judged as one. Name a file in "
+                "it, or a folder with the files of one split."
             )
         return found
     raise InputError(
