@@ -19,6 +19,7 @@ from msgspec import UNSET, Struct, UnsetType
 from referee.errors import InputError
 from referee.ledger import MAX_LINE, JudgeLine, Line, Reading, RewardLine, VerdictLine, read
 from referee.ledger.making import digest
+from referee.ledger.reader import UNREADABLE, decode_line
 from referee.report.judges import MOST_LEVELS
 from referee.report.reward_rows import holds_table, read_table
 from referee.report.shape import Scale
@@ -112,8 +113,6 @@ class Given(JudgeSaid, kw_only=True):
 
 
 _decode = msgspec.json.Decoder(Given, strict=False).decode  # cells of a CSV are text
-_decode_line = msgspec.json.Decoder(Line).decode
-_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class Rewards:
@@ -329,8 +328,8 @@ def holds_a_ledger(path: Path) -> bool:
     """Whether one of the file's first lines is a ledger's."""
     for data in islice(_read(path), LOOKED_AT):
         try:
-            _decode_line(data)
-        except _UNREADABLE:
+            decode_line(data)
+        except UNREADABLE:
             continue
         return True
     return False
@@ -347,7 +346,7 @@ def _what(path: Path) -> str:
         return "It is empty."
     try:
         found = msgspec.json.decode(data)
-    except _UNREADABLE:
+    except UNREADABLE:
         return "Its first line is not JSON."
     if not isinstance(found, dict):
         return "Its first line is no JSON object."
@@ -361,7 +360,7 @@ def _given(path: Path) -> Iterator[Given | None]:
     for data in _read(path):
         try:
             yield _decode(data)
-        except _UNREADABLE:
+        except UNREADABLE:
             yield None
 
 

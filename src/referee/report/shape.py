@@ -110,22 +110,6 @@ class TimeRow(Struct):
     endpoints: dict[str, EndpointPoint] = field(default_factory=dict)
 
 
-class JudgeStep(Struct):
-    """What one of several judges said and cost in a step; the fields are StepRow's."""
-
-    first: int | None = None
-    last: int | None = None
-    scored: int = 0
-    unscored: dict[str, int] = field(default_factory=dict)
-    bins: list[int] = field(default_factory=list)
-    """By score, as this judge's Scale says."""
-    score_mean: float | None = None
-    judged: int = 0
-    low_share: float | None = None
-    high_share: float | None = None
-    cost: float = 0.0
-
-
 class JudgeReport(Struct):
     """One of several judges. Its totals are in the report's metrics, under judge/<name>/."""
 
@@ -136,7 +120,8 @@ class JudgeReport(Struct):
     scale: Scale = field(default_factory=Scale)
     models: list[str] = field(default_factory=list)
     """Those that answered."""
-    steps: list[JudgeStep] = field(default_factory=list)
+    steps: list[StepRow] = field(default_factory=list)
+    """Of what it said and cost; rewards are not a judge's."""
 
 
 class CriterionStep(Struct):
