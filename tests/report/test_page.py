@@ -110,7 +110,7 @@ def test_the_script_cannot_end_itself() -> None:
 
 def test_nothing_is_loaded(written: Path) -> None:
     """The frame refers to no address but its own anchors."""
-    frame = asset("page.html")
+    frame = asset("frame.html") + asset("page.html")
     assert re.findall(r'(?:src|href)="([^#"][^"]*)"', frame) == ["data:,"]
     assert "url(" not in asset("page.css")
     assert "@import" not in asset("page.css")

@@ -20,7 +20,7 @@ import msgspec
 from msgspec import Struct, field
 
 from referee.report.diff import flat
-from referee.report.page import asset, element, framed, plotly_source, policy, script, write_pieces
+from referee.report.page import element, framed, plotly_source, write_pieces
 from referee.report.plain import plain
 from referee.report.rows import Packed, encode
 from referee.report.shape import Finding, Report, StepRow
@@ -204,9 +204,9 @@ def write_index(path: Path, folder: Path, rows: Sequence[RunRow], title: str) ->
 
 
 def _page(index: Index, title: str) -> Iterator[str]:
-    charts, own, style = plotly_source(), script(SCRIPTS), asset("page.css") + asset("index.css")
+    charts = plotly_source()
     data = (
         element(Packed("index", zlib.compress(encode(index), 6))),
         element(Packed("plotly", zlib.compress(charts.encode(), 9))),
     )
-    yield from framed(asset("index.html"), title, style, own, policy(own, charts), data)
+    yield from framed("index", title, SCRIPTS, data, charts)
