@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.report.browser import PATIENCE
+from tests.report.browser import TIMEOUT_MS
 from tests.report.ledgers import rubric, several
 from tests.report.test_watch import ledger, lines
 
@@ -25,7 +25,7 @@ HOSTILE = "</script><script>window.owned=1</script><img src=x onerror=window.own
 def open_page(browser: Any) -> Iterator[Any]:
     """Opens a page that collects what goes wrong and where it asks."""
     context = browser.new_context()
-    context.set_default_timeout(PATIENCE)
+    context.set_default_timeout(TIMEOUT_MS)
 
     def open_(url: str, **more: Any) -> tuple[Any, list[str], list[str]]:
         page = context.new_page()

@@ -34,8 +34,8 @@ from referee.report.judges import Judges, scale_of
 from referee.report.lengths import Scatter, Siblings, Within
 from referee.report.members import Members
 from referee.report.resumed_runs import Ended, Samples
+from referee.report.run_info import CLUSTER, LARGEST, change_text, on_a_cluster, run_info
 from referee.report.shape import Cost, Point, Report, RunInfo, Scale, StepRow, TimeRow
-from referee.report.starts import CLUSTER, LARGEST, change_text, on_a_cluster, run_info
 from referee.report.steps import Step, StepSums, Waits, copied, step_rows
 from referee.report.sums import covered
 from referee.report.times import Times
