@@ -190,7 +190,7 @@ class MemberReport(Struct):
     """US dollars for the samples that it decided, earlier members included."""
 
 
-class MadeOf(Struct):
+class CompositeReport(Struct):
     """A judge that is made of others."""
 
     judge: str
@@ -332,7 +332,7 @@ class Report(Struct):
     judges: list[JudgeReport] = field(default_factory=list)
     """Each of several judges; empty where there is one."""
     agreement: list[Agreement] = field(default_factory=list)
-    made_of: list[MadeOf] = field(default_factory=list)
+    made_of: list[CompositeReport] = field(default_factory=list)
     """Juries and cascades."""
     latencies: list[tuple[float, int]] = field(default_factory=list)
     """Answers by how long they took: seconds in the middle of a range 9 % wide, and how many. Without gaps."""
