@@ -87,7 +87,7 @@ def test_summary_record_and_rewards_agree(tmp_path: Path, referee: Run, provider
     assert (compared["matched_by"], compared["exact"]) == ({"position": 40}, 1.0)
 
     pytest.importorskip("plotly")
-    assert re.search(r"\b40 samples.*out\.run", referee("report", "out.jsonl", "-o", "page.html").stderr)
+    assert re.search(r"\b40 samples.*record out\.run", referee("report", "out.jsonl", "-o", "page.html").stderr)
     for command in (["report", "in.jsonl", "-o", "other.html"], ["diff", "out.run", "in.jsonl"]):
         refused = referee(*command)
         assert (refused.returncode, refused.stdout) == (2, "")

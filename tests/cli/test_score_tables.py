@@ -244,19 +244,20 @@ def test_cells_that_no_type_holds_are_text(tmp_path: Path) -> None:
     assert (found[0]["b"], found[-1]["b"]) == ("1152921504606846977", "0.5")
 
 
+@pytest.mark.parametrize(("cell", "kept"), [(b'"caf\xe9"', "caf\ufffd"), (b"1e999", "1e999")])
 @pytest.mark.parametrize("name", ["out.jsonl", "out.csv", "out.parquet"])
-def test_broken_text_in_an_unread_column_costs_no_rewards(
-    tmp_path: Path, referee: Run, provider: Start, name: str
+def test_a_broken_cell_of_an_unread_column_costs_no_rewards(
+    tmp_path: Path, referee: Run, provider: Start, name: str, cell: bytes, kept: str
 ) -> None:
-    """What is no UTF-8, in a column that no judge sees, is kept as text that can be written."""
+    """What is no UTF-8, or a number that no float is, in a column that no judge sees, is kept as text."""
     if name.endswith("parquet"):
         pytest.importorskip("pyarrow")
     write_config(tmp_path / "referee.toml", provider().url)
-    row = b'{"prompt": "p", "response": "[[quality=3]]", "own": "%s"}\n'
-    (tmp_path / "in.jsonl").write_bytes(row % b"caf\xe9")
+    row = b'{"prompt": "p", "response": "[[quality=3]]", "own": %s}\n'
+    (tmp_path / "in.jsonl").write_bytes(row % cell)
     done = referee("score", "in.jsonl", "-o", name)
     assert done.returncode == 0, done.stderr
-    assert [found.get("columns", found)["own"] for found in table(tmp_path / name)] == ["caf\ufffd"]
+    assert [found.get("columns", found)["own"] for found in table(tmp_path / name)] == [kept]
 
 
 @pytest.mark.parametrize("name", ["out.xlsx", "out.arrow", "out.csv.gz", "OUT.TSV"])

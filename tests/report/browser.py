@@ -20,7 +20,7 @@ ARGS = [
     "--disable-sync",
     "--disable-dev-shm-usage",
 ]
-PATIENCE = 120_000
+TIMEOUT_MS = 120_000
 """Milliseconds to wait for a condition. Only a page that hangs meets it."""
 
 
@@ -30,7 +30,7 @@ def launch() -> Iterator[Any]:
     if not Path(CHROMIUM).exists():
         pytest.skip("chromium is not installed")
     with api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, headless=True, args=ARGS, timeout=PATIENCE)
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, headless=True, args=ARGS, timeout=TIMEOUT_MS)
         yield browser
         browser.close()
 
@@ -43,7 +43,7 @@ class Visit:
         self.complaints: list[str] = []
         self.requests: list[str] = []
         self.context = browser.new_context(**{"viewport": {"width": 1280, "height": 860}, **options})
-        self.context.set_default_timeout(PATIENCE)
+        self.context.set_default_timeout(TIMEOUT_MS)
         self.page = self.context.new_page()
         self.page.on("console", lambda message: self.complaints.append(f"{message.type}: {message.text}"))
         self.page.on("pageerror", lambda error: self.complaints.append(f"error: {error}"))
@@ -51,7 +51,7 @@ class Visit:
         self.page.on("request", lambda request: self.requests.append(request.url))
         if early:
             self.page.add_init_script(early)
-        self.page.goto(url, timeout=PATIENCE)
+        self.page.goto(url, timeout=TIMEOUT_MS)
 
     def there(self, selector: str) -> Any:
         """Wait until an element is there; its locator. (Waiting for a function needs eval, which the page bars.)"""

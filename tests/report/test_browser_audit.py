@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from tests.audit.world import merit, world
-from tests.report.browser import PATIENCE, Open
+from tests.report.browser import TIMEOUT_MS, Open
 from tests.report.ledgers import audited, small
 
 from referee.ledger import Line, read
@@ -97,8 +97,8 @@ def test_the_live_page_shows_the_alarms(gamed: Path, browser: Any) -> None:
     """As the report does, but that samples cannot be opened there: only the newest are at hand."""
     page = browser.new_page()
     with LiveServer(live_files(Watch(gamed))) as server:
-        page.goto(server.url, timeout=PATIENCE)
-        page.wait_for_selector("#panel-audit-seen .legendtext", timeout=PATIENCE)
+        page.goto(server.url, timeout=TIMEOUT_MS)
+        page.wait_for_selector("#panel-audit-seen .legendtext", timeout=TIMEOUT_MS)
         assert "phrase" in page.locator("#tiles .tile:has-text('Alarms')").inner_text()
         assert page.locator("#panel-audit li b").count() >= 3
         assert page.locator("#panel-audit li a").count() == 0

@@ -47,6 +47,8 @@ def test_a_file_without_steps_has_no_chart_of_one_mark(visit: Open) -> None:
     assert "In 0 of 20 groups all verdicts are equal" in words
     assert "160 samples in" in words
     assert page.locator(".panel .chart[hidden]").count() == 0
+    assert page.locator("#samples .step:visible").count() == 0
+    assert page.locator("#columns .group:visible").count() == 1
     assert page.locator(".brief #panel-cost").count() == 1
     panels = page.eval_on_selector_all(".panel", "found => found.map(e => e.clientHeight)")
     assert max(panels) < 600

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 import typer
+from msgspec.structs import replace
 from typer.testing import CliRunner
 
 from referee.cli import diff as diff_command
@@ -20,6 +21,7 @@ from referee.ledger import Ledger, RunLine, VerdictLine
 from referee.report.data import Gathering
 from referee.report.diff import Diff, diff
 from referee.report.files import Rewards, lines_of, sides
+from referee.report.judged_file import judged_file, with_own_columns
 from referee.report.shape import Report, Scale
 
 CONFIG = {"judge": {"kind": "score", "low": 1, "high": 10}}
@@ -81,14 +83,11 @@ def test_rewards_have_a_report(tmp_path: Path) -> None:
     assert report.scale == Scale(10, 1.0, 10.0)
     (step,) = report.steps
     assert step.bins == [3] * 10
-    assert (step.groups, step.rewards, step.missing) == (5, 30, 1)
+    assert (step.groups, step.rewards) == (5, 30)
     assert report.lengths.samples == 30
     assert report.cost.spent == pytest.approx(0.030)
     assert (report.times, report.trainer, report.metrics["elapsed_s"]) == ([], False, 0.0)
     assert found.skipped == 0
-    assert found.record is None
-    (tmp_path / "r.run").mkdir()
-    assert found.record == tmp_path / "r.run"
 
 
 @pytest.mark.parametrize(
@@ -300,3 +299,36 @@ def test_rewards_of_several_judges_are_told_apart(tmp_path: Path) -> None:
     assert report.steps[0].terms["safe"] == pytest.approx(7 * 0.1 / 8)
     foreign, found = report_of(written(tmp_path / "f.jsonl", [{**rows[0], "judges": ["Ann", "Bob"]}]))
     assert (foreign.judges, found.skipped) == ([], 0)
+
+
+def test_the_record_of_rewards_is_shown_with_their_own_columns(tmp_path: Path) -> None:
+    """Whichever of the two is named, in whatever order they are; a template's column is the record's own."""
+    rows = [reward(1, 3, columns=own(topic="a", prompt="long")), reward(2, 4, columns=own(topic="b", note="x" * 99))]
+    path, run = written(tmp_path / "out.jsonl", rows), ledger(tmp_path / "out.run", [3, 4])
+    assert judged_file(path) == judged_file(run) == (run, path)
+    found = {x.id: x.more["columns"] for x in with_own_columns(lines_of(run), path) if isinstance(x, VerdictLine)}
+    assert found == {"1": {"topic": "a"}, "2": {"topic": "b", "note": "x" * 81}}
+    line = VerdictLine(id="1", more={"columns": {"topic": "shown"}})
+    assert [x.more for x in with_own_columns([line], path) if isinstance(x, VerdictLine)] == [line.more]
+
+
+def test_samples_that_cannot_be_told_apart_have_no_own_columns(tmp_path: Path) -> None:
+    """Two rows of one id and request with different columns: none is better than another's."""
+    twice = [reward(n, 3, columns=own(topic="ab"[n - 1])) for n in (1, 2)]
+    path = written(tmp_path / "out.jsonl", [replace(row, id="same") for row in twice])
+    (line,) = with_own_columns([VerdictLine(id="same")], path)
+    assert isinstance(line, VerdictLine)
+    assert line.more == {}
+
+
+@pytest.mark.parametrize("name", ["elsewhere.jsonl", "out.csv"])
+def test_a_record_of_another_file_is_not_taken(tmp_path: Path, name: str) -> None:
+    """Rewards without a record beside them are shown alone, and so is a record without rewards."""
+    path, run = rewards(tmp_path / name, [3, 4]), ledger(tmp_path / "out.run", [3, 4])
+    assert judged_file(path) is None
+    assert judged_file(run) is None
+
+
+def own(**columns: str) -> dict[str, msgspec.Raw]:
+    """Own columns as a row holds them."""
+    return {name: msgspec.Raw(msgspec.json.encode(value)) for name, value in columns.items()}

@@ -75,7 +75,7 @@ def test_only_its_own_name_opens_it(server: LiveServer) -> None:
 def test_the_data_follows_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is appended is there at the next question."""
     monkeypatch.setattr(live, "FRESH", 0.0)
-    monkeypatch.setattr(live, "REST", 0.0)
+    monkeypatch.setattr(live, "PAUSE_RATIO", 0.0)
     book = ledger(tmp_path)
     with LiveServer(live_files(Watch(tmp_path))) as server:
         assert json.loads(get(server.url + "data.json")[2])["report"]["metrics"]["samples"] == 0

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.report.browser import TIMEOUT_MS
 from tests.report.ledgers import rubric, several
 from tests.report.test_watch import ledger, lines
 
@@ -15,43 +16,16 @@ from referee.report.live import live_files
 from referee.report.live_server import LiveServer
 from referee.report.watch import Watch
 
-sync_api = pytest.importorskip("playwright.sync_api")
 pytest.importorskip("plotly")
-CHROMIUM = Path("/usr/bin/chromium")
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.browser,
-    pytest.mark.timeout(300),
-    pytest.mark.skipif(not CHROMIUM.exists(), reason="chromium is not installed"),
-]
-FLAGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
-LONG = 120_000
-"""Milliseconds a condition may take on a loaded machine."""
+pytestmark = [pytest.mark.slow, pytest.mark.browser, pytest.mark.timeout(300)]
 HOSTILE = "</script><script>window.owned=1</script><img src=x onerror=window.owned=1>\u202e\u0000{{charts}}"
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    """One browser for all tests."""
-    with sync_api.sync_playwright() as playwright:
-        made = playwright.chromium.launch(executable_path=str(CHROMIUM), headless=True, args=FLAGS)
-        yield made
-        made.close()
 
 
 @pytest.fixture
 def open_page(browser: Any) -> Iterator[Any]:
     """Opens a page that collects what goes wrong and where it asks."""
     context = browser.new_context()
-    context.set_default_timeout(LONG)
+    context.set_default_timeout(TIMEOUT_MS)
 
     def open_(url: str, **more: Any) -> tuple[Any, list[str], list[str]]:
         page = context.new_page()
@@ -127,6 +101,28 @@ def test_a_sample_opens_and_stays_open(tmp_path: Path, open_page: Any) -> None:
         page.wait_for_selector("#detail:not([data-busy]) h2:text-is('s1-1')")
         assert wrong == []
     book.close()
+
+
+def test_a_conversation_is_shown_as_one(tmp_path: Path, open_page: Any) -> None:
+    """Messages, with reasoning, tool calls and their results."""
+    talk = [
+        {
+            "role": "assistant",
+            "content": "",
+            "reasoning_content": "A table.",
+            "tool_calls": [{"function": {"name": "tides"}}],
+        },
+        {"role": "tool", "content": "2.3 m"},
+    ]
+    ledger(tmp_path, VerdictLine(wall=1001.0, id="talk", value=1.0, response="all", more={"response": talk})).close()
+    with LiveServer(live_files(Watch(tmp_path))) as server:
+        page, wrong, _ = open_page(server.url)
+        drawn(page, 2)
+        page.locator("#newest .sample").first.click()
+        page.wait_for_selector("#detail[open]:not([data-busy]) .conversation")
+        assert page.locator("#detail .turn.assistant summary").all_inner_texts() == ["Reasoning", "Calls tides"]
+        assert page.locator("#detail .turn.tool pre").inner_text() == "2.3 m"
+        assert wrong == []
 
 
 def test_what_is_left_is_said_where_the_run_says_how_long_it_is(tmp_path: Path, open_page: Any) -> None:

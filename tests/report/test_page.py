@@ -9,6 +9,7 @@ import json
 import re
 import stat
 import zlib
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from tests.report.ledgers import HOSTILE, hostile, make_page, small
 
 from referee.errors import ConfigError, InputError
 from referee.ledger import Ledger
+from referee.report import index, live, versus_page
 from referee.report import page as module
 from referee.report.page import SCRIPTS, asset, script
 
@@ -93,6 +95,13 @@ def test_scripts_have_no_way_to_make_text_run(name: str) -> None:
     assert len(asset(name).splitlines()) <= 400
 
 
+@pytest.mark.parametrize("names", [SCRIPTS, live.SCRIPTS, index.SCRIPTS, versus_page.SCRIPTS])
+def test_no_two_scripts_of_a_page_define_the_same_name(names: tuple[str, ...]) -> None:
+    """They share one scope: of two functions of one name the later one is called everywhere."""
+    found = Counter(re.findall(r"^(?:async )?(?:function|const|let|class) (\w+)", script(names), re.MULTILINE))
+    assert [name for name, count in found.items() if count > 1] == []
+
+
 def test_the_script_cannot_end_itself() -> None:
     """An inline script must not hold its own end, nor the comment that swallows it."""
     for word in ("</script", "<!--", "<script"):
@@ -101,7 +110,7 @@ def test_the_script_cannot_end_itself() -> None:
 
 def test_nothing_is_loaded(written: Path) -> None:
     """The frame refers to no address but its own anchors."""
-    frame = asset("page.html")
+    frame = asset("frame.html") + asset("page.html")
     assert re.findall(r'(?:src|href)="([^#"][^"]*)"', frame) == ["data:,"]
     assert "url(" not in asset("page.css")
     assert "@import" not in asset("page.css")

@@ -97,7 +97,7 @@ def comparable(report: Report) -> dict[str, Any]:
     (step,) = report.steps
     return {
         **{name: round(report.metrics[name], 9) for name in names},
-        "step": (step.samples, step.scored, step.unscored, step.bins, step.missing, step.rewards, step.groups),
+        "step": (step.samples, step.scored, step.unscored, step.bins, step.rewards, step.groups),
         "flat": step.flat_groups,
         "mean": round(step.score_mean or 0.0, 9),
         "points": [
@@ -251,7 +251,7 @@ def test_counts_stay_counts(ends: list[tuple[int, bool]], starts: int) -> None:
         for n, (place, scored) in enumerate(ends[start::starts]):
             lines += samples(wall + n, range(place, place + 1)) if scored else cancelled(wall, range(place, place + 1))
     report = build(lines)
-    counts = [value for row in report.steps for value in (*row.bins, *row.unscored.values(), row.groups, row.missing)]
+    counts = [value for row in report.steps for value in (*row.bins, *row.unscored.values(), row.groups)]
     assert min(counts, default=0) >= 0
     assert sum(row.samples for row in report.steps) == report.metrics["samples"]
     assert all(0 <= row.flat_groups <= row.groups for row in report.steps)

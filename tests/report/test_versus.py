@@ -125,7 +125,7 @@ def test_wins_that_follow_length_are_said() -> None:
     shorter = [asked(30 + n, "aa", b="short", a="a much longer text than that") for n in range(10)]
     lengths = of([*longer, *shorter]).lengths
     assert lengths.longer_wins.value == 1.0
-    assert (lengths.unit, lengths.median_a, lengths.median_b) == ("words", 1.0, 6.0)
+    assert lengths.unit == "words"
     assert [(part.value, part.pairs, part.win_rate.value) for part in lengths.by] == [
         ("tuned shorter", 10, 0.0),
         ("tuned longer", 30, 1.0),

@@ -55,6 +55,16 @@ def test_an_array_is_read_and_columns_are_mapped(tmp_path: Path) -> None:
     ]
 
 
+def test_a_mapped_cell_of_a_csv_is_read_as_its_field_is(tmp_path: Path) -> None:
+    """Numbers, truth values and messages as JSON text, whatever their column is called."""
+    talk = json.dumps([{"role": "assistant", "content": "4"}, {"role": "tool", "content": "x"}]).replace('"', '""')
+    (tmp_path / "in.csv").write_text(f'q,talk,n,acc,cut\n2+2?,"{talk}",12,0.5,True\n')
+    mapped = ("prompt=q", "response=talk", "length=n", "rule_score=acc", "truncated=cut")
+    ((_, one),) = samples(tmp_path / "in.csv", *mapped)
+    assert (one.prompt, one.length, one.rule_score, one.truncated) == ("2+2?", 12, 0.5, True)
+    assert [message.role for message in one.response if not isinstance(message, str)] == ["assistant", "tool"]
+
+
 @pytest.mark.parametrize(
     ("name", "data", "mapped", "problem"),
     [
@@ -85,6 +95,14 @@ def test_a_folder_that_is_no_dataset_is_named(tmp_path: Path) -> None:
         samples(tmp_path)
     (tmp_path / "dataset_dict.json").write_text('{"splits": ["train", "test"]}')
     with pytest.raises(InputError, match=r"DatasetDict of 2 splits.*train, .*test"):
+        samples(tmp_path)
+
+
+def test_splits_of_a_dataset_are_not_mixed(tmp_path: Path) -> None:
+    """Parquet files as the Hugging Face hub names them: train and test in one folder are two datasets."""
+    for name in ("train-00000-of-00002", "train-00001-of-00002", "test-00000-of-00001"):
+        (tmp_path / f"{name}.parquet").write_bytes(b"PAR1")
+    with pytest.raises(InputError, match="holds the splits test, train"):
         samples(tmp_path)
 
 

@@ -20,8 +20,8 @@ from referee.judging import needs_groups
 from referee.ledger import AuditLine, JudgeLine, VerdictLine
 from referee.records import Sample
 from referee.referee import Referee
-from referee.report.again import row_of
 from referee.report.files import lines_of
+from referee.report.recorded_rollouts import row_of
 from referee.rollouts import Polarity
 from referee.rollouts.row import read_row
 from referee.scoring.build import columns_shown, rubric_polarity

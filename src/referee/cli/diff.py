@@ -48,7 +48,7 @@ def command(
             given = sides(a, labels, judge)
         except InputError as error:
             raise InputError(str(error).replace(str(labels), str(b))) from None
-        tell(diff(*given, examples, same_text), as_json, _records(a, b))
+        print_diff(diff(*given, examples, same_text), as_json, _records(a, b))
 
 
 def _records(*files: Path) -> str:
@@ -57,7 +57,7 @@ def _records(*files: Path) -> str:
     return f" Rewards may hold no texts; the record of their run does: compare {', '.join(beside)}." if beside else ""
 
 
-def tell(found: Diff, as_json: bool, records: str = "") -> None:
+def print_diff(found: Diff, as_json: bool, records: str = "") -> None:
     """Print a comparison. Status 1 where there is nothing to compare. `records`: what else to compare."""
     if as_json:
         typer.echo(msgspec.json.format(msgspec.json.encode(found), indent=2).decode())

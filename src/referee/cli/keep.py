@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
+import msgspec
 import typer
 from msgspec import Raw
 
@@ -40,14 +41,24 @@ class KeptColumns:
         data = b"" if self._keep == "none" else next((data for number, data in self._lines if number == line), b"")
         row = columns_of(data.decode("utf-8", "replace").encode())  # rows are UTF-8, whatever is in unread columns
         if self._keep is None:
-            return {name: cell for name, cell in row.items() if name not in MAPPED}
-        if self._keep == "all":
-            return {name: cell for name, cell in row.items() if name not in IN_ROWS}
-        return {name: row[name] for name in self._names if name in row and name not in IN_ROWS}
+            names = [name for name in row if name not in MAPPED]
+        else:
+            wanted = row if self._keep == "all" else self._names
+            names = [name for name in wanted if name in row and name not in IN_ROWS]
+        return {name: _readable(row[name]) for name in names}
 
     def close(self) -> None:
         """Let the file go."""
         self._stream.close()
+
+
+def _readable(cell: Raw) -> Raw:
+    """The cell; as text where nothing could read the row for it: a number such as 1e999."""
+    try:
+        msgspec.json.decode(cell)
+    except (msgspec.MsgspecError, ValueError):
+        return Raw(msgspec.json.encode(bytes(cell).decode()))
+    return cell
 
 
 def check_keep(rollouts: str, source: Path, keep: str | None) -> None:

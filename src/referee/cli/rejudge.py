@@ -9,12 +9,12 @@ import msgspec
 import typer
 
 from referee.cli import score
-from referee.cli.diff import tell
+from referee.cli.diff import print_diff
 from referee.cli.source import scratch
 from referee.errors import ConfigError, InputError
-from referee.report.again import rollouts_of
 from referee.report.diff import diff
 from referee.report.files import record_beside, sides
+from referee.report.recorded_rollouts import rollouts_of
 
 
 def command(
@@ -41,7 +41,7 @@ def command(
             score.command(str(name), str(output), config, resume, overwrite, skip_bad=False, quiet=as_json)
         except InputError as error:
             raise InputError(str(error).replace(str(name), str(run))) from None
-    tell(diff(*sides(run, output), examples), as_json)
+    print_diff(diff(*sides(run, output), examples), as_json)
 
 
 def _spare(run: Path, output: Path) -> None:

@@ -15,6 +15,7 @@ from referee.ledger import RunLine
 from referee.report.data import Gathering
 from referee.report.files import Rewards, lines_of
 from referee.report.index import RunRow, linked, mark_of, row_of, rows_before, runs_in, write_index
+from referee.report.judged_file import judged_file, with_own_columns
 from referee.report.page import check_page, plotly_source, write_page
 from referee.report.rows import TEXTS_MB, Rows
 
@@ -85,12 +86,13 @@ def make_index(folder: Path, output: Path, title: str = "", texts_mb: float | No
 def _report(run: Path, output: Path | None, title: str, texts_mb: float) -> tuple[RunRow, str]:
     """Read a run once, write its page if there is a place for it; its row in an index, and what was written."""
     plotly_source()  # if it is missing, say so before reading a large ledger
-    reading = lines_of(run)
-    rewards = reading if isinstance(reading, Rewards) else None
-    gathering = Gathering(rewards.scale, rewards.scales) if rewards else Gathering()
+    beside = judged_file(run)
+    reading = lines_of(run if beside is None else beside.record)
+    lines = reading if beside is None or output is None else with_own_columns(reading, beside.rewards)
+    gathering = Gathering(reading.scale, reading.scales) if isinstance(reading, Rewards) else Gathering()
     rows = Rows(texts_mb)
     count, config = 0, dict[str, object]()
-    for count, line in enumerate(reading, 1):  # noqa: B007
+    for count, line in enumerate(lines, 1):  # noqa: B007
         gathering.add(line)
         if output is not None:
             rows.add(line)
@@ -104,12 +106,11 @@ def _report(run: Path, output: Path | None, title: str, texts_mb: float) -> tupl
         return row, ""
     size = write_page(output, report, rows, title or f"referee: {run.resolve().name}")
     kept = rows.meta().with_texts
-    words = f"{output}: {rows.count} sample{'' if rows.count == 1 else 's'}, {size / 1e6:.1f} MB"
+    words = f"{output}: {counted(rows.count, 'sample')}, {size / 1e6:.1f} MB"
     if kept < rows.count:
         words += f"; texts of {kept} (--texts-mb allows more)"
-    lost = reading.skipped + reading.torn + reading.unknown
-    if lost:
-        words += f"; {lost} line{'' if lost == 1 else 's'} of {run} could not be read"
-    if rewards is not None and rewards.record is not None:
-        words += f". Its record says more, with prompts, replies and times: referee report {rewards.record}"
+    if beside is not None and beside.record != run:
+        words += f", from its record {beside.record}"
+    if lost := reading.skipped + reading.torn + reading.unknown:
+        words += f"; {counted(lost, 'line')} of {run} could not be read"
     return row, words

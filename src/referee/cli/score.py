@@ -43,7 +43,7 @@ UNSCORED = 3
 """Exit status when the output is complete and too few of its rows have a score to go on with."""
 AUDIT_WAIT_S = 30.0
 """Seconds that the audit's last questions may take when all rewards are there."""
-_MEND = "Correct them, or use --skip-bad to set them aside in a rejects file."
+_CORRECT = "Correct them, or use --skip-bad to set them aside in a rejects file."
 
 
 def command(
@@ -90,14 +90,14 @@ def command(
         for doubt in doubtful_columns(rows):
             typer.echo(f"warning: {rollouts}: {doubt.message}", err=True)
         if bad.count and not (skip_bad and total):
-            raise InputError(bad.complaint(rollouts, _MEND if total else bad.instead(rows)))
+            raise InputError(bad.complaint(rollouts, _CORRECT if total else bad.instead(rows)))
         with settings(config, references == total, audit=True) as chosen:
             check_asking(chosen, output, folder, batch, overwrite)
             refused = bad
             if media or columns_shown(chosen) or rubric_polarity(chosen):
                 sizes, total, refused = _usable(source, chosen)
             if refused.count and not (skip_bad and total):
-                raise InputError(refused.complaint(rollouts, _MEND))
+                raise InputError(refused.complaint(rollouts, _CORRECT))
             warn_unread(rollouts, rows, columns_shown(chosen), rubric_polarity(chosen))
             if mixed.count and chosen.shaping.length.enable:
                 raise InputError(mixed.complaint(rollouts, "Give every rollout of a group its length, or none."))

@@ -17,7 +17,7 @@ CHUNK = 256
 """Samples per ticket."""
 WINDOW = 4096
 """Samples submitted and not yet collected. Far above any provider's concurrency, far below what fills memory."""
-RESCUE = 5.0
+COLLECT_HELD_S = 5.0
 """Seconds an interrupted run waits for what its tickets already hold."""
 
 Tag = TypeVar("Tag")
@@ -102,7 +102,7 @@ def stream(
     except (KeyboardInterrupt, RefereeError):
         for _, ticket in flying:
             ticket.cancel()
-        until = clock.monotonic() + RESCUE
+        until = clock.monotonic() + COLLECT_HELD_S
         for placed, ticket in flying:
             for (place, item), reward in zip(placed, _held(ticket, until), strict=False):
                 if reward is not None and reward.scored:

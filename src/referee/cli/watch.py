@@ -21,7 +21,7 @@ from referee.report.live import live_files
 from referee.report.live_server import LiveServer
 from referee.report.watch import Watch
 
-REST = 4.0
+PAUSE_RATIO = 4.0
 """After a look, pause at least this many times as long as it took: at most a fifth of a core is used."""
 LINE_EVERY = 10.0
 """Seconds between two lines where there is no terminal."""
@@ -85,7 +85,7 @@ def _live(watch: Watch, every: float, console: Console) -> None:
             started = clock.monotonic()
             watch.update()
             live.update(frame(watch.snapshot(clock.wall()), console.height), refresh=True)
-            clock.pause(max(every, REST * (clock.monotonic() - started)))
+            clock.pause(max(every, PAUSE_RATIO * (clock.monotonic() - started)))
 
 
 def _lines(watch: Watch, every: float) -> None:

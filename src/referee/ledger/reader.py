@@ -13,7 +13,9 @@ from msgspec import Struct
 from referee.errors import InputError
 from referee.ledger.lines import MAX_LINE, Line
 
-_decode = msgspec.json.Decoder(Line).decode
+decode_line = msgspec.json.Decoder(Line).decode
+UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What `decode_line` raises."""
 _KNOWN = {kind.__struct_config__.tag for kind in Line.__args__}
 _NAME = re.compile(r"ledger-(\w+)-(\d+)(?:-(\d+))?\.jsonl")
 
@@ -66,11 +68,11 @@ class Reading:
                     self.skipped += 1
                 continue
             try:
-                line = _decode(data)
-            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                line = decode_line(data)
+            except UNREADABLE:
                 if data.isspace():
                     continue
-                if _is_unknown(data):
+                if is_unknown(data):
                     self.unknown += 1
                 else:
                     self.skipped += 1
@@ -86,10 +88,11 @@ def _drained(stream: BinaryIO) -> bool:
     return False
 
 
-def _is_unknown(data: bytes) -> bool:
+def is_unknown(data: bytes) -> bool:
+    """Whether what cannot be read is a line of a type that this version does not know."""
     try:
         return _decode_tag(data).type not in _KNOWN
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except UNREADABLE:
         return False
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import combinations
 
 from msgspec import Struct
 
@@ -10,7 +11,7 @@ GROUP_MOST = 512
 """Members of a group that are compared pair by pair; of a larger group, the first ones."""
 
 
-class Order(Struct, frozen=True, kw_only=True):
+class Order(Struct, kw_only=True):
     """Siblings compared two by two: does the other judge put them in the same order?"""
 
     groups: int = 0
@@ -29,32 +30,20 @@ class Order(Struct, frozen=True, kw_only=True):
 
 def order(groups: Sequence[Sequence[tuple[float, float]]]) -> Order:
     """The order within each group of (a, b) values."""
-    used = same = flipped = tied_a = tied_b = best_kept = cut = 0
+    found = Order()
     for whole in groups:
         members = whole[:GROUP_MOST]
         if len(members) < 2:
             continue
-        used += 1
-        cut += len(whole) > GROUP_MOST
+        found.groups += 1
+        found.cut += len(whole) > GROUP_MOST
         top_a, top_b = max(x for x, _ in members), max(y for _, y in members)
-        best_kept += any(x == top_a and y == top_b for x, y in members)
-        for place, (first_a, first_b) in enumerate(members):
-            for second_a, second_b in members[place + 1 :]:
-                by_a, by_b = first_a - second_a, first_b - second_b
-                if by_a and by_b:
-                    same += (by_a > 0) == (by_b > 0)
-                    flipped += (by_a > 0) != (by_b > 0)
-                elif by_b:
-                    tied_a += 1
-                elif by_a:
-                    tied_b += 1
-    return Order(
-        groups=used,
-        pairs=same + flipped + tied_a + tied_b,
-        same=same,
-        flipped=flipped,
-        tied_a=tied_a,
-        tied_b=tied_b,
-        best_kept=best_kept,
-        cut=cut,
-    )
+        found.best_kept += any(x == top_a and y == top_b for x, y in members)
+        for (first_a, first_b), (second_a, second_b) in combinations(members, 2):
+            by_a, by_b = first_a - second_a, first_b - second_b
+            found.same += by_a * by_b > 0
+            found.flipped += by_a * by_b < 0
+            found.tied_a += not by_a and by_b != 0
+            found.tied_b += not by_b and by_a != 0
+    found.pairs = found.same + found.flipped + found.tied_a + found.tied_b
+    return found

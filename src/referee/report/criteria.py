@@ -37,7 +37,7 @@ SURE = 1e-6
 """How near the contributions must add up to the score to be shown."""
 
 
-class Held(NamedTuple):
+class SampleCriteria(NamedTuple):
     """The criteria of one sample, as far as they have to be taken back when a later start judges it again."""
 
     of: tuple[_Criterion, ...]
@@ -167,7 +167,9 @@ class CriteriaSums:
         self._found: dict[tuple[str, str], _Criterion] = {}
         self._groups: dict[int, dict[_Criterion, _Spread]] = {}
 
-    def add(self, said: Iterable[tuple[str, Sequence[Mapping[str, Any]]]], step: Step, group: int) -> Held | None:
+    def add(
+        self, said: Iterable[tuple[str, Sequence[Mapping[str, Any]]]], step: Step, group: int
+    ) -> SampleCriteria | None:
         """The parts of each judge's verdict on one sample, and its group; None where there are none."""
         held: dict[_Criterion, Seen] = {}
         for judge, parts in said:
@@ -184,14 +186,14 @@ class CriteriaSums:
         met = [math.nan if one.met is None else one.met for one in held.values()]
         if group:
             self._siblings(group, held.items(), 1)
-        return Held(tuple(held), bytes([one.good for one in held.values()]), array("d", met), group)
+        return SampleCriteria(tuple(held), bytes([one.good for one in held.values()]), array("d", met), group)
 
-    def lengths(self, held: Held, length: float, row: int, times: int = 1) -> None:
+    def lengths(self, held: SampleCriteria, length: float, row: int, times: int = 1) -> None:
         """The length of that sample's response; `times` = -1 subtracts it."""
         for criterion, one in held.each():
             criterion.length(one, length, row, times)
 
-    def take_back(self, held: Held, step: Step) -> None:
+    def take_back(self, held: SampleCriteria, step: Step) -> None:
         """Subtract the criteria of a sample that a later start judged again."""
         for criterion, one in held.each():
             criterion.count(one, step, -1)

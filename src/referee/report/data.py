@@ -34,8 +34,8 @@ from referee.report.judges import Judges, scale_of
 from referee.report.lengths import Scatter, Siblings, Within
 from referee.report.members import Members
 from referee.report.resumed_runs import Ended, Samples
+from referee.report.run_info import CLUSTER, LARGEST, change_text, on_a_cluster, run_info
 from referee.report.shape import Cost, Point, Report, RunInfo, Scale, StepRow, TimeRow
-from referee.report.starts import CLUSTER, LARGEST, change_text, on_a_cluster, run_info
 from referee.report.steps import Step, StepSums, Waits, copied, step_rows
 from referee.report.sums import covered
 from referee.report.times import Times
@@ -236,7 +236,6 @@ class Gathering:
             return  # a gate's verdict is not the judge's opinion of a length
         ended.point = Point(line.length, ended.value, line.step, ended.row)
         self._scatter.add(ended.point)
-        sums.fit.add(line.length, ended.value)
         if ended.criteria is not None:
             self._criteria.lengths(ended.criteria, line.length, ended.row)
         if ended.group is not None:
@@ -264,7 +263,6 @@ class Gathering:
         point, group = ended.point, ended.group
         if point is not None:
             self._scatter.remove(point)
-            self._step(point.step).fit.remove(point.length, point.value)
             if group is not None:
                 self._within.remove(group, point.length, point.value)
         if group is not None:
@@ -327,7 +325,7 @@ def cost_of(steps: list[StepRow], metrics: dict[str, float], priced: bool) -> Co
     later = named[1:] if len(named) > 2 else named
     count = sum((row.last or 0) - (row.first or 0) + 1 for row in later)
     per_step = sum(row.cost for row in later) / count if count else None
-    spent, samples, elapsed = metrics["cost_usd"], metrics["samples"], metrics["elapsed_s"]
+    spent, samples = metrics["cost_usd"], metrics["samples"]
     return Cost(
         priced=priced or spent > 0,
         spent=spent,
@@ -336,7 +334,6 @@ def cost_of(steps: list[StepRow], metrics: dict[str, float], priced: bool) -> Co
         per_step=per_step,
         per_1000_samples=spent / samples * 1000 if samples else None,
         per_1000_steps=None if per_step is None else per_step * 1000,
-        per_day=spent / elapsed * 86_400 if elapsed > 0 else None,
         tokens_in=int(metrics["tokens_in"]),
         tokens_out=int(metrics["tokens_out"]),
         tokens_cached=int(metrics["tokens_cached"]),

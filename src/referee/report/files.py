@@ -19,6 +19,7 @@ from msgspec import UNSET, Struct, UnsetType
 from referee.errors import InputError
 from referee.ledger import MAX_LINE, JudgeLine, Line, Reading, RewardLine, VerdictLine, read
 from referee.ledger.making import digest
+from referee.ledger.reader import UNREADABLE, decode_line
 from referee.report.judges import MOST_LEVELS
 from referee.report.reward_rows import holds_table, read_table
 from referee.report.shape import Scale
@@ -52,7 +53,7 @@ class JudgeSaid(Struct, kw_only=True):
     parts: Any = None
 
 
-class Given(Struct, kw_only=True):
+class Given(JudgeSaid, kw_only=True):
     """One line of a file of rewards, or of labels: what either may hold."""
 
     line: int = 0
@@ -60,25 +61,12 @@ class Given(Struct, kw_only=True):
     reward: float | UnsetType | None = UNSET
     group: str | int = ""
     step: int | None = None
-    score: float | None = None
-    value: float | None = None
     label: float | bool | None = None
-    why: str = ""
-    unscored: str = ""
-    detail: str = ""
     rule: float = 0.0
-    judge: float | None = None
     penalty: float = 0.0
     length: int = 0
     median_length: float = 0.0
     filled: str = ""
-    origin: str = ""
-    how: str = ""
-    cost: float = 0.0
-    key: str = ""
-    model: str = ""
-    endpoint: str = ""
-    parts: Any = None
     judges: Any = None
     columns: Any = None
     """The caller's own."""
@@ -125,8 +113,6 @@ class Given(Struct, kw_only=True):
 
 
 _decode = msgspec.json.Decoder(Given, strict=False).decode  # cells of a CSV are text
-_decode_line = msgspec.json.Decoder(Line).decode
-_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class Rewards:
@@ -139,9 +125,7 @@ class Rewards:
         self.skipped = 0
         """Lines that are no row."""
         known, judges = _Known(), dict[str, _Known]()
-        for row in _given(path):
-            if row is None:
-                continue
+        for row in self.rows():
             for name, said in row.each().items():
                 judges.setdefault(name, _Known()).add(said)
             if row.how != "terms":  # what several judges said as one is between 0 and 1
@@ -149,11 +133,9 @@ class Rewards:
         self.scale = known.scale()
         self.scales = {name: judge.scale() for name, judge in judges.items()}
 
-    @property
-    def record(self) -> Path | None:
-        """The ledger that `referee score` kept beside this file, which says more."""
-        beside = record_beside(self.path)
-        return beside if beside.is_dir() else None
+    def rows(self) -> Iterator[Given]:
+        """The rows as they stand."""
+        return (row for row in _given(self.path) if row is not None)
 
     def __iter__(self) -> Iterator[Line]:
         self.skipped = 0
@@ -176,9 +158,14 @@ def lines_of(path: Path) -> Reading | Rewards:
     """The lines of a ledger, or those that a file of rewards stands for; an error where it is neither."""
     if not path.is_file() or holds_a_ledger(path):  # a pipe can be read only once: it is taken for a ledger
         return read(path)
-    if _holds(path, Given.is_reward):
+    if is_rewards(path):
         return Rewards(path)
     raise InputError(f"{path}: {NEITHER}. {_what(path)}")
+
+
+def is_rewards(path: Path) -> bool:
+    """Whether one of the file's first lines is a row of rewards."""
+    return _holds(path, Given.is_reward)
 
 
 def sides(a: Path, b: Path, judge: str = "") -> tuple[Side, Side]:
@@ -196,7 +183,7 @@ def sides(a: Path, b: Path, judge: str = "") -> tuple[Side, Side]:
 def _judged(path: Path, judge: str) -> Side | None:
     """The side of a ledger or of rewards; None if the file may hold labels."""
     if path.is_file() and not holds_a_ledger(path):
-        if _holds(path, Given.is_reward):
+        if is_rewards(path):
             rewards = Rewards(path)
             found = side(rewards)
             found.ordered = True
@@ -341,8 +328,8 @@ def holds_a_ledger(path: Path) -> bool:
     """Whether one of the file's first lines is a ledger's."""
     for data in islice(_read(path), LOOKED_AT):
         try:
-            _decode_line(data)
-        except _UNREADABLE:
+            decode_line(data)
+        except UNREADABLE:
             continue
         return True
     return False
@@ -359,7 +346,7 @@ def _what(path: Path) -> str:
         return "It is empty."
     try:
         found = msgspec.json.decode(data)
-    except _UNREADABLE:
+    except UNREADABLE:
         return "Its first line is not JSON."
     if not isinstance(found, dict):
         return "Its first line is no JSON object."
@@ -373,7 +360,7 @@ def _given(path: Path) -> Iterator[Given | None]:
     for data in _read(path):
         try:
             yield _decode(data)
-        except _UNREADABLE:
+        except UNREADABLE:
             yield None
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 
 from referee.report.plain import plain
 from referee.report.resumed_runs import CANCELLED, unscored_share
-from referee.report.shape import Finding, JudgeStep, Report, Scale, StepRow
+from referee.report.shape import Finding, Report, Scale, StepRow
 
 UNSCORED_WARN, UNSCORED_BAD = 0.02, 0.2
 EXTREME_WARN, EXTREME_BAD = 0.4, 0.7
@@ -146,9 +146,7 @@ def _comparisons(report: Report) -> Iterator[Finding]:
             yield Finding("bad" if changed > CHANGED_BAD else "warn", text, "groups")
 
 
-def _extremes(
-    steps: Sequence[StepRow] | Sequence[JudgeStep], scale: Scale, whose: str, panel: str
-) -> Iterator[Finding]:
+def _extremes(steps: Sequence[StepRow], scale: Scale, whose: str, panel: str) -> Iterator[Finding]:
     judged = sum(row.judged for row in steps)
     high = sum(round((row.high_share or 0.0) * row.judged) for row in steps)
     low = sum(round((row.low_share or 0.0) * row.judged) for row in steps)

@@ -10,25 +10,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-import msgspec
-from msgspec import Struct
-
 from referee.ledger import MAX_LINE, Line
+from referee.ledger.reader import UNREADABLE, decode_line, is_unknown
 
 CHUNK = 4 * 1024 * 1024
 """Bytes read at once."""
 AT_ONCE = 64 * 1024 * 1024
 """Bytes of one file read in one look, so that catching up with a long run shows progress."""
-
-
-class _Tagged(Struct):
-    type: str
-
-
-_decode = msgspec.json.Decoder(Line).decode
-_decode_tag = msgspec.json.Decoder(_Tagged).decode
-_KNOWN = {kind.__struct_config__.tag for kind in Line.__args__}
-_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class _File:
@@ -131,22 +119,14 @@ class Follower:
 
     def _read(self, data: bytes) -> Line | None:
         try:
-            line: Line = _decode(data)
-        except _UNREADABLE:
-            if data.strip():
-                self._count_unreadable(data)
+            line: Line = decode_line(data)
+        except UNREADABLE:
+            if is_unknown(data):
+                self.unknown += 1
+            elif data.strip():
+                self.skipped += 1
             return None
         return line
-
-    def _count_unreadable(self, data: bytes) -> None:
-        try:
-            known = _decode_tag(data).type in _KNOWN
-        except _UNREADABLE:
-            known = True
-        if known:
-            self.skipped += 1
-        else:
-            self.unknown += 1
 
     def _folder(self) -> Path:
         return self.path if self.path.is_dir() else self.path.parent

@@ -20,7 +20,7 @@ import msgspec
 from msgspec import Struct, field
 
 from referee.report.diff import flat
-from referee.report.page import asset, element, framed, plotly_source, policy, script, write_pieces
+from referee.report.page import element, framed, plotly_source, write_pieces
 from referee.report.plain import plain
 from referee.report.rows import Packed, encode
 from referee.report.shape import Finding, Report, StepRow
@@ -198,13 +198,15 @@ def rows_before(page: Path) -> dict[str, RunRow]:
 
 def write_index(path: Path, folder: Path, rows: Sequence[RunRow], title: str) -> int:
     """Write the page, readable by its owner only, and say how many bytes it has."""
-    return write_pieces(path, _page(Index(made_by=MADE_BY, folder=plain(str(folder), 300), rows=list(rows)), title))
+    return write_pieces(
+        path, _page(Index(made_by=MADE_BY, folder=plain(str(folder.resolve()), 300), rows=list(rows)), title)
+    )
 
 
 def _page(index: Index, title: str) -> Iterator[str]:
-    charts, own, style = plotly_source(), script(SCRIPTS), asset("page.css") + asset("index.css")
+    charts = plotly_source()
     data = (
         element(Packed("index", zlib.compress(encode(index), 6))),
         element(Packed("plotly", zlib.compress(charts.encode(), 9))),
     )
-    yield from framed(asset("index.html"), title, style, own, policy(own, charts), data)
+    yield from framed("index", title, SCRIPTS, data, charts)

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from referee.ledger.groups import OPEN_GROUPS
 from referee.ledger.lines import JudgeLine, VerdictLine, judges_in
 from referee.report.lengths import Scatter, Siblings, Within
-from referee.report.shape import Agreement, JudgeReport, JudgeStep, Point, Scale
+from referee.report.shape import Agreement, JudgeReport, Point, Scale
 from referee.report.steps import Step, StepSums, step_rows
 
 MOST_LEVELS = 21
@@ -82,8 +82,7 @@ class Judges:
         """Each judge so far, in the order of the configuration."""
         reports = []
         for name, found in self._found.items():
-            rows = step_rows(self._steps.get(name, {}), found.scale, 0.0)
-            steps = [JudgeStep(**{field: getattr(row, field) for field in JudgeStep.__struct_fields__}) for row in rows]
+            steps = step_rows(self._steps.get(name, {}), found.scale, 0.0)
             reports.append(replace(found, models=list(found.models), steps=steps))
         return reports
 

@@ -32,7 +32,7 @@ HEADERS = {
 }
 FRESH = 0.5
 """Seconds a state is given out again, so that many open pages cost little more than one."""
-REST = 4.0
+PAUSE_RATIO = 4.0
 """A state is given out for at least this many times as long as it took to make, so that a very long run does not take a
 core from training."""
 NO_CHARTS = (
@@ -80,7 +80,7 @@ class _State:
                 self._watch.update()
                 self._body = msgspec.json.encode(self._watch.snapshot(clock.wall()))
                 ended = clock.monotonic()
-                self._until = ended + max(FRESH, REST * (ended - started))
+                self._until = ended + max(FRESH, PAUSE_RATIO * (ended - started))
             return self._body
 
 

@@ -24,7 +24,7 @@ log = logging.getLogger("referee.watch")
 HOST = "127.0.0.1"
 NAMES = frozenset({"127.0.0.1", "localhost", "[::1]"})
 """Hosts that are answered, on any port (it may be forwarded). Any other Host header points to DNS rebinding."""
-PATIENCE = 30.0
+IDLE_TIMEOUT_S = 30.0
 """Seconds a connection may be silent."""
 
 
@@ -71,7 +71,7 @@ class _Server(ThreadingHTTPServer):
 class _Handler(BaseHTTPRequestHandler):
     files: Mapping[str, File] = {}
     name = ""
-    timeout = PATIENCE
+    timeout = IDLE_TIMEOUT_S
     protocol_version = "HTTP/1.1"
     server_version = "referee"
     sys_version = ""

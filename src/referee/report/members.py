@@ -13,7 +13,7 @@ from referee.judging.cascade import DECIDED
 from referee.ledger.criteria import part_rows
 from referee.ledger.lines import JudgeLine, VerdictLine, judges_in
 from referee.report.judges import MOST_COMPARED, Pair
-from referee.report.shape import MadeOf, MemberReport, Point
+from referee.report.shape import CompositeReport, MemberReport, Point
 from referee.report.sums import mean
 
 KINDS = ("jury", "cascade")
@@ -21,7 +21,7 @@ MOST_MEMBERS = 20
 """Of one judge. More are from a forged ledger."""
 
 
-class Held(NamedTuple):
+class SampleMembers(NamedTuple):
     """What one such judge's members said of one sample."""
 
     judge: str
@@ -38,7 +38,7 @@ class _Member:
         self.total = self.cost = 0.0
 
 
-class _Whole:
+class _Composite:
     """A judge and its members."""
 
     def __init__(self, kind: str) -> None:
@@ -52,7 +52,7 @@ class Members:
     """Counts what members said."""
 
     def __init__(self) -> None:
-        self._found: dict[str, _Whole] = {}
+        self._found: dict[str, _Composite] = {}
 
     def start(self, config: Mapping[str, Any]) -> None:
         """A run with these settings has begun."""
@@ -60,18 +60,18 @@ class Members:
         for judge in judges:
             kind = str(judge.get("kind", ""))
             if kind in KINDS:
-                self._found.setdefault(str(judge.get("name", "")) if len(judges) > 1 else "", _Whole(kind))
+                self._found.setdefault(str(judge.get("name", "")) if len(judges) > 1 else "", _Composite(kind))
 
-    def held(self, judge: str, line: VerdictLine | JudgeLine) -> Held | None:
+    def held(self, judge: str, line: VerdictLine | JudgeLine) -> SampleMembers | None:
         """What a judge's line says of its members; None where it has none."""
         if line.how in KINDS:
-            self._found.setdefault(judge, _Whole(line.how))
+            self._found.setdefault(judge, _Composite(line.how))
         if judge not in self._found or line.origin == "gate" or (line.how and line.how not in KINDS) or not line.parts:
             return None
         said = tuple((part.name, part.met, part.verdict == DECIDED) for part in part_rows(line.parts[:MOST_MEMBERS]))
-        return Held(judge, said, line.cost)
+        return SampleMembers(judge, said, line.cost)
 
-    def count(self, held: Iterable[Held], row: int, group: int, times: int = 1) -> None:
+    def count(self, held: Iterable[SampleMembers], row: int, group: int, times: int = 1) -> None:
         """Count one sample of that row and group; `times` = -1 subtracts it."""
         for one in held:
             whole = self._found[one.judge]
@@ -92,10 +92,10 @@ class Members:
                     pair = whole.pairs.setdefault((a, b), Pair())
                     pair.add(Point(values[a], values[b], None, row), group, times)
 
-    def reports(self) -> list[MadeOf]:
+    def reports(self) -> list[CompositeReport]:
         """Each such judge so far."""
         return [
-            MadeOf(
+            CompositeReport(
                 judge=judge,
                 kind=whole.kind,
                 samples=whole.samples,

@@ -35,8 +35,6 @@ SCRIPTS = (
     "main.js",
 )
 """In this order they become the page's one script."""
-STYLE = "page.css"
-FRAME = "page.html"
 DOCTYPE = b"<!doctype html>"
 
 
@@ -83,25 +81,29 @@ def policy(*scripts: str) -> str:
 
 def page(report: Report, rows: Rows, title: str = "referee report") -> Iterator[str]:
     """The page in pieces, in order; together they may be large."""
-    charts, own = plotly_source(), script()
-    data = _data(report, rows, charts)
-    yield from framed(asset(FRAME), title, asset(STYLE), own, policy(own, charts), data)
+    charts = plotly_source()
+    yield from framed("page", title, SCRIPTS, _data(report, rows, charts), charts)
 
 
-def framed(frame: str, title: str, style: str, own: str, rules: str, data: Iterable[str]) -> Iterator[str]:
-    """A frame with what belongs into it: `own` is its script, `rules` its content security policy."""
+def framed(name: str, title: str, scripts: tuple[str, ...], data: Iterable[str], charts: str = "") -> Iterator[str]:
+    """A page by its name: its navigation and main part in the frame that all share, with its own scripts and style.
+    `charts`: the source of plotly, if it draws any."""
+    nav, _, main = asset(f"{name}.html").partition("\n")
+    own = script(scripts)
     fill = {
         "title": html.escape(title),
-        "policy": html.escape(rules, quote=True),
-        "style": style,
+        "policy": html.escape(policy(own, *filter(None, [charts])), quote=True),
+        "style": asset("page.css") + ("" if name == "page" else asset(f"{name}.css")),
+        "nav": nav,
+        "main": main,
         "script": own,
     }
-    for text, name in _pieces(frame):
+    first, *rest = asset("frame.html").split("{{")
+    yield first
+    for part in rest:  # what is put in is not looked at again
+        field, _, text = part.partition("}}")
+        yield from data if field == "data" else (fill[field],)
         yield text
-        if name == "data":
-            yield from data
-        elif name:
-            yield fill[name]
 
 
 def write_page(path: Path, report: Report, rows: Rows, title: str = "referee report") -> int:
@@ -143,16 +145,6 @@ def _is_page(path: Path) -> bool:
             return stream.read(len(DOCTYPE)).lower() == DOCTYPE
     except OSError:
         return False
-
-
-def _pieces(frame: str) -> Iterator[tuple[str, str]]:
-    """The frame cut at its {{names}}, once: what is put in is not looked at again."""
-    first, *rest = frame.split("{{")
-    yield first, ""
-    for part in rest:
-        name, _, text = part.partition("}}")
-        yield "", name
-        yield text, ""
 
 
 def _data(report: Report, rows: Rows, charts: str) -> Iterator[str]:

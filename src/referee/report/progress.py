@@ -10,7 +10,7 @@ from referee.ledger import Line, RunLine, TotalLine, VerdictLine
 
 LATEST = 20
 """Steps whose pace is taken for the rest."""
-PATIENCE = 3.0
+STALLED_AFTER = 3.0
 """Steps that take this many times as long as those before say nothing about the rest any more."""
 SLACK_S = 60.0
 
@@ -84,6 +84,6 @@ class Totals:
             return None
         (first, begun), (last, seen) = self._steps[0], self._steps[-1]
         each, since = (seen - begun) / (last - first), wall - seen
-        if since > PATIENCE * each + SLACK_S:
+        if since > STALLED_AFTER * each + SLACK_S:
             return None
         return max(0.0, (steps - last) * each - since)

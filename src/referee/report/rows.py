@@ -11,7 +11,7 @@ import math
 import sys
 import zlib
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -35,31 +35,44 @@ HEAD = 140
 """Characters of a response that the list shows."""
 NOTHING = float("nan")
 NO_BLOCK = 2**32 - 1
-WORDS = ("group", "origin", "reason", "endpoint", "model", "how", "filled")
-"""Columns of words: a number per row, and the list of words once."""
-NUMBERS = {
-    "value": "f",
-    "score": "f",
-    "reward": "f",
-    "rule": "f",
-    "judge": "f",
-    "penalty": "f",
-    "length": "f",
-    "median": "f",
-    "latency": "f",
-    "queued": "f",
-    "cost": "f",
-    "uncertainty": "f",
-    "attempts": "f",
-    "tokens_in": "f",
-    "tokens_out": "f",
-    "truncated": "f",
-    "step": "d",
-    "wall": "d",
-    "index": "d",
-    "link": "d",
+WORDS = {
+    "group": "group",
+    "origin": "origin",
+    "reason": "unscored",
+    "endpoint": "endpoint",
+    "model": "model",
+    "how": "how",
 }
-"""Columns of numbers, in 32 or 64 bits. Not a number: nothing there."""
+"""Columns of words by the field of a verdict line that each holds: a number per row, and the list of words once. And
+`filled`, which its reward says."""
+NUMBERS: dict[str, Callable[[VerdictLine], float | None]] = {
+    "value": lambda line: line.value,
+    "score": lambda line: line.value if line.how == "terms" else line.score,
+    "latency": lambda line: line.latency_s if line.attempts else None,
+    "queued": lambda line: line.queued_s if line.attempts else None,
+    "cost": lambda line: line.cost,
+    "uncertainty": lambda line: line.uncertainty,
+    "attempts": lambda line: line.attempts,
+    "tokens_in": lambda line: line.tokens_in,
+    "tokens_out": lambda line: line.tokens_out,
+    "truncated": lambda line: line.truncated,
+    "step": lambda line: line.step,
+    "wall": lambda line: line.wall,
+    "index": lambda line: line.index,
+    "link": link_of,
+}
+"""Columns of numbers out of a verdict line. Not a number: nothing there."""
+OF_REWARD: dict[str, Callable[[RewardLine], float | None]] = {
+    "reward": lambda line: line.value,
+    "rule": lambda line: line.rule,
+    "judge": lambda line: line.judge,
+    "penalty": lambda line: line.penalty,
+    "length": lambda line: line.length,
+    "median": lambda line: line.median_length or None,
+}
+"""Columns out of its reward line."""
+WIDE = ("step", "wall", "index", "link")
+"""Columns in 64 bits; the others are in 32."""
 TEXTS = (
     "id",
     "prompt",
@@ -114,9 +127,12 @@ class Rows:
     def __init__(self, texts_mb: float = TEXTS_MB) -> None:
         self._samples = Samples()
         self._room = int(texts_mb * 1e6)
-        self._numbers: dict[str, array[float]] = {name: array(kind) for name, kind in NUMBERS.items()}
-        self._words: dict[str, dict[str, int]] = {name: {} for name in WORDS}
-        self._codes: dict[str, array[int]] = {name: array("I") for name in (*WORDS, "siblings", "block", "slot")}
+        self._numbers: dict[str, array[float]] = {
+            name: array("d" if name in WIDE else "f") for name in (*NUMBERS, *OF_REWARD)
+        }
+        words = (*WORDS, "filled")
+        self._words: dict[str, dict[str, int]] = {name: {} for name in words}
+        self._codes: dict[str, array[int]] = {name: array("I") for name in (*words, "siblings", "block", "slot")}
         self._own = OwnColumns()
         self._groups = Groups(most=None)
         self._judges: dict[str, int] = {}
@@ -187,29 +203,11 @@ class Rows:
         if before is None:
             self._room_for_one()
         numbers = self._numbers
-        for name, value in (
-            ("value", line.value),
-            ("score", line.value if line.how == "terms" else line.score),
-            ("reward", None),
-            ("rule", line.rule_score),
-            ("judge", None),
-            ("penalty", None),
-            ("length", line.length),
-            ("median", None),
-            ("latency", line.latency_s if line.attempts else None),
-            ("queued", line.queued_s if line.attempts else None),
-            ("cost", line.cost),
-            ("uncertainty", line.uncertainty),
-            ("attempts", line.attempts),
-            ("tokens_in", line.tokens_in),
-            ("tokens_out", line.tokens_out),
-            ("truncated", line.truncated),
-            ("step", line.step),
-            ("wall", line.wall),
-            ("index", line.index),
-            ("link", link_of(line)),
-        ):
-            numbers[name][row] = _number(value)
+        for name, number_of in NUMBERS.items():
+            numbers[name][row] = _number(number_of(line))
+        for name in OF_REWARD:
+            numbers[name][row] = NOTHING
+        numbers["rule"][row], numbers["length"][row] = _number(line.rule_score), _number(line.length)
         for number in self._judges.values():
             for name in OF_JUDGE:
                 numbers[f"{name}-{number}"][row] = NOTHING
@@ -218,16 +216,9 @@ class Rows:
                 number = self._judge(one.judge)
                 numbers[f"value-{number}"][row] = _number(one.value)
                 numbers[f"score-{number}"][row] = _number(one.score)
-        for name, word in (
-            ("group", line.group),
-            ("origin", line.origin),
-            ("reason", line.unscored),
-            ("endpoint", line.endpoint),
-            ("model", line.model),
-            ("how", line.how),
-            ("filled", ""),
-        ):
-            self._codes[name][row] = self._code(name, word)
+        for name, field in WORDS.items():
+            self._codes[name][row] = self._code(name, getattr(line, field))
+        self._codes["filled"][row] = self._code("filled", "")
         self._codes["siblings"][row] = self._groups.number(line, source)
         self._own.add(row, line.more.get("columns"))
         self._heads[row] = (line.id, " ".join(line.response[: 4 * HEAD].split())[:HEAD] or line.response_digest)
@@ -255,15 +246,8 @@ class Rows:
         row = self._open.pop((source, line.batch, line.index), None)
         if row is None:
             return
-        for name, value in (
-            ("reward", line.value),
-            ("rule", line.rule),
-            ("judge", line.judge),
-            ("penalty", line.penalty),
-            ("length", line.length),
-            ("median", line.median_length or None),
-        ):
-            self._numbers[name][row] = _number(value)
+        for name, number_of in OF_REWARD.items():
+            self._numbers[name][row] = _number(number_of(line))
         for judge, adds in line.terms.items():
             self._numbers[f"adds-{self._judge(judge)}"][row] = _number(adds)
         self._codes["filled"][row] = self._code("filled", line.filled)

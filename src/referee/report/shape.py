@@ -20,11 +20,8 @@ class RunInfo(Struct):
     kind: str = ""
     """What the judge was asked for: score, yes_no, reference…; of several judges, each with its name."""
     models: list[str] = field(default_factory=list)
-    endpoints: list[str] = field(default_factory=list)
     priced: bool = False
     """True if an endpoint has a price, so that cost is known."""
-    missing: str = ""
-    """The policy for samples without a score."""
     file: bool = False
     """A file of rollouts was judged (`referee score`): no trainer is there to wait."""
 
@@ -71,15 +68,6 @@ class StepRow(Struct):
     penalty_mean: float | None = None
     filled: int = 0
     """Rewards supplied by the missing policy."""
-    missing: int = 0
-    """Samples handed back without a reward."""
-    length_mean: float | None = None
-    slope: float | None = None
-    """Score per 100 tokens of length, by least squares."""
-    calls: int = 0
-    cache: int = 0
-    shared: int = 0
-    gated: int = 0
     cost: float = 0.0
     saved_cache: float = 0.0
     saved_shared: float = 0.0
@@ -87,9 +75,8 @@ class StepRow(Struct):
     """In and out."""
     waited_s: float = 0.0
     """Seconds the trainer was blocked waiting for rewards."""
-    took_s: float | None = None
-    """Seconds from this step's first submission to the next step's; None for the last, which has no end yet."""
     wait_fraction: float | None = None
+    """Of the time from this step's first submission to the next step's; None for the last, which has no end yet."""
 
 
 class EndpointPoint(Struct):
@@ -117,27 +104,10 @@ class TimeRow(Struct):
     latency_p95: float | None = None
     latency_p99: float | None = None
     queue_p50: float | None = None
-    queue_p95: float | None = None
     cost: float = 0.0
     queued: int = 0
     """The most requests that waited for a place."""
     endpoints: dict[str, EndpointPoint] = field(default_factory=dict)
-
-
-class JudgeStep(Struct):
-    """What one of several judges said and cost in a step; the fields are StepRow's."""
-
-    first: int | None = None
-    last: int | None = None
-    scored: int = 0
-    unscored: dict[str, int] = field(default_factory=dict)
-    bins: list[int] = field(default_factory=list)
-    """By score, as this judge's Scale says."""
-    score_mean: float | None = None
-    judged: int = 0
-    low_share: float | None = None
-    high_share: float | None = None
-    cost: float = 0.0
 
 
 class JudgeReport(Struct):
@@ -150,7 +120,8 @@ class JudgeReport(Struct):
     scale: Scale = field(default_factory=Scale)
     models: list[str] = field(default_factory=list)
     """Those that answered."""
-    steps: list[JudgeStep] = field(default_factory=list)
+    steps: list[StepRow] = field(default_factory=list)
+    """Of what it said and cost; rewards are not a judge's."""
 
 
 class CriterionStep(Struct):
@@ -219,7 +190,7 @@ class MemberReport(Struct):
     """US dollars for the samples that it decided, earlier members included."""
 
 
-class MadeOf(Struct):
+class CompositeReport(Struct):
     """A judge that is made of others."""
 
     judge: str
@@ -273,8 +244,6 @@ class Cost(Struct):
     """Mean over steps, the first left out where there are more than two: its cache was empty."""
     per_1000_samples: float | None = None
     per_1000_steps: float | None = None
-    per_day: float | None = None
-    """If it goes on like this."""
     tokens_in: int = 0
     tokens_out: int = 0
     tokens_cached: int = 0
@@ -363,7 +332,7 @@ class Report(Struct):
     judges: list[JudgeReport] = field(default_factory=list)
     """Each of several judges; empty where there is one."""
     agreement: list[Agreement] = field(default_factory=list)
-    made_of: list[MadeOf] = field(default_factory=list)
+    made_of: list[CompositeReport] = field(default_factory=list)
     """Juries and cascades."""
     latencies: list[tuple[float, int]] = field(default_factory=list)
     """Answers by how long they took: seconds in the middle of a range 9 % wide, and how many. Without gaps."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from referee.ledger.lines import BatchLine, JudgeLine, RewardLine, VerdictLine
 from referee.report.shape import Scale, StepRow
-from referee.report.sums import Fit, mean
+from referee.report.sums import mean
 
 MOST_STEPS = 200
 """Rows at most; above it, neighbouring steps share one."""
@@ -23,7 +23,6 @@ class StepSums:
     """The running sums of one step; they can be merged."""
 
     def __init__(self) -> None:
-        self.origins: dict[str, int] = {}
         self.unscored: dict[str, int] = {}
         self.scores: dict[int, int] = {}
         self.scored = 0
@@ -31,11 +30,9 @@ class StepSums:
         """Verdicts of the judge itself, and those of them at either end of the scale."""
         self.total = self.squares = 0.0
         self.groups = self.flat = 0
-        self.rewards = self.filled = self.missing = 0
+        self.rewards = self.filled = 0
         self.reward = self.rule = self.judge = self.penalty = 0.0
         self.terms: dict[str, float] = {}
-        self.lengths, self.length_total = 0, 0.0
-        self.fit = Fit()
         self.cost = 0.0
         self.saved = {"cache": 0.0, "shared": 0.0}
         self.unpriced = {"cache": 0, "shared": 0}
@@ -47,7 +44,6 @@ class StepSums:
 
     def verdict(self, line: VerdictLine | JudgeLine) -> None:
         """Count one sample's end, by all judges or by one of them."""
-        self.origins[line.origin] = self.origins.get(line.origin, 0) + 1
         self.cost += line.cost
         self.tokens += line.tokens_in + line.tokens_out
         # Of several questions or judges, one may have been called and another answered by the cache.
@@ -85,11 +81,9 @@ class StepSums:
 
     def reward_of(self, line: RewardLine, times: int = 1) -> None:
         """Count one reward; `times` = -1 subtracts it."""
-        self.lengths += times
-        self.length_total += times * line.length
         if line.value is None:
-            self.missing += times
-        elif line.filled:
+            return
+        if line.filled:
             self.filled += times
         else:
             self.rewards += times
@@ -107,8 +101,6 @@ class StepSums:
             if isinstance(value, dict):
                 for key, count in value.items():
                     mine[key] = mine.get(key, 0) + count
-            elif isinstance(value, Fit):
-                mine.merge(value)
             elif name == "took":
                 self.took = value if mine is None else mine if value is None else mine + value
             else:
@@ -116,7 +108,7 @@ class StepSums:
 
     def row(self, first: Step, last: Step, scale: Scale, call_cost: float) -> StepRow:
         """These sums as a row. `call_cost` stands for what is not known of verdicts that cost nothing."""
-        rewards, fit = self.rewards, self.fit.slope()
+        rewards = self.rewards
         average = mean(self.total, self.scored)
         spread = None if average is None else math.sqrt(max(0.0, self.squares / self.scored - average * average))
         return StepRow(
@@ -140,19 +132,11 @@ class StepSums:
             terms={name: total / rewards for name, total in self.terms.items()} if rewards else {},
             penalty_mean=mean(self.penalty, rewards),
             filled=self.filled,
-            missing=self.missing,
-            length_mean=mean(self.length_total, self.lengths),
-            slope=None if fit is None else fit * 100,
-            calls=self.origins.get("call", 0),
-            cache=self.origins.get("cache", 0),
-            shared=self.origins.get("shared", 0),
-            gated=self.origins.get("gate", 0),
             cost=self.cost,
             saved_cache=self.saved["cache"] + self.unpriced["cache"] * call_cost,
             saved_shared=self.saved["shared"] + self.unpriced["shared"] * call_cost,
             tokens=self.tokens,
             waited_s=self.waited,
-            took_s=self.took,
             wait_fraction=None if not self.took else min(1.0, self.timed_wait / self.took),
         )
 
@@ -203,7 +187,9 @@ def step_rows(steps: dict[Step, StepSums], scale: Scale, call_cost: float, most:
     without one, and so is what was waited for it: that alone makes no row beside steps that have a name."""
     named = sorted(step for step in steps if step is not None)
     width = max(1, math.ceil(len(named) / most))
-    rows = [_merged([None], steps, scale, call_cost)] if None in steps and (steps[None].origins or not named) else []
+    nameless = steps.get(None)
+    shown = nameless is not None and (nameless.scored or nameless.unscored or not named)
+    rows = [_merged([None], steps, scale, call_cost)] if shown else []
     return rows + [_merged(named[at : at + width], steps, scale, call_cost) for at in range(0, len(named), width)]
 
 

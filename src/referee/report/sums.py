@@ -32,11 +32,6 @@ class Fit:
         self.xx -= x * x
         self.xy -= x * y
 
-    def merge(self, other: Fit) -> None:
-        """All points of another."""
-        for name in self.__slots__:
-            setattr(self, name, getattr(self, name) + getattr(other, name))
-
     def spreads(self) -> tuple[float, float]:
         """Sums about the means: of the squares of x, and of the products of x and y."""
         if not self.n:

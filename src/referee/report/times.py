@@ -75,7 +75,6 @@ class _Slice:
             latency_p95=_quantile(self.latency, 0.95),
             latency_p99=_quantile(self.latency, 0.99),
             queue_p50=_quantile(self.queue, 0.5),
-            queue_p95=_quantile(self.queue, 0.95),
             cost=self.cost,
             queued=self.queued,
             endpoints=self._endpoints(),

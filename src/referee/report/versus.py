@@ -6,7 +6,6 @@ Pure. Everything is said of b: a win is b's. What has no verdict counts nowhere,
 from __future__ import annotations
 
 import random
-import statistics
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal
@@ -99,8 +98,6 @@ class Lengths(Struct, frozen=True, kw_only=True):
     """tokens: as the rows say (`length`). words: counted, with punctuation marks."""
     mean_a: float | None
     mean_b: float | None
-    median_a: float | None
-    median_b: float | None
     longer_wins: Estimate
     """Of comparisons that were won or lost and whose lengths differ."""
     by: tuple[Slice, ...]
@@ -260,8 +257,6 @@ def _lengths(found: Sequence[Comparison], name: str, unit: Literal["tokens", "wo
         unit=unit,
         mean_a=mean(a) if a else None,
         mean_b=mean(b) if b else None,
-        median_a=float(statistics.median(a)) if a else None,
-        median_b=float(statistics.median(b)) if b else None,
         longer_wins=proportion(longer, [each.prompt_number for each in decided]),
         by=tuple(_slice(word, each) for word, each in parts.items() if each),
     )

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from referee.report.page import asset, element, framed, policy, script, write_pieces
+from referee.report.page import element, framed, write_pieces
 from referee.report.rows import Packed, encode
 from referee.report.versus import Versus, worst_first
 from referee.report.versus_pair import Answer, Comparison
@@ -27,14 +27,13 @@ def write_versus(path: Path, found: Versus, comparisons: Sequence[Comparison]) -
 
 def versus_page(found: Versus, comparisons: Sequence[Comparison]) -> Iterator[str]:
     """The page in pieces."""
-    own, style = script(SCRIPTS), asset("page.css") + asset("versus.css")
     title = f"{found.about.names[1]} against {found.about.names[0]}"
     kept, cut = _within(_in_order(comparisons), MOST_TEXT)
     data = (
         element(Packed("versus", zlib.compress(encode({"result": replace(found, worst=()), "cut": cut}), 6))),
         element(Packed("pairs", zlib.compress(encode(kept), 6))),
     )
-    yield from framed(asset("versus.html"), title, style, own, policy(own), data)
+    yield from framed("versus", title, SCRIPTS, data)
 
 
 def _in_order(comparisons: Sequence[Comparison]) -> list[Comparison]:

@@ -15,8 +15,8 @@ from referee.report.data import Gathering
 from referee.report.follow import Follower
 from referee.report.newest import Newest, NewestSamples, Opened
 from referee.report.progress import Progress, Totals
+from referee.report.run_info import on_a_cluster
 from referee.report.shape import Report, TimeRow
-from referee.report.starts import on_a_cluster
 
 RECENT = 60.0
 """Seconds that count as now."""

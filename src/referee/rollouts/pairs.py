@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import NamedTuple
 
-from referee.records import Message, Sample, Text
+from referee.records import Message, Sample
 
 
 class AnswerRow(NamedTuple):
@@ -61,7 +61,12 @@ def match_answers(a: Iterable[AnswerRow], b: Iterable[AnswerRow], key: Callable[
 def prompt_key(sample: Sample) -> Hashable:
     """What two rows of the same prompt share: text and a single user message of it are the same, white space around
     them is not looked at."""
-    return _key(sample.prompt)
+    prompt = sample.prompt
+    if isinstance(prompt, str):
+        return prompt.strip()
+    if len(prompt) == 1 and prompt[0] == Message("user", prompt[0].content):
+        return prompt[0].content.strip()
+    return prompt
 
 
 def two_prompts(rows: Sequence[AnswerRow], key: Callable[[Sample], Hashable]) -> tuple[AnswerRow, AnswerRow] | None:
@@ -72,11 +77,3 @@ def two_prompts(rows: Sequence[AnswerRow], key: Callable[[Sample], Hashable]) ->
         if prompt_key(known.sample) != prompt_key(row.sample):
             return known, row
     return None
-
-
-def _key(prompt: Text) -> Hashable:
-    if isinstance(prompt, str):
-        return prompt.strip()
-    if len(prompt) == 1 and prompt[0] == Message("user", prompt[0].content):
-        return prompt[0].content.strip()
-    return prompt

@@ -37,6 +37,7 @@ WHOLE = ("id", "group", "uid", "length", "step")
 """Whole numbers, which pandas makes 3.0 of in a column with empty cells."""
 WORDS = {"true": True, "false": False, "1": True, "0": False}
 _COLUMN = re.compile(r"[\w .#/()-]{1,64}")
+_SHARD = re.compile(r"(.+)-\d{5}-of-\d{5}\.parquet")
 _ARROW = (b"PAR1", b"ARROW1", b"\xff\xff\xff\xff")
 
 
@@ -54,7 +55,7 @@ def table_lines(path: Path, mapping: Mapping[str, str]) -> Iterator[bytes]:
     """Rows as lines of JSON, with columns under the names that they are mapped to. A row of a CSV stands on the line
     on which it stands in its file."""
     line, missed, columns = 1, dict(mapping), dict[str, None]()
-    for number, row in table_rows(path, mapping.values()):
+    for number, row in table_rows(path, mapping):
         yield b"\n" * max(0, number - line)
         line = max(line, number) + 1
         if isinstance(row, bytes):
@@ -136,8 +137,8 @@ def _found(row: Mapping[str, Any], column: str) -> Any:
     return _found(inner, rest) if dot and isinstance(inner, Mapping) else None
 
 
-def table_rows(path: Path, mapped: Iterable[str] = ()) -> Iterator[tuple[int, Mapping[str, Any] | bytes]]:
-    """Every row with its line; of a line that is no row, the line."""
+def table_rows(path: Path, mapping: Mapping[str, str] = {}) -> Iterator[tuple[int, Mapping[str, Any] | bytes]]:
+    """Every row with its line; of a line that is no row, the line. `mapping`: fields by the column they are in."""
     if path.is_dir():
         yield from enumerate(itertools.chain.from_iterable(map(_arrow_rows, _arrow_files(path))), 1)
         return
@@ -149,8 +150,8 @@ def table_rows(path: Path, mapped: Iterable[str] = ()) -> Iterator[tuple[int, Ma
     elif text.startswith(b"["):
         with open_rollouts(path) as stream:
             yield from enumerate(_array(path, stream.read()), 1)
-    elif separator := _separator(path, text, mapped):
-        yield from _csv_rows(path, separator)
+    elif separator := _separator(path, text, mapping.values()):
+        yield from _csv_rows(path, separator, {column: field for field, column in mapping.items()})
     else:
         with open_rollouts(path) as stream:
             for number, data in enumerate(stream, 1):
@@ -178,7 +179,7 @@ def _separator(path: Path, text: bytes, mapped: Iterable[str]) -> str:
     return named if first else ""
 
 
-def _csv_rows(path: Path, separator: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
+def _csv_rows(path: Path, separator: str, fields: Mapping[str, str]) -> Iterator[tuple[int, Mapping[str, Any]]]:
     csv.field_size_limit(LONGEST_CELL)
     with open_rollouts(path) as raw, io.TextIOWrapper(raw, "utf-8-sig", newline="") as stream:  # type: ignore[type-var]
         # Strict: else a quote that is never closed makes one cell of the rest of the file.
@@ -199,7 +200,8 @@ def _csv_rows(path: Path, separator: str) -> Iterator[tuple[int, Mapping[str, An
                         f"{path}: line {start} has {len(cells)} cells, its header {len(header)}.{known} Nothing was "
                         "spent."
                     )
-                row = {name: _cell(name, text) for name, text in zip(header, cells, strict=False) if text}
+                named = zip(header, cells, strict=False)
+                row = {name: _cell(fields.get(name, name), text) for name, text in named if text}
                 if row:
                     yield start, row
                 start = reader.line_num + 1
@@ -213,14 +215,14 @@ def _csv_rows(path: Path, separator: str) -> Iterator[tuple[int, Mapping[str, An
             ) from None
 
 
-def _cell(name: str, text: str) -> Any:
-    """Numbers where a field is one, and what is JSON in columns that may hold messages or a rubric."""
+def _cell(field: str, text: str) -> Any:
+    """Numbers where a field is one, and what is JSON in fields that may hold messages or a rubric."""
     with contextlib.suppress(ValueError, msgspec.DecodeError):
-        if name in NUMBERS and math.isfinite(number := float(text)):
+        if field in NUMBERS and math.isfinite(number := float(text)):
             return number
-        if name in MAPPED and text[:2] in ("[{", "[]"):
+        if field in MAPPED and text[:2] in ("[{", "[]"):
             return msgspec.json.decode(text)
-    return WORDS.get(text.strip().lower(), text) if name == "truncated" else text
+    return WORDS.get(text.strip().lower(), text) if field == "truncated" else text
 
 
 def _array(path: Path, data: bytes) -> Iterator[Mapping[str, Any] | bytes]:
@@ -245,6 +247,12 @@ def _arrow_files(folder: Path) -> list[Path]:
         state = msgspec.json.decode((folder / "state.json").read_bytes())
         return [folder / item["filename"] for item in state.get("_data_files", [])]
     if found := sorted(folder.glob("*.parquet")):
+        splits = {match[1] for path in found if (match := _SHARD.fullmatch(path.name))}
+        if len(splits) > 1:
+            raise InputError(
+                f"{folder} holds the splits {', '.join(sorted(splits))}, which are not judged as one. Name a file in "
+                "it, or a folder with the files of one split."
+            )
         return found
     raise InputError(
         f"{folder} is a folder and no dataset (save_to_disk's state.json, or *.parquet). Name a file of rollouts in it."

@@ -14,7 +14,7 @@ function readable(json) {
   }
 }
 
-function turn(message) {
+function messageElement(message) {
   const role = short(message.role ?? "message", 24);
   const known = ["system", "user", "assistant", "tool"].includes(message.role) ? ` ${message.role}` : "";
   const element = make("div", `turn${known}`, make("b", "", message.name ? `${role}: ${short(message.name)}` : role));
@@ -31,7 +31,7 @@ function turn(message) {
 // Elements of a list of messages; null where it is none.
 function turnsOf(messages) {
   const found = Array.isArray(messages) ? messages.filter((message) => message !== null && typeof message === "object") : [];
-  return found.length ? found.map(turn) : null;
+  return found.length ? found.map(messageElement) : null;
 }
 
 function textOrTurns(title, text, messages, name) {

@@ -3,7 +3,7 @@
 
 const view = { store: null, rows: new Uint32Array(0), revision: 0, asked: "", judge: "" };
 const CONTROLS = ["query", "judge", "reason", "origin", "score-from", "score-to", "step-from", "step-to", "group", "sort", "direction"];
-const HEADINGS = [["value", "Score"], ["reward", "Reward"], ["step", "Step"], ["group", "Group"], ["", "Sample"], ["length", "Length"], ["", "From"], ["", "Response"]];
+const HEADINGS = [["value", "Score"], ["reward", "Reward", "num"], ["step", "Step", "num step"], ["group", "Group", "group"], ["", "Sample"], ["length", "Length", "num"], ["", "From"], ["", "Response"]];
 
 function byId(name) {
   return document.getElementById(name);
@@ -164,12 +164,15 @@ function setUpControls(store) {
   const reasons = store.words.reason.filter((word) => word).sort();
   choices("reason", [["", "all"], ["scored", "scored"], ["unscored", "not scored"], ...reasons.map((word) => [`=${word}`, `not scored: ${short(word)}`])]);
   byId("own").replaceChildren(...store.meta.own.map((name, at) => {
-    const words = store.words[`own-${at}`].map((word, code) => [`${code}`, short(word) || "(none)"]);
+    const words = store.words[`own-${at}`].map((word, code) => [`${code}`, short(word) || "(none)"]).slice(store.columns[`own-${at}`].includes(0) ? 0 : 1);
     const select = make("select", "", ...options([["", "all"], ...words.sort((a, b) => a[1].localeCompare(b[1], "en", { numeric: true }))]));
     select.dataset.column = name;
     for (const event of ["input", "change"]) select.addEventListener(event, () => apply());
     return make("label", "", `${short(name, 24)} `, select);
   }));
+  // What no sample has is neither a column nor a filter.
+  byId("samples").classList.toggle("no-steps", store.columns.step.every(Number.isNaN));
+  byId("samples").classList.toggle("no-groups", store.words.group.every((word) => !word));
   choices("origin", [["", "anywhere"], ...store.words.origin.slice().sort().map((word) => [word, short(word)])]);
 }
 
@@ -198,9 +201,9 @@ function listenToList() {
     byId("controls").reset();
     apply();
   });
-  byId("columns").replaceChildren(...HEADINGS.map(([key, text]) => {
+  byId("columns").replaceChildren(...HEADINGS.map(([key, text, name]) => {
     if (!key) return make("span", "", text);
-    const button = make("button", "", text);
+    const button = make("button", name, text);
     button.type = "button";
     button.tabIndex = -1;
     button.addEventListener("click", () => sortBy(key));

@@ -98,7 +98,7 @@ async function ask(name) {
   return answer.json();
 }
 
-async function turn() {
+async function refresh() {
   let wait = EVERY;
   let state;
   try {
@@ -121,7 +121,7 @@ async function follow() {
   for (;;) {
     let wait = EVERY;
     try {
-      wait = await turn();
+      wait = await refresh();
     } catch (error) {
       trouble(`This page could not be drawn in full: ${error.message}`);
     }

@@ -17,7 +17,7 @@ function drawOverview(report) {
     tile("Scored", percent(scoredShare(metrics)), notScored(metrics), level("unscored")),
     tile("Mean score", metrics.scored ? number(native, 2) : "–", `from ${scale.low} to ${scale.high}`, level("scores")),
     tile("Mean reward", rewardsIn(report) ? number(metrics.reward_mean, 3) : "–", `${number(metrics.reward_missing, 0)} without one`),
-    ...(report.times.length ? [tile("Latency", seconds(metrics.latency_p50_s), `95 % within ${seconds(metrics.latency_p95_s)}`, level("limits"))] : []),
+    ...(report.times.length ? [tile("Latency", seconds(metrics.latency_p50_s), `95 % within ${seconds(metrics.latency_p95_s)}`)] : []),
     ...(cost.priced || report.runs.length ? [tile("Cost", cost.priced ? money(cost.spent) : "unknown", cost.priced ? `${money(cost.saved_cache + cost.saved_shared)} not spent` : "no prices given", level("cost"))] : []),
     ...(report.trainer ? [tile("Trainer waited", percent(metrics.wait_fraction), seconds(metrics.wait_s), level("wait"))] : []),
     ...auditTile(report, level("audit")),
@@ -82,7 +82,7 @@ async function start() {
   setUpControls(store);
   view.store = store;
   apply(true); // whatever was asked for before there was a store
-  byId("foot").textContent = `${plural(store.meta.rows, "sample")}, texts of ${number(store.meta.with_texts, 0)}. Everything is in this file; it loads nothing.`;
+  byId("foot").textContent = `${plural(store.meta.rows, "sample")}${store.meta.with_texts < store.meta.rows ? `, texts of ${number(store.meta.with_texts, 0)}` : ""}. Everything is in this file; it loads nothing.`;
   await store.openHeads();
   drawList(true);
   openLinked();

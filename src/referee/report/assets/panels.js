@@ -13,7 +13,7 @@ const SHORT_RUN = 12;
 function panelsOf(report, theme) {
   const { metrics, times, lengths, cost } = report;
   const steps = report.steps.length > 1;
-  const timed = times.length > 1;
+  const timed = times.length > 2;
   const any = (rows, ...names) => rows.some((row) => names.some((name) => row[name]));
   const drawn = (panel, wanted) => (wanted ? panel : { ...panel, chart: null });
   const panels = [
@@ -349,11 +349,12 @@ function costPanel(report, theme) {
   const spent = report.judges.length
     ? report.judges.map((judge, at) => bars(stepAxis(judge).x, judge.steps.map((row) => row.cost), `spent, ${label(judge.name)}`, theme[JUDGE_COLOURS[at % 4]], hover))
     : [bars(x, report.steps.map((row) => row.cost), "spent", theme.blue, hover)];
-  const projected = cost.per_1000_steps === null ? `${money(cost.per_1000_samples)} per 1,000 samples` : `${money(cost.per_1000_steps)} per 1,000 steps`;
+  const rate = cost.per_1000_steps === null ? `${money(cost.per_1000_samples)} per 1,000 samples` : `${money(cost.per_1000_steps)} per 1,000 steps`;
+  const projected = cost.spent ? ` Going on like this: ${rate}.` : "";
   return {
     id: "cost",
     title: "What did it cost?",
-    note: `${money(cost.spent)} spent. Going on like this: ${projected}. Not spent: ${money(cost.saved_cache)} by the cache, ${money(cost.saved_shared)} by asking equal requests once.${fromCache}`,
+    note: `${money(cost.spent)} spent.${projected} Not spent: ${money(cost.saved_cache)} by the cache, ${money(cost.saved_shared)} by asking equal requests once.${fromCache}`,
     chart: {
       data: [
         ...spent,

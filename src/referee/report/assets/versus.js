@@ -24,10 +24,6 @@ function levelOf({ low, high }) {
   return low > 0.5 ? "ahead" : high < 0.5 ? "behind" : "";
 }
 
-function tile(name, value, about, level = "") {
-  return make("div", level ? `tile ${level}` : "tile", make("span", "muted", name), make("b", "", value), make("small", "muted", about));
-}
-
 function drawOverview(result) {
   const { about, position, lengths } = result;
   const compared = result.wins + result.ties + result.losses;

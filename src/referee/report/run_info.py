@@ -19,16 +19,15 @@ CLUSTER = "ray"
 def run_info(line: RunLine) -> RunInfo:
     """What a reader wants to know of a run's configuration."""
     config = line.config
-    endpoints = [item for item in _list(config.get("endpoint")) if isinstance(item, dict)]
+    listed = config.get("endpoint")
+    endpoints = [item for item in listed if isinstance(item, dict)] if isinstance(listed, list) else []
     return RunInfo(
         began=line.wall,
         version=line.version,
         digest=line.digest,
         kind=_kinds(judges_in(config)),
         models=[str(item.get("model", "")) for item in endpoints],
-        endpoints=[str(item.get("name") or item.get("url", "")) for item in endpoints],
         priced=any(item.get("price_in") is not None or item.get("price_out") is not None for item in endpoints),
-        missing=str(_part(config, "missing").get("policy", "")),
         file=of_a_file(config),
     )
 
@@ -57,12 +56,3 @@ def _kinds(judges: Sequence[Mapping[str, Any]]) -> str:
     if len(judges) == 1:
         return str(judges[0].get("kind", ""))
     return ", ".join(f"{judge.get('name', '')} ({judge.get('kind', '')})" for judge in judges)
-
-
-def _part(config: dict[str, Any], name: str) -> dict[str, Any]:
-    found = config.get(name)
-    return found if isinstance(found, dict) else {}
-
-
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []

@@ -9,7 +9,7 @@ from typing import Any
 from referee.errors import InputError
 from referee.ledger import Line, RunLine, VerdictLine
 from referee.ledger.groups import Groups
-from referee.report.files import Rewards, lines_of
+from referee.report.files import Rewards, lines_of, record_beside
 from referee.report.resumed_runs import Samples
 
 
@@ -17,9 +17,9 @@ def rollouts_of(path: Path) -> Iterator[dict[str, Any]]:
     """Every sample of a run once, as a row that `referee score` reads, in the order in which they were settled."""
     lines = lines_of(path)
     if isinstance(lines, Rewards):
-        if lines.record is None:
-            raise InputError(f"{path}: rewards hold no prompts. Name the run's ledger, or judge its rollouts.")
-        path = lines.record
+        path = record_beside(given := path)
+        if not path.is_dir():
+            raise InputError(f"{given}: rewards hold no prompts. Name the run's ledger, or judge its rollouts.")
     places = _places(lines_of(path))
     if not places:
         raise InputError(f"{path}: no sample in it.")
