@@ -299,3 +299,10 @@ def test_a_scope_tells_keys_hosts_and_models_apart() -> None:
     }
     assert len(names) == 4
     assert all(len(name) == 24 for name in names)
+
+
+@pytest.mark.parametrize("api", ["anthropic", "gemini", "responses", "chat"])
+def test_a_scope_tells_keys_apart_under_every_api(api: str) -> None:
+    """Whatever header its key is sent in: two accounts share no rate."""
+    config = load({"endpoint": {"url": "https://a.test/v1", "model": "m", "key_env": "", "api": api}})
+    assert scope(endpoint(config, "k1")) == scope(endpoint(config, "k1")) != scope(endpoint(config, "k2"))
