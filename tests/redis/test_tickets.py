@@ -321,6 +321,30 @@ def test_a_ticket_too_large_for_redis_stays_with_its_replica(
     assert len([record for record in caplog.records if "kept in Redis" in record.getMessage()]) == 1
 
 
+@pytest.mark.parametrize("without", ["room in Redis", "a ticket small enough"])
+def test_draining_waits_for_results_that_redis_does_not_have(
+    without: str, server: RedisServer, start_redis: Callable[..., RedisServer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Redis answers, but the ticket is in this process alone: no other replica could give its results, or judge it."""
+    if without == "room in Redis":
+        server = start_redis("--maxmemory", "1mb", "--maxmemory-policy", "noeviction")
+    else:
+        monkeypatch.setattr(tickets, "LARGEST", 100)
+
+    async def main() -> None:
+        async with replicas(server, held=True) as (one, _):
+            name = await submit(one)
+            draining = asyncio.create_task(one.service.drain(PATIENCE))
+            one.held.release()
+            await until(lambda: one.service.pending == 0)
+            await asyncio.sleep(3 * tickets.BEAT_S)
+            assert not draining.done()
+            assert await scores(one, name) == [1, 2]
+            await draining
+
+    asyncio.run(main())
+
+
 def test_the_documented_rights_are_enough(start_redis: Callable[..., RedisServer]) -> None:
     """A user with the ACL of docs/redis.md can do all that tickets need."""
     from referee.cache.redis_link import COMMANDS

@@ -40,9 +40,7 @@ MOVED = "This replica is about to end. Ask again: another one takes the ticket o
 class Held:
     """A ticket of this replica."""
 
-    __slots__ = ("caller", "collected", "done", "end", "id", "samples", "task", "ticket", "timer", "work")
-
-    def __init__(self, name: str, work: Work, ticket: Ticket) -> None:
+    def __init__(self, name: str, work: Work, ticket: Ticket, stored: bool) -> None:
         self.id = name
         self.caller = work.caller
         self.samples = len(ticket)
@@ -52,6 +50,10 @@ class Held:
         self.end: End | None = None
         self.done = asyncio.Event()
         self.collected = False
+        self.stored = stored
+        """Redis has it, as it is now."""
+        self.too_large = False
+        """For Redis."""
         self.task: asyncio.Task[None] | None = None
         self.timer: asyncio.TimerHandle | None = None
 
@@ -131,14 +133,16 @@ class Tickets:
 
     def forget_collected(self, crowded: Callable[[], bool]) -> None:
         """While it is crowded, let go of finished tickets that were collected, the oldest first."""
+        if not crowded():
+            return
         for held in [held for held in self._held.values() if held.collected]:
-            if not crowded():
-                return
             self._forget(held)
             if self._store is not None:
                 task = asyncio.get_running_loop().create_task(self._store.delete(held.id))
                 self._deleting.add(task)
                 task.add_done_callback(self._deleting.discard)
+            if not crowded():
+                return
 
     async def leave(self, until: float) -> None:
         """The process is about to end: callers may collect until then what only it has; the rest is left to others."""
@@ -151,16 +155,19 @@ class Tickets:
         if self._store is not None:
             await self._store.close()
 
-    @property
-    def _leaving(self) -> bool:
+    def _elsewhere_too(self, held: Held) -> bool:
+        """Another replica can go on with it."""
+        return held.stored and self._store is not None and self._store.up
+
+    def _leaving(self, held: Held) -> bool:
         """What ends unjudged now is cancelled by us, and another replica can judge it."""
-        return self._store is not None and self._store.up and self._service.stopped
+        return self._service.stopped and self._elsewhere_too(held)
 
     def _only_here(self, held: Held) -> bool:
         """Not collected, and gone with this process."""
-        return not held.done.is_set() or not (held.collected or (self._store is not None and self._store.up))
+        return not held.done.is_set() or not (held.collected or self._elsewhere_too(held))
 
-    async def _begin(self, name: str, work: Work) -> Held:
+    async def _begin(self, name: str, work: Work, stored: bool = False) -> Held:
         share = work.caller.share
         self.forget_collected(lambda: not self.places.fits(share, 1))
         if not self.places.fits(share, 1):
@@ -173,7 +180,7 @@ class Tickets:
                 SOON,
             )
         started: asyncio.Future[Held] = asyncio.get_running_loop().create_future()
-        task = asyncio.create_task(self._hold(name, work, started))
+        task = asyncio.create_task(self._hold(name, work, stored, started))
         either: set[asyncio.Future[Any]] = {task, started}
         await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         if not started.done():
@@ -182,22 +189,22 @@ class Tickets:
         held.task = task
         return held
 
-    async def _hold(self, name: str, work: Work, started: asyncio.Future[Held]) -> None:
+    async def _hold(self, name: str, work: Work, stored: bool, started: asyncio.Future[Held]) -> None:
         """Carry a ticket to its end. `started` gets it once it exists."""
         service = self._service
         held: Held | None = None
         try:
             async with service.judging(work.samples, work.deadline, work.caller) as ticket:
-                held = self._held[name] = Held(name, work, ticket)
+                held = self._held[name] = Held(name, work, ticket, stored)
                 self.places.take(held.caller.share, 1)
                 started.set_result(held)
                 rewards = await service.rewards(ticket, work.caller)
-                if not (self._leaving and any(map(_cancelled, rewards))):
+                if not (any(map(_cancelled, rewards)) and self._leaving(held)):
                     held.end = End(results=encode([result_of(reward) for reward in rewards]))
         except Refusal as refusal:
             if held is None:
                 raise
-            held.end = None if self._leaving else End.of(refusal)
+            held.end = None if self._leaving(held) else End.of(refusal)
         except Exception as error:
             if held is None:
                 raise
@@ -265,7 +272,7 @@ class Tickets:
         if work is None:
             return False
         try:
-            await self._begin(name, work)
+            await self._begin(name, work, stored=True)
         except BaseException as error:
             await self._store.release(name)
             if isinstance(error, Refusal) and error.status in (429, 503):

@@ -13,7 +13,7 @@ import functools
 import logging
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct
@@ -27,6 +27,9 @@ from referee.server.refusals import Refusal
 from referee.server.teams import NOBODY
 from referee.server.ticket_scripts import BEAT, CLAIM, DELETE, LOOK, RELEASE, STORE
 from referee.server.tokens import Caller
+
+if TYPE_CHECKING:
+    from referee.server.held import Held
 
 log = logging.getLogger("referee.server")
 
@@ -86,21 +89,6 @@ class State(Struct, frozen=True, kw_only=True):
     end: End | None = None
 
 
-class Ours(Protocol):
-    """A ticket of this replica."""
-
-    id: str
-    samples: int
-    caller: Caller
-    collected: bool
-    work: Work | None
-    end: End | None
-
-    @property
-    def landed(self) -> int:
-        """Samples that are final."""
-
-
 _work = msgspec.msgpack.Decoder(Work)
 _end = msgspec.msgpack.Decoder(End)
 _results = msgspec.json.Decoder(list[msgspec.Raw])
@@ -111,7 +99,7 @@ class TicketStore:
     """This replica's side of the tickets in Redis. Lives on the server's loop; starts with the first ticket."""
 
     def __init__(
-        self, config: RedisConfig, held: Mapping[str, Ours], lost: Callable[[str], None], keep: float, longest: float
+        self, config: RedisConfig, held: Mapping[str, Held], lost: Callable[[str], None], keep: float, longest: float
     ) -> None:
         """`held`: this replica's tickets, by id; `lost`: called with one that is not its own any more. `keep`: seconds
         a finished ticket is kept; `longest`: seconds an open one may take."""
@@ -124,28 +112,25 @@ class TicketStore:
         self._ticket = f"{config.prefix}:ticket:"
         self._owner = f"{config.prefix}:replica:"
         self._at_once = asyncio.Semaphore(AT_ONCE)
-        self._large: set[str] = set()
-        """Tickets that Redis does not keep."""
         self._beats: asyncio.Task[None] | None = None
         self._closed = False
 
-    async def store(self, ours: Ours) -> bool:
-        """Keep a ticket as it is now: its samples, or how it ended. False: deleted, or another replica's by now."""
+    async def store(self, held: Held) -> None:
+        """Keep a ticket as it is now: its samples, or how it ended. `held.stored` says whether Redis has it."""
         if self._beats is None and not self._closed:
             self._beats = asyncio.get_running_loop().create_task(self._beat())
-        field, value = ("work", ours.work) if ours.end is None else ("end", ours.end)
+        field, value = ("work", held.work) if held.end is None else ("end", held.end)
         data = _pack(value)
-        if len(data) > LARGEST:
-            self._large.add(ours.id)
+        held.too_large = len(data) > LARGEST
+        if held.too_large:
+            held.stored = False
             what = f"a ticket of {len(data) >> 20} MB is more than the {LARGEST >> 20} MB that are kept in Redis"
             self._link.complain("large", f"{what}. It stays with the replica that took it.")
-            return True
-        seconds = self.keep + (self.longest if ours.end is None else 0.0)
-        keys = [self._ticket + ours.id, self._owner + self._me]
-        kept = await self._run(
-            STORE, keys, [self._me, ours.samples, field, data, _ms(seconds), OWNER_MS, ours.caller.team]
-        )
-        return kept is None or bool(kept)
+            return
+        seconds = self.keep + (self.longest if held.end is None else 0.0)
+        keys = [self._ticket + held.id, self._owner + self._me]
+        told = [self._me, held.samples, field, data, _ms(seconds), OWNER_MS, held.caller.team]
+        held.stored = await self._run(STORE, keys, told) is not None
 
     async def look(self, name: str, team: str = "", wanted: bool = False) -> State | None:
         """A ticket's state. None: Redis does not know it, or is away, or it is not of this team. `wanted`: with its
@@ -202,8 +187,7 @@ class TicketStore:
     async def _beat(self) -> None:
         while True:
             try:
-                self._large.intersection_update(self._held)
-                names = [name for name in self._held if name not in self._large]
+                names = [name for name, held in self._held.items() if not held.too_large]
                 for start in range(0, max(1, len(names)), CHUNK):
                     await self._tell(names[start : start + CHUNK])
             except Exception:
@@ -213,14 +197,14 @@ class TicketStore:
     async def _tell(self, names: Sequence[str]) -> None:
         there = [(name, self._held[name]) for name in names if name in self._held]
         keys = [self._owner + self._me, *(self._ticket + name for name, _ in there)]
-        found = await self._run(BEAT, keys, [self._me, OWNER_MS, *(ours.landed for _, ours in there)])
-        for (name, ours), said in zip(there, found or (), strict=False):
+        found = await self._run(BEAT, keys, [self._me, OWNER_MS, *(held.landed for _, held in there)])
+        for (name, held), said in zip(there, found or (), strict=False):
             if said == b"lost":
                 self._lost(name)
             elif said == b"missing":  # Redis was away, or has forgotten it
-                await self.store(ours)
+                await self.store(held)
             elif said == b"collected":
-                ours.collected = True
+                held.collected = True
 
     async def _run(self, script: str, keys: list[str], arguments: Sequence[Any]) -> Any:
         """What a script says; None while Redis is away."""
