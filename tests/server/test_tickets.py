@@ -139,6 +139,22 @@ def test_tickets_are_bounded_in_number() -> None:
     asyncio.run(main())
 
 
+def test_tickets_that_come_at_once_are_bounded_too() -> None:
+    """Each has its place from the moment it is let in; a batch that is refused after that leaves its place to others."""
+
+    async def main() -> None:
+        async with serving(serve={"max_tickets": 2}, shaping={"length": {"enable": True}}, held=True) as served:
+            mixed = {"samples": [sample(length=3, group="g"), sample(group="g")]}
+            for _ in range(3):
+                assert (await served.post("/v1/tickets", mixed)).status_code == 422
+            at_once = (served.post("/v1/tickets", {"samples": samples(1)}) for _ in range(6))
+            found = [answer.status_code for answer in await asyncio.gather(*at_once)]
+            assert sorted(found) == [202, 202, 429, 429, 429, 429]
+            served.held.release()
+
+    asyncio.run(main())
+
+
 def test_results_kept_count_as_held_samples() -> None:
     """max_queue bounds what waits to be collected too."""
 

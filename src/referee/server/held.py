@@ -179,6 +179,7 @@ class Tickets:
                 "[serve] max_tickets allows no more. Collect or delete some. Nothing was judged.",
                 SOON,
             )
+        self.places.take(share, 1)
         started: asyncio.Future[Held] = asyncio.get_running_loop().create_future()
         task = asyncio.create_task(self._hold(name, work, stored, started))
         either: set[asyncio.Future[Any]] = {task, started}
@@ -196,7 +197,6 @@ class Tickets:
         try:
             async with service.judging(work.samples, work.deadline, work.caller) as ticket:
                 held = self._held[name] = Held(name, work, ticket, stored)
-                self.places.take(held.caller.share, 1)
                 started.set_result(held)
                 rewards = await service.rewards(ticket, work.caller)
                 if not (any(map(_cancelled, rewards)) and self._leaving(held)):
@@ -211,7 +211,9 @@ class Tickets:
             log.exception("a ticket could not be finished")
             held.end = End.of(Refusal(500, "internal", f"The results could not be kept ({type(error).__name__})."))
         finally:
-            if held is not None:
+            if held is None:
+                self.places.give_back(work.caller.share, 1)
+            else:
                 await self._settle(held)
 
     async def _settle(self, held: Held) -> None:
