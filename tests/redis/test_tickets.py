@@ -143,7 +143,7 @@ def test_what_one_deletes_the_other_stops(server: RedisServer) -> None:
             await until(lambda: one.held.asked == 2)
             waiting = asyncio.create_task(one.get(f"/v1/tickets/{name}", params={"wait": 50}))
             assert (await two.client.delete(f"/v1/tickets/{name}")).status_code == 204
-            await until(lambda: one.held.left == 2 and one.service.tickets == 0)
+            await until(lambda: one.held.left == 2 and len(one.service.tickets) == 0)
             assert (await waiting).status_code == 404
             for served in (one, two):
                 assert (await served.get(f"/v1/tickets/{name}")).status_code == 404
@@ -194,7 +194,7 @@ def test_tickets_end_with_their_time(server: RedisServer) -> None:
             keys = [key for key in client.keys("referee:*") if b":ticket:" in key or b":replica:" in key]
             assert len(keys) >= 2
             assert all(client.pttl(key) > 0 for key in keys)
-            await until(lambda: one.service._held._held[name].collected)
+            await until(lambda: one.service.tickets._held[name].collected)
             other = await submit(one)
             await until(
                 lambda: not client.exists(f"referee:ticket:{name}") or client.hget(f"referee:ticket:{name}", "gone")
@@ -266,7 +266,7 @@ def test_when_redis_is_back_it_learns_of_the_tickets(
             one.held.hold()
             open_ = (await one.post("/v1/tickets", {"samples": [sample(7, "late")]})).json()["id"]
             await asyncio.to_thread(server.kill)
-            await until(lambda: not one.service._held._store.up)
+            await until(lambda: not one.service.tickets._store.up)
             await asyncio.to_thread(server.start)
             client = server.client()
             await until(lambda: all(client.exists(f"referee:ticket:{name}") for name in (done, open_)))
@@ -361,7 +361,7 @@ def test_the_documented_rights_are_enough(start_redis: Callable[..., RedisServer
         async with serving(held=True, redis=redis) as one, serving(redis=redis) as two:
             kept, dropped = await submit(one), await submit(one)
             assert (await two.client.delete(f"/v1/tickets/{dropped}")).status_code == 204
-            await until(lambda: one.service.tickets == 1)
+            await until(lambda: len(one.service.tickets) == 1)
             await one.service.drain(0)
             assert await scores(two, kept) == [1, 2]
 

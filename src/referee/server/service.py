@@ -16,7 +16,7 @@ from referee.errors import EndpointClosed, RefereeError, UnscoredError
 from referee.records import Reason, Reward, Sample
 from referee.referee import Referee
 from referee.server.access import note
-from referee.server.held import Held, Tickets
+from referee.server.held import Tickets
 from referee.server.refusals import LATER, SOON, Refusal, refusal_of
 from referee.server.reload import Referees
 from referee.server.shapes import Health
@@ -50,7 +50,7 @@ class Service:
         """Answers given so far, by route and status."""
         self.room = Shares(self.config.max_queue)
         """Samples being judged, or waiting to be collected."""
-        self._held = Tickets(self, referee.config)
+        self.tickets = Tickets(self, referee.config)
         self._closed: dict[str, EndpointClosed] = {}
         """By team: they may use different judges."""
         self._active: dict[Ticket, Referee] = {}
@@ -70,24 +70,15 @@ class Service:
         self.config = referee.config.serve
         self.tokens.renew(referee.config, self.tokens.teams if tokens is None else tokens)
         self.room.limit = self.config.max_queue
-        self._held.renew(referee.config)
+        self.tickets.renew(referee.config)
         self._closed, self._warm = {}, True
         self.referees.renew(referee)
-
-    @property
-    def tickets(self) -> int:
-        """Tickets kept, finished ones included."""
-        return len(self._held)
 
     @property
     def closed(self) -> EndpointClosed | None:
         """Why no judge can answer, if so: to anybody, or to each of the teams."""
         teams = [self._closed.get(team.name) for team in self.referee.config.team]
         return self._closed.get("") or (teams[0] if teams and all(teams) else None)
-
-    def held_by(self, team: str) -> int:
-        """Samples of a team that take room: being judged, or in a ticket not yet collected."""
-        return self.room.held(Caller(team=team).share)
 
     @contextlib.asynccontextmanager
     async def judging(
@@ -143,18 +134,6 @@ class Service:
                 closed = self._closed[""] = EndpointClosed(verdict.detail, reason=Reason.BUDGET)
                 log.warning("%s. Requests are answered from the cache only until a restart or SIGHUP.", closed)
 
-    async def open(self, samples: Sequence[Sample], deadline: float | None = None, caller: Caller = NOBODY) -> Held:
-        """Start judging for a caller that will ask for the results by the ticket's id."""
-        return await self._held.open(samples, deadline, caller)
-
-    async def collect(self, name: str, wait: float, caller: Caller = NOBODY) -> bytes:
-        """A ticket's state as JSON, after waiting up to `wait` seconds for its end."""
-        return await self._held.collect(name, wait, caller)
-
-    async def drop(self, name: str, caller: Caller = NOBODY) -> None:
-        """Forget a ticket, and stop judging what it is for."""
-        await self._held.drop(name, caller)
-
     def health(self, caller: Caller | None) -> Health:
         """Body of /healthz and /readyz. None: a caller without the token is not told where the judge is, or of
         teams."""
@@ -173,7 +152,7 @@ class Service:
     @property
     def ready(self) -> bool:
         """New work is taken and a judge can answer, somebody at least."""
-        return not (self.draining or self._nobody_may_spend) and self.closed is None
+        return self.health(None).status == "ok"
 
     @property
     def _nobody_may_spend(self) -> bool:
@@ -189,7 +168,7 @@ class Service:
             log.warning("not judged within %g s of draining, so cancelled: %d", seconds, self.pending)
             self.stop()
             await self._idle_within(HURRY)
-        await self._held.leave(until)
+        await self.tickets.leave(until)
 
     def stop(self) -> None:
         """Cancel everything under way; it ends as unscored (cancelled)."""
@@ -216,13 +195,13 @@ class Service:
             )
         self.teams.check(caller)
         room, share = self.room, caller.share
-        self._held.forget_collected(lambda: not room.fits(share, count))
+        self.tickets.forget_collected(lambda: not room.fits(share, count))
         if not room.fits(share, count):
             self.teams.refused[caller.team, "full"] += 1
             raise Refusal(
                 429,
                 "busy",
-                f"Samples being judged: {self.pending}, waiting to be collected: {self._held.kept}, of them yours: "
+                f"Samples being judged: {self.pending}, waiting to be collected: {self.tickets.kept}, of them yours: "
                 f"{room.held(share)}; {count} more would pass [serve] max_queue = {limit} and your "
                 f"share of it, {room.share(share)}. Try again. Nothing was judged.",
                 SOON,
