@@ -13,7 +13,7 @@ from tests.redis.server import RedisServer
 from tests.server.harness import PATIENCE, TOKEN, Served, sample, samples, serving, until
 
 from referee import clock
-from referee.server import tickets
+from referee.server import ticket_store
 from referee.sim import ProviderSpec
 
 Two = tuple[Served, Served]
@@ -22,7 +22,7 @@ Two = tuple[Served, Served]
 @pytest.fixture(autouse=True)
 def quick_beats(monkeypatch: pytest.MonkeyPatch) -> None:
     """Signs of life come often; a dead replica is still one that gave none for the usual time."""
-    monkeypatch.setattr(tickets, "BEAT_S", 0.05)
+    monkeypatch.setattr(ticket_store, "BEAT_S", 0.05)
 
 
 @contextlib.asynccontextmanager
@@ -307,7 +307,7 @@ def test_a_ticket_too_large_for_redis_stays_with_its_replica(
     server: RedisServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It is judged and collected there as ever, and the log says so once."""
-    monkeypatch.setattr(tickets, "LARGEST", 100)
+    monkeypatch.setattr(ticket_store, "LARGEST", 100)
 
     async def main() -> None:
         async with replicas(server) as (one, two):
@@ -329,7 +329,7 @@ def test_draining_waits_for_results_that_redis_does_not_have(
     if without == "room in Redis":
         server = start_redis("--maxmemory", "1mb", "--maxmemory-policy", "noeviction")
     else:
-        monkeypatch.setattr(tickets, "LARGEST", 100)
+        monkeypatch.setattr(ticket_store, "LARGEST", 100)
 
     async def main() -> None:
         async with replicas(server, held=True) as (one, _):
@@ -337,7 +337,7 @@ def test_draining_waits_for_results_that_redis_does_not_have(
             draining = asyncio.create_task(one.service.drain(PATIENCE))
             one.held.release()
             await until(lambda: one.service.pending == 0)
-            await asyncio.sleep(3 * tickets.BEAT_S)
+            await asyncio.sleep(3 * ticket_store.BEAT_S)
             assert not draining.done()
             assert await scores(one, name) == [1, 2]
             await draining

@@ -24,7 +24,7 @@ from referee.server.refusals import Refusal
 log = logging.getLogger("referee.access")
 failures = logging.getLogger("referee.server")
 
-WHO = "referee.who"
+IDENTITY = "referee.identity"
 """Where the gate says which team and caller a request is of, once its token was found to be right."""
 FAULT = Refusal(500, "internal", "A fault of the service; its log says more, by X-Request-Id. Nothing was scored.")
 LONGEST_PATH = 120
@@ -82,7 +82,7 @@ class Access:
                 log.info("%s %s %d", fields["method"], fields["path"], status, extra={"fields": fields})
 
     def _fields(self, scope: Scope) -> dict[str, Any]:
-        who: dict[str, str] = scope.get(WHO, {})
+        who: dict[str, str] = scope.get(IDENTITY, {})
         return {
             "method": scope["method"] if re.fullmatch("[A-Z]{1,16}", scope["method"]) else REDACTED,
             "path": getattr(scope.get("route"), "path", "") or self._foreign(scope["path"]),

@@ -16,7 +16,7 @@ from typing import Any
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from referee.server.access import WHO
+from referee.server.access import IDENTITY
 from referee.server.refusals import OPEN_PATHS, SOON, Refusal
 from referee.server.service import Service
 from referee.server.shares import Shares
@@ -77,7 +77,7 @@ class Gate:
         team = self._tokens.team_of(_token(authorization))
         name = _caller(authorization, scope.get("client"))
         if team is not None:
-            scope[WHO] = {"caller": name, "team": team}
+            scope[IDENTITY] = {"caller": name, "team": team}
         if team is None:
             if scope["path"] in OPEN_PATHS:
                 return None  # a probe, which is told nothing of judges
@@ -135,7 +135,7 @@ def caller_of(request: Request) -> Caller:
 
 def known_caller(request: Request) -> Caller | None:
     """The caller, if it sent its token or none is asked for."""
-    return caller_of(request) if WHO in request.scope else None
+    return caller_of(request) if IDENTITY in request.scope else None
 
 
 def _host(header: bytes) -> str:

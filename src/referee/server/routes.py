@@ -12,12 +12,11 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from referee.records import Sample
-from referee.server.describe import OF_BODIES, ROLLOUTS, TICKET_SCHEMA, gives, ref, takes
 from referee.server.gate import Bodies, caller_of, gone, known_caller
+from referee.server.openapi import OF_BODIES, ROLLOUTS, TICKET_SCHEMA, gives, ref, takes
 from referee.server.prometheus import CONTENT_TYPE, exposition
 from referee.server.refusals import Problem, Refusal
-from referee.server.service import Service
-from referee.server.shapes import (
+from referee.server.schemas import (
     Health,
     ScoreReply,
     ScoreRequest,
@@ -28,6 +27,7 @@ from referee.server.shapes import (
     result_of,
     samples_of,
 )
+from referee.server.service import Service
 from referee.server.tokens import Caller
 
 LONGEST_WAIT = 60.0

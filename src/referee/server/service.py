@@ -16,19 +16,19 @@ from referee.errors import EndpointClosed, RefereeError, UnscoredError
 from referee.records import Reason, Reward, Sample
 from referee.referee import Referee
 from referee.server.access import note
-from referee.server.held import Tickets
 from referee.server.refusals import LATER, SOON, Refusal, refusal_of
 from referee.server.reload import Referees
-from referee.server.shapes import Health
+from referee.server.schemas import Health
 from referee.server.shares import Shares
-from referee.server.teams import NOBODY, Teams, of_team, unpaid
+from referee.server.teams import OPERATOR, Teams, of_team, unpaid
+from referee.server.tickets import Tickets
 from referee.server.tokens import Caller, Tokens
 from referee.ticket import Ticket
 from referee.version import VERSION
 
 log = logging.getLogger("referee.server")
 
-HURRY = 2.0
+CANCEL_GRACE_S = 2.0
 """Seconds cancelled work has to hand in its ends before the process goes."""
 AT_ONCE = 1024
 """Samples whose submission is quick enough for the event loop; more of them are checked in a thread."""
@@ -82,7 +82,7 @@ class Service:
 
     @contextlib.asynccontextmanager
     async def judging(
-        self, samples: Sequence[Sample], deadline: float | None = None, caller: Caller = NOBODY
+        self, samples: Sequence[Sample], deadline: float | None = None, caller: Caller = OPERATOR
     ) -> AsyncIterator[Ticket]:
         """Let a batch in and hold its place until the block ends; work that is not done by then is cancelled."""
         count = len(samples)
@@ -108,7 +108,7 @@ class Service:
                     self._active.pop(ticket, None)
                     ticket.cancel()
 
-    async def rewards(self, ticket: Ticket, caller: Caller = NOBODY, whole: bool = False) -> list[Reward]:
+    async def rewards(self, ticket: Ticket, caller: Caller = OPERATOR, whole: bool = False) -> list[Reward]:
         """All rewards of a batch, in order. Where the team's budget left samples without verdicts they are refused: if
         there is no verdict, or with `whole` if one is missing."""
         rewards = await ticket
@@ -117,7 +117,7 @@ class Service:
             self.teams.refuse_spent(caller, rewards)
         return rewards
 
-    def noticed(self, ticket: Ticket, rewards: Sequence[Reward | None], caller: Caller = NOBODY) -> None:
+    def noticed(self, ticket: Ticket, rewards: Sequence[Reward | None], caller: Caller = OPERATOR) -> None:
         """Whether a judge can answer, from what came back: a call that was made, or a budget that is spent."""
         self._notice(self._active.get(ticket), rewards, caller)
 
@@ -144,7 +144,7 @@ class Service:
             state = "budget" if closed.reason is Reason.BUDGET else "closed"
             told = caller is not None and not caller.team
             why = str(closed) if told else f"no judge can answer ({closed.reason})."
-        elif self._nobody_may_spend:
+        elif self._all_teams_spent:
             state, why = "budget", "every team has spent its budget of this day or month (UTC)."
         mine = [name for name in spent if caller is not None and caller.team in ("", name)]
         return Health(status=state, why=why, version=VERSION, queued=self.pending, spent_teams=mine)
@@ -155,7 +155,7 @@ class Service:
         return self.health(None).status == "ok"
 
     @property
-    def _nobody_may_spend(self) -> bool:
+    def _all_teams_spent(self) -> bool:
         """Every team has spent its budget, and there is no operator."""
         return bool(self.teams.names) and not self.tokens.of_operator and self.teams.spent() == self.teams.names
 
@@ -167,7 +167,7 @@ class Service:
         if not await self._idle_within(seconds):
             log.warning("not judged within %g s of draining, so cancelled: %d", seconds, self.pending)
             self.stop()
-            await self._idle_within(HURRY)
+            await self._idle_within(CANCEL_GRACE_S)
         await self.tickets.leave(until)
 
     def stop(self) -> None:

@@ -49,8 +49,8 @@ def team_families(service: Service, found: Mapping[str, float], only: str = "") 
         pending.add_metric([team], service.room.held(Caller(team=team).share))
         for why in WHY:
             refused.add_metric([team, why], service.teams.refused[team, why])
-        for purse in account.purses(clock.wall()):
-            spent.add_metric([team, purse.period.kind], purse.total_spent)
-            if purse.limit_usd is not None:
-                budget.add_metric([team, purse.period.kind], purse.limit_usd)
+        for of_period in account.budgets(clock.wall()):
+            spent.add_metric([team, of_period.period.kind], of_period.total_spent)
+            if of_period.limit_usd is not None:
+                budget.add_metric([team, of_period.period.kind], of_period.limit_usd)
     yield from (refused, pending, budget, spent)
