@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
 import pytest
@@ -149,14 +149,14 @@ def test_sums_are_there_again_after_redis_lost_them(server: RedisServer) -> None
     play(main())
 
 
-def scorer_for(server: RedisServer, transport: SimTransport, **bounds: Any) -> Scorer:
+def scorer_for(server: RedisServer, transport: SimTransport, redis: Mapping[str, Any] = {}, **bounds: Any) -> Scorer:
     """A replica with one team."""
     config = load(
         {
             "endpoint": {"url": "http://a.test/v1", "model": "m", "key_env": "", "price_in": 10.0, "price_out": 10.0},
             "cache": {"path": ""},
             "judge": {"max_tokens": 64},
-            "redis": {"url": server.url, "timeout": 5.0, "cache": False},
+            "redis": {"url": server.url, "timeout": 5.0, "cache": False, **redis},
             "team": [{"name": "math", "token_env": "T", **bounds}],
             "limits": {"concurrency": 4},
         }
@@ -222,6 +222,23 @@ def test_without_redis_nothing_is_spent_beyond_what_is_leased(start_redis: Calla
         await replica.aclose()
 
     play(main())
+
+
+def test_a_slow_redis_stops_no_team(server: RedisServer, caplog: pytest.LogCaptureFixture) -> None:
+    """No caller waits for the sums, so an answer may take longer than `redis.timeout`, which is for verdicts."""
+
+    async def main() -> None:
+        transport = SimTransport(Provider(ProviderSpec(latency_median=0.005), 1))
+        replica = scorer_for(server, transport, {"timeout": 0.05}, budget_usd_day=5.0)
+        assert await judge(replica, "a", 4) == {"scored": 4}
+        await clock.sleep(1.3)  # a heartbeat gives the rest of the lease back
+        server.freeze()
+        asyncio.get_running_loop().call_later(0.3, server.thaw)
+        assert await judge(replica, "b", 4) == {"scored": 4}
+        await replica.aclose()
+
+    play(main())
+    assert "what teams have spent cannot be kept" not in caplog.text
 
 
 def test_a_memory_that_verdicts_have_filled_stops_no_team(server: RedisServer) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from referee import clock
-from referee.cache import RedisLink
+from referee.cache.redis_link import RedisLink, patient
 from referee.config import Config
 from referee.engine.admission import Admission
 from referee.engine.redis_spend import RedisSpend
@@ -153,6 +153,9 @@ class Accounts:
                 account.divide(members, now)
 
 
-def open_accounts(config: Config, gate: Admission, link: RedisLink | None) -> Accounts:
+def open_accounts(config: Config, gate: Admission) -> Accounts:
     """The accounts of a configuration's teams."""
-    return Accounts(gate, SpendFile(config.serve.state) if link is None else RedisSpend(link))
+    if not config.redis.url:
+        return Accounts(gate, SpendFile(config.serve.state))
+    without = "What teams have spent cannot be recorded there."
+    return Accounts(gate, RedisSpend(RedisLink(patient(config.redis), without=without)))

@@ -101,7 +101,7 @@ what is left, what those that are gone have spent."""
 
 
 class RedisSpend:
-    """The sums in Redis. The link belongs to the engine, which closes it."""
+    """The sums in Redis, over a link of its own."""
 
     shared = True
 
@@ -157,6 +157,7 @@ class RedisSpend:
         """Its part of the rates is the others' from now on."""
         with contextlib.suppress(Unavailable):
             await self._link.run(self._leave)
+        await self._link.close()
 
     async def _leave(self, client: Redis) -> None:
         await client.hdel(f"{self._link.config.prefix}:t1:members", self._member)

@@ -84,12 +84,15 @@ class Teams:
             503,
             "state",
             f"What team {caller.team!r} has spent cannot be looked up ([redis] url or [serve] state; the log of the "
-            "service says more), so nothing may be spent. Try again. Nothing was judged.",
+            "service says more), so nothing may be spent. Try again.",
             LATER,
         )
 
     def refuse_spent(self, caller: Caller, rewards: Sequence[Reward]) -> None:
-        """Refuse where samples have no verdict because the caller's team has spent its budget."""
+        """Refuse where samples have no verdict because the caller's team has spent its budget, or because they waited
+        in vain to learn what it may spend."""
+        if any(isinstance(reward.verdict, Unscored) and reward.verdict.reason is Reason.DEADLINE for reward in rewards):
+            self.check(caller)
         budget = self.lacking(caller)
         if budget is None or not any(unpaid(reward.verdict) for reward in rewards):
             return

@@ -17,10 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct
-from msgspec.structs import replace
 
 from referee import clock
-from referee.cache.redis_link import RedisLink, Unavailable, run_script
+from referee.cache.redis_link import RedisLink, Unavailable, patient, run_script
 from referee.config import RedisConfig
 from referee.records import Sample
 from referee.server.refusals import Refusal
@@ -41,8 +40,6 @@ TOMB_MS = 60_000
 """How long a deleted ticket is remembered, so that its owner learns of it."""
 LARGEST = 16 * 2**20
 """Bytes of samples, or of results, that are kept in Redis. A larger ticket stays with its replica."""
-TIMEOUT_S = 2.0
-"""An answer may take this long where redis.timeout is less: values are larger than verdicts."""
 AT_ONCE = 4
 """Commands under way."""
 CHUNK = 128
@@ -108,9 +105,8 @@ class TicketStore:
     ) -> None:
         """`held`: this replica's tickets, by id; `lost`: called with one that is not its own any more. `keep`: seconds
         a finished ticket is kept; `longest`: seconds an open one may take."""
-        config = replace(config, timeout=max(config.timeout, TIMEOUT_S))
         alone = "Tickets stay with the replica that took them, and are gone if it dies."
-        self._link = RedisLink(config, without=alone)
+        self._link = RedisLink(patient(config), without=alone)
         self._held, self._lost = held, lost
         self.keep, self.longest = keep, longest
         self._me = secrets.token_hex(8)
