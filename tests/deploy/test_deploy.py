@@ -32,8 +32,8 @@ from tests.test_project import check_command
 from referee import __version__
 from referee.cli.main import app
 from referee.config import Config, load
-from referee.server.listen import LAST_WORDS
-from referee.server.service import HURRY
+from referee.server.listen import CLOSE_TIMEOUT_S
+from referee.server.service import CANCEL_GRACE_S
 
 CONFIG = "/etc/referee/referee.toml"
 HOME = "/var/lib/referee"
@@ -165,7 +165,7 @@ def seconds(text: str) -> float:
 def test_draining_ends_before_the_kill() -> None:
     """Whoever stops the service waits longer than it may take to finish, answer and close."""
     config, in_cluster = load(DEPLOY / "config" / "referee.toml", {}), load(KUBERNETES / "referee.toml", {})
-    ending = HURRY + LAST_WORDS + CLOSING
+    ending = CANCEL_GRACE_S + CLOSE_TIMEOUT_S + CLOSING
     needed = config.serve.drain_seconds + ending
     assert seconds(read("compose.yaml")["services"]["referee"]["stop_grace_period"]) > needed
     assert seconds(unit()["TimeoutStopSec"][0]) > needed

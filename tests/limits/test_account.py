@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from referee.config import TeamConfig
-from referee.engine.books import FileBook
-from referee.limits.account import ALIVE_S, REMEMBERED, Account, Claim, Given, Purse, Row, grant, periods
+from referee.engine.spend_file import SpendFile
+from referee.limits.account import ALIVE_S, REMEMBERED, Account, Claim, ClaimResult, PeriodBudget, Row, grant, periods
 from referee.limits.budget import NANO, nano
 
 DAY = 86400.0
@@ -29,7 +29,7 @@ class Kept:
     def __init__(self) -> None:
         self.rows: dict[tuple[str, str], dict[str, tuple[float, int, int]]] = {}
 
-    def tell(self, member: str, claim: Claim, wall: float, beside: int = 0) -> Given:
+    def tell(self, member: str, claim: Claim, wall: float, beside: int = 0) -> ClaimResult:
         """Record a claim and answer it."""
         rows = self.rows.setdefault((claim.team, claim.period), {})
         others = {
@@ -44,12 +44,12 @@ class Kept:
     def exchange(self, member: str, account: Account, wall: float, busy: bool, lost: bool = False) -> None:
         """One member tells everything; `lost`: the answer does not arrive."""
         granted = 0
-        for purse, claim in account.claims(wall, busy):
+        for budget, claim in account.claims(wall, busy):
             beside = granted if claim.follows else 0
             given = self.tell(member, claim, wall, beside)
             granted = given.granted
             if not lost:
-                purse.answer(claim, given, beside)
+                budget.answer(claim, given, beside)
 
     def held(self, period: str) -> int:
         """Nano-dollars that count as spent, should all members be gone."""
@@ -65,8 +65,8 @@ def spend(kept: Kept, account: Account, cost: float, wall: float = NOON, member:
     for _ in range(3):
         hold = account.reserve(cost, wall)
         if hold is not None:
-            for purse in hold:
-                purse.settle(cost, cost)
+            for budget in hold:
+                budget.settle(cost, cost)
             return True
         kept.exchange(member, account, wall, busy=True)
     return False
@@ -101,8 +101,8 @@ def test_what_was_sent_before_midnight_is_charged_to_the_day_it_was_sent() -> No
     hold = account.reserve(0.5, NOON)
     assert hold is not None
     kept.exchange("a", account, MIDNIGHT + 1, busy=True)
-    for purse in hold:
-        purse.settle(0.5, 0.4)
+    for budget in hold:
+        budget.settle(0.5, 0.4)
     kept.exchange("a", account, MIDNIGHT + 2, busy=False)
     assert kept.held("2026-11-18") == nano(0.4)
     assert sum(spend(kept, account, 0.1, MIDNIGHT + 3) for _ in range(11)) == 10
@@ -121,10 +121,10 @@ def test_a_lease_of_which_nothing_was_spent_is_given_back(
     kept.exchange("a", account, NOON, busy=True)
     assert kept.held("2026-11") >= nano(0.1)
     told = account.claims(NOON + later, busy=False)
-    assert all(purse.untold(claim) for purse, claim in told if claim.period == "2026-11")
+    assert all(budget.untold(claim) for budget, claim in told if claim.period == "2026-11")
     kept.exchange("a", account, NOON + later, busy=False)
     assert kept.held("2026-11") == kept.held("2026-11-18") == 0
-    assert not any(purse.untold(claim) for purse, claim in account.claims(NOON + later, busy=False))
+    assert not any(budget.untold(claim) for budget, claim in account.claims(NOON + later, busy=False))
 
 
 @pytest.mark.parametrize("over", [1.0, 20 * DAY])
@@ -147,8 +147,8 @@ def test_periods_that_ended_long_ago_are_forgotten() -> None:
     for day in range(400):
         kept.exchange("a", account, NOON + day * DAY, busy=False)
     assert repr(account).count("Budget(") <= REMEMBERED + 4
-    for purse in hold:
-        purse.settle(0.1, 0.05)
+    for budget in hold:
+        budget.settle(0.1, 0.05)
     kept.exchange("a", account, NOON + 400 * DAY, busy=False)
     assert kept.held("2026-11-18") == nano(0.05)
 
@@ -166,7 +166,7 @@ def test_a_month_has_spent_no_less_than_its_day_after_a_kill(limits: tuple[float
             assert limits[1] or kept.held("2026-11") == kept.held("2026-11-18")
     account = Account(team(*limits))
     kept.exchange("next", account, NOON + 2 * ALIVE_S, busy=False)
-    day, month = account.purses(NOON)
+    day, month = account.budgets(NOON)
     assert month.total_spent >= day.total_spent > 0
     spend(kept, account, 0.001, NOON + 2 * ALIVE_S, "next")
     kept.exchange("next", account, NOON + 2 * ALIVE_S, busy=False)
@@ -189,7 +189,7 @@ def test_money_that_another_member_holds_is_waited_for_and_that_of_a_dead_one_is
     assert not grant(claim, {"b": Row(50, 95, alive=True)}).final
     assert grant(claim, {"b": Row(95, 95, alive=True)}).final
     dead = grant(claim, {"b": Row(50, 95, alive=False)})
-    assert dead == Given(0, 95, final=True, free=5)
+    assert dead == ClaimResult(0, 95, final=True, free=5)
 
 
 def test_a_budget_that_was_refused_is_open_again_when_others_give_some_back() -> None:
@@ -199,8 +199,8 @@ def test_a_budget_that_was_refused_is_open_again_when_others_give_some_back() ->
     kept.exchange("one", one, NOON, busy=True)
     hold = one.reserve(0.9, NOON)
     assert hold is not None
-    for purse in hold:
-        purse.settle(0.9, 0.9)
+    for budget in hold:
+        budget.settle(0.9, 0.9)
     kept.exchange("one", one, NOON, busy=False)
     assert not spend(kept, two, 0.2, member="two")
     assert two.lacking(NOON) is not None
@@ -240,10 +240,10 @@ def test_what_was_leased_and_not_spent_is_free_again_in_a_file(tmp_path: Path) -
     """Also where nothing of it was spent: another member may have it at once, to the last nano-dollar."""
 
     async def main() -> None:
-        one, two = FileBook(str(tmp_path / "s")), FileBook(str(tmp_path / "s"))
+        one, two = SpendFile(str(tmp_path / "s")), SpendFile(str(tmp_path / "s"))
         (first,), _ = await one.exchange([Claim("math", "d", 1000, least=1000, most=1000)], NOON)
         (none,), _ = await two.exchange([Claim("math", "d", 1000, least=10, most=10)], NOON)
-        assert (first.granted, none) == (1000, Given(0, 0, final=False))
+        assert (first.granted, none) == (1000, ClaimResult(0, 0, final=False))
         await one.exchange([Claim("math", "d", 1000)], NOON)
         (all_of_it,), _ = await two.exchange([Claim("math", "d", 1000, least=1000, most=1000)], NOON)
         assert all_of_it.granted == 1000
@@ -258,7 +258,7 @@ def test_a_file_keeps_for_the_month_what_its_day_holds(tmp_path: Path) -> None:
         path, account = tmp_path / "of" / "s", Account(team(1.0))
         account.reserve(0.001, NOON)
         claims = [claim for _, claim in account.claims(NOON, busy=True)]
-        (day, _), _ = await FileBook(str(path)).exchange(claims, NOON)
+        (day, _), _ = await SpendFile(str(path)).exchange(claims, NOON)
         with contextlib.closing(sqlite3.connect(path)) as link:
             held = dict(link.execute("SELECT period, held FROM spent"))
         assert held == {"2026-11-18": day.granted, "2026-11": day.granted}
@@ -288,7 +288,7 @@ class Spending(RuleBasedStateMachine):
         super().__init__()
         self.kept = Kept()
         self.members: dict[str, Account] = {}
-        self.open: list[tuple[str, tuple[Purse, ...], float]] = []
+        self.open: list[tuple[str, tuple[PeriodBudget, ...], float]] = []
         self.wall = NOON
         self.started = 0
         self.true: dict[str, int] = {}
@@ -316,8 +316,8 @@ class Spending(RuleBasedStateMachine):
     def answer(self, which: int, share: float) -> None:
         if self.open:
             _, hold, worst = self.open.pop(which % len(self.open))
-            for purse in hold:
-                purse.settle(worst, worst * share)
+            for budget in hold:
+                budget.settle(worst, worst * share)
             self._bill(hold, nano(worst * share))
 
     @rule(who=st.integers(0, 2), busy=st.booleans(), lost=st.booleans())
@@ -337,7 +337,7 @@ class Spending(RuleBasedStateMachine):
         for member, hold, worst in [one for one in self.open if one[0] == name]:
             self.open.remove((member, hold, worst))
             self._bill(hold, nano(worst))
-        self.killed |= {purse.period.name for purse in account.open_purses(self.wall)}
+        self.killed |= {budget.period.name for budget in account.open_budgets(self.wall)}
         del self.members[name]
         if not self.members:
             self.start()
@@ -352,8 +352,8 @@ class Spending(RuleBasedStateMachine):
     def teardown(self) -> None:
         """An orderly end: the sums are exact, but for what those that were killed had leased."""
         for name, hold, worst in self.open:
-            for purse in hold:
-                purse.settle(worst, worst)
+            for budget in hold:
+                budget.settle(worst, worst)
             self._bill(hold, nano(worst))
             assert name in self.members
         for name, account in self.members.items():
@@ -368,9 +368,9 @@ class Spending(RuleBasedStateMachine):
         name = list(self.members)[who % len(self.members)]
         return name, self.members[name]
 
-    def _bill(self, hold: tuple[Purse, ...], cost: int) -> None:
-        for purse in hold:
-            self.true[purse.period.name] = self.true.get(purse.period.name, 0) + cost
+    def _bill(self, hold: tuple[PeriodBudget, ...], cost: int) -> None:
+        for budget in hold:
+            self.true[budget.period.name] = self.true.get(budget.period.name, 0) + cost
 
 
 TestSpending = Spending.TestCase

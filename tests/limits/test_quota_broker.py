@@ -126,8 +126,7 @@ def test_a_silent_member_is_dropped_where_configured() -> None:
     """It may come back with what it holds."""
     shared = broker(10, forget=MEMBER_TIMEOUT_S)
     shared.exchange("a", report(0, 0, 6), 0.0)
-    shared.exchange("b", report(0, 0, 100), MEMBER_TIMEOUT_S - 1.0)
-    assert shared.members == ("a", "b")
+    assert shared.exchange("b", report(0, 0, 100), MEMBER_TIMEOUT_S - 1.0).endpoints[0].share < 10
     assert shared.exchange("b", report(0, 0, 100), MEMBER_TIMEOUT_S + 1.0).endpoints[0].share == 10
     assert shared.exchange("a", report(6, 6, 0), MEMBER_TIMEOUT_S + 2.0).endpoints[0].share == 0
 
@@ -242,7 +241,6 @@ def test_broke_is_said_only_when_nothing_can_come_back() -> None:
     shared.exchange("a", report(money=MoneyReport(70, 70, 0, 0)), 0.2)
     grant = shared.exchange("b", report(money=MoneyReport(0, 0, 50, 50)), 0.2)
     assert (grant.broke, grant.spent) == (True, 70)
-    assert shared.spent_usd == 70 / NANO
 
 
 def test_under_a_new_broker_no_money_is_granted_before_all_have_reported() -> None:

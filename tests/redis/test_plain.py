@@ -12,13 +12,13 @@ import pytest
 from tests.contracts.cache_suite import entry, key
 
 from redis import exceptions
-from referee.cache import MemoryCache, open_cache
+from referee.cache import MemoryCache
 from referee.cache.entry import bare, pack
 from referee.cache.redis import RedisCache
 from referee.cache.redis_link import Address, RedisLink, Unavailable, explain, parse
 from referee.config import Config, RedisConfig, Secret, load
 from referee.engine import Endpoint
-from referee.engine.redis_lease import EmptyPool, Meter, RedisLease, scope
+from referee.engine.redis_lease import Meter, RedisLease, scope
 from referee.errors import ConfigError
 from referee.limits.quota_broker import EndpointReport, Hints, PaceReport, Report
 from referee.sim import run_virtual
@@ -155,11 +155,6 @@ def test_every_trouble_has_a_name_and_a_sentence(error: Exception, about: str) -
     assert PASSWORD not in text
 
 
-def test_without_a_url_nothing_of_redis_is_there() -> None:
-    """The default cache is local."""
-    assert isinstance(open_cache(load({"cache": {"path": ""}}).cache), MemoryCache)
-
-
 def test_a_link_that_is_down_costs_nothing() -> None:
     """No search begins, nothing is kept for later, and the local cache works as ever."""
 
@@ -277,16 +272,10 @@ def test_meters_follow_the_servers_limit() -> None:
     assert Meter(None).shape(PaceReport(), 0.0) == (0.0, 0.0)
 
 
-def test_an_empty_pool_begins_with_nothing() -> None:
-    """And fills as any other."""
-    pool = EmptyPool(600, 5.0)
-    assert pool.wait(1, 5.0) > 0
-    assert pool.wait(1, 6.0) == 0
-
-
-def test_a_scope_tells_keys_hosts_and_models_apart() -> None:
-    """And says none of them."""
-    base = {"url": "https://a.test/v1", "model": "m", "key_env": ""}
+@pytest.mark.parametrize("api", ["anthropic", "gemini", "responses", "chat"])
+def test_a_scope_tells_keys_hosts_and_models_apart(api: str) -> None:
+    """And says none of them. Keys are told apart whatever header an API has for them."""
+    base = {"url": "https://a.test/v1", "model": "m", "key_env": "", "api": api}
     names = {
         scope(endpoint(load({"endpoint": base | more}), secret))
         for more, secret in [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
 import pytest
@@ -17,7 +17,7 @@ from referee import clock
 from referee.cache import RedisLink
 from referee.cache.redis_link import Unavailable
 from referee.config import RedisConfig, load
-from referee.engine.redis_book import RedisBook
+from referee.engine.redis_spend import RedisSpend
 from referee.limits.account import Account, Claim
 from referee.limits.budget import nano
 from referee.records import Sample
@@ -36,12 +36,12 @@ def play(story: Coroutine[Any, Any, None]) -> None:
     asyncio.run(story)
 
 
-async def exchange(book: RedisBook, account: Account, busy: bool = True) -> None:
+async def exchange(book: RedisSpend, account: Account, busy: bool = True) -> None:
     """One member tells everything."""
     claims = account.claims(NOON, busy)
     answers, _ = await book.exchange([claim for _, claim in claims], NOON)
-    for (purse, claim), answer in zip(claims, answers, strict=True):
-        purse.answer(claim, answer)
+    for (budget, claim), answer in zip(claims, answers, strict=True):
+        budget.answer(claim, answer)
 
 
 @given(STEPS)
@@ -52,13 +52,13 @@ def test_the_script_decides_as_the_file_does(server: RedisServer, steps: list[tu
     async def main() -> None:
         server.client().flushall()
         link = RedisLink(RedisConfig(url=server.url, timeout=5.0))
-        books, kept = [RedisBook(link) for _ in range(3)], Kept()
+        books, kept = [RedisSpend(link) for _ in range(3)], Kept()
         accounts = [Account(team(0.000_01)) for _ in range(3)]
         for who, worst, settled, busy in steps:
             account = accounts[who]
             hold = account.reserve(worst / 1e9, NOON) if worst else None
-            for purse in hold if hold is not None and settled else ():
-                purse.settle(worst / 1e9, worst / 2e9)
+            for budget in hold if hold is not None and settled else ():
+                budget.settle(worst / 1e9, worst / 2e9)
             (day, of_day), (month, of_month) = account.claims(NOON, busy)
             found, _ = await books[who].exchange([of_day, of_month], NOON)
             granted = kept.tell(str(who), of_day, NOON)
@@ -78,7 +78,7 @@ def test_replicas_spend_a_budget_together_to_the_nano_dollar(server: RedisServer
 
     async def main() -> None:
         link = RedisLink(RedisConfig(url=server.url, timeout=5.0))
-        books = [RedisBook(link) for _ in range(4)]
+        books = [RedisSpend(link) for _ in range(4)]
         accounts = [Account(team(0.01)) for _ in books]
         spent, rng, refused = 0, random.Random(1), 0
         while refused < 40:
@@ -89,8 +89,8 @@ def test_replicas_spend_a_budget_together_to_the_nano_dollar(server: RedisServer
                 await exchange(books[who], accounts[who])
                 continue
             refused = 0
-            for purse in hold:
-                purse.settle(0.000_07, 0.000_05)
+            for budget in hold:
+                budget.settle(0.000_07, 0.000_05)
             spent += nano(0.000_05)
             if rng.random() < 0.1:
                 await exchange(books[who], accounts[who], busy=False)
@@ -109,7 +109,7 @@ def test_an_answer_that_was_lost_and_a_report_that_comes_late_count_once(server:
 
     async def main() -> None:
         link = RedisLink(RedisConfig(url=server.url, timeout=5.0))
-        book, other = RedisBook(link), RedisBook(link)
+        book, other = RedisSpend(link), RedisSpend(link)
         claim = Claim("math", DAY, 1000, spent=10, held=100, least=50, most=500)
         await book.exchange([claim], NOON)  # as if the answer never came
         (found,), _ = await book.exchange([claim], NOON)
@@ -129,7 +129,7 @@ def test_sums_are_there_again_after_redis_lost_them(server: RedisServer) -> None
 
     async def main() -> None:
         link = RedisLink(RedisConfig(url=server.url, timeout=5.0))
-        gone, one, two = (RedisBook(link) for _ in range(3))
+        gone, one, two = (RedisSpend(link) for _ in range(3))
         await gone.exchange([Claim("math", DAY, 1000, spent=300, held=320)], NOON)
         key = f"referee:t1:math:{DAY}"
         row = server.client().hget(key, gone._member).split()
@@ -149,14 +149,14 @@ def test_sums_are_there_again_after_redis_lost_them(server: RedisServer) -> None
     play(main())
 
 
-def scorer_for(server: RedisServer, transport: SimTransport, **bounds: Any) -> Scorer:
+def scorer_for(server: RedisServer, transport: SimTransport, redis: Mapping[str, Any] = {}, **bounds: Any) -> Scorer:
     """A replica with one team."""
     config = load(
         {
             "endpoint": {"url": "http://a.test/v1", "model": "m", "key_env": "", "price_in": 10.0, "price_out": 10.0},
             "cache": {"path": ""},
             "judge": {"max_tokens": 64},
-            "redis": {"url": server.url, "timeout": 5.0, "cache": False},
+            "redis": {"url": server.url, "timeout": 5.0, "cache": False, **redis},
             "team": [{"name": "math", "token_env": "T", **bounds}],
             "limits": {"concurrency": 4},
         }
@@ -224,12 +224,29 @@ def test_without_redis_nothing_is_spent_beyond_what_is_leased(start_redis: Calla
     play(main())
 
 
+def test_a_slow_redis_stops_no_team(server: RedisServer, caplog: pytest.LogCaptureFixture) -> None:
+    """No caller waits for the sums, so an answer may take longer than `redis.timeout`, which is for verdicts."""
+
+    async def main() -> None:
+        transport = SimTransport(Provider(ProviderSpec(latency_median=0.005), 1))
+        replica = scorer_for(server, transport, {"timeout": 0.05}, budget_usd_day=5.0)
+        assert await judge(replica, "a", 4) == {"scored": 4}
+        await clock.sleep(1.3)  # a heartbeat gives the rest of the lease back
+        server.freeze()
+        asyncio.get_running_loop().call_later(0.3, server.thaw)
+        assert await judge(replica, "b", 4) == {"scored": 4}
+        await replica.aclose()
+
+    play(main())
+    assert "what teams have spent cannot be kept" not in caplog.text
+
+
 def test_a_memory_that_verdicts_have_filled_stops_no_team(server: RedisServer) -> None:
     """The sums are a few bytes, and are recorded all the same."""
 
     async def main() -> None:
         link = RedisLink(RedisConfig(url=server.url))
-        book, account = RedisBook(link), Account(team(1.0))
+        book, account = RedisSpend(link), Account(team(1.0))
         await exchange(book, account)
         server.client().config_set("maxmemory", "1")
         assert account.reserve(0.5, NOON) is None
@@ -242,11 +259,11 @@ def test_a_memory_that_verdicts_have_filled_stops_no_team(server: RedisServer) -
 
 def test_a_redis_that_knows_no_flags_is_told_without_them(server: RedisServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before version 7 a script that begins with them does not compile."""
-    monkeypatch.setattr("referee.engine.redis_book.ROOM", "#lua flags=allow-oom\n")
+    monkeypatch.setattr("referee.engine.redis_spend.ROOM", "#lua flags=allow-oom\n")
 
     async def main() -> None:
         link = RedisLink(RedisConfig(url=server.url))
-        book, account = RedisBook(link), Account(team(1.0))
+        book, account = RedisSpend(link), Account(team(1.0))
         await exchange(book, account)
         account.reserve(0.5, NOON)
         await exchange(book, account)
@@ -263,7 +280,7 @@ def test_an_unreachable_book_raises(server: RedisServer) -> None:
         link = RedisLink(RedisConfig(url=server.url, timeout=0.3))
         server.kill()
         with pytest.raises(Unavailable, match="does not answer"):
-            await RedisBook(link).exchange([Claim("math", DAY, 1000)], NOON)
+            await RedisSpend(link).exchange([Claim("math", DAY, 1000)], NOON)
         await link.close()
 
     play(main())

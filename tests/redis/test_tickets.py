@@ -13,7 +13,7 @@ from tests.redis.server import RedisServer
 from tests.server.harness import PATIENCE, TOKEN, Served, sample, samples, serving, until
 
 from referee import clock
-from referee.server import tickets
+from referee.server import ticket_store
 from referee.sim import ProviderSpec
 
 Two = tuple[Served, Served]
@@ -22,7 +22,7 @@ Two = tuple[Served, Served]
 @pytest.fixture(autouse=True)
 def quick_beats(monkeypatch: pytest.MonkeyPatch) -> None:
     """Signs of life come often; a dead replica is still one that gave none for the usual time."""
-    monkeypatch.setattr(tickets, "BEAT_S", 0.05)
+    monkeypatch.setattr(ticket_store, "BEAT_S", 0.05)
 
 
 @contextlib.asynccontextmanager
@@ -143,7 +143,7 @@ def test_what_one_deletes_the_other_stops(server: RedisServer) -> None:
             await until(lambda: one.held.asked == 2)
             waiting = asyncio.create_task(one.get(f"/v1/tickets/{name}", params={"wait": 50}))
             assert (await two.client.delete(f"/v1/tickets/{name}")).status_code == 204
-            await until(lambda: one.held.left == 2 and one.service.tickets == 0)
+            await until(lambda: one.held.left == 2 and len(one.service.tickets) == 0)
             assert (await waiting).status_code == 404
             for served in (one, two):
                 assert (await served.get(f"/v1/tickets/{name}")).status_code == 404
@@ -194,7 +194,7 @@ def test_tickets_end_with_their_time(server: RedisServer) -> None:
             keys = [key for key in client.keys("referee:*") if b":ticket:" in key or b":replica:" in key]
             assert len(keys) >= 2
             assert all(client.pttl(key) > 0 for key in keys)
-            await until(lambda: one.service._held._held[name].collected)
+            await until(lambda: one.service.tickets._held[name].collected)
             other = await submit(one)
             await until(
                 lambda: not client.exists(f"referee:ticket:{name}") or client.hget(f"referee:ticket:{name}", "gone")
@@ -266,7 +266,7 @@ def test_when_redis_is_back_it_learns_of_the_tickets(
             one.held.hold()
             open_ = (await one.post("/v1/tickets", {"samples": [sample(7, "late")]})).json()["id"]
             await asyncio.to_thread(server.kill)
-            await until(lambda: not one.service._held._store.up)
+            await until(lambda: not one.service.tickets._store.up)
             await asyncio.to_thread(server.start)
             client = server.client()
             await until(lambda: all(client.exists(f"referee:ticket:{name}") for name in (done, open_)))
@@ -307,7 +307,7 @@ def test_a_ticket_too_large_for_redis_stays_with_its_replica(
     server: RedisServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It is judged and collected there as ever, and the log says so once."""
-    monkeypatch.setattr(tickets, "LARGEST", 100)
+    monkeypatch.setattr(ticket_store, "LARGEST", 100)
 
     async def main() -> None:
         async with replicas(server) as (one, two):
@@ -319,6 +319,30 @@ def test_a_ticket_too_large_for_redis_stays_with_its_replica(
     with caplog.at_level(logging.WARNING, "referee.redis"):
         asyncio.run(main())
     assert len([record for record in caplog.records if "kept in Redis" in record.getMessage()]) == 1
+
+
+@pytest.mark.parametrize("without", ["room in Redis", "a ticket small enough"])
+def test_draining_waits_for_results_that_redis_does_not_have(
+    without: str, server: RedisServer, start_redis: Callable[..., RedisServer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Redis answers, but the ticket is in this process alone: no other replica could give its results, or judge it."""
+    if without == "room in Redis":
+        server = start_redis("--maxmemory", "1mb", "--maxmemory-policy", "noeviction")
+    else:
+        monkeypatch.setattr(ticket_store, "LARGEST", 100)
+
+    async def main() -> None:
+        async with replicas(server, held=True) as (one, _):
+            name = await submit(one)
+            draining = asyncio.create_task(one.service.drain(PATIENCE))
+            one.held.release()
+            await until(lambda: one.service.pending == 0)
+            await asyncio.sleep(3 * ticket_store.BEAT_S)
+            assert not draining.done()
+            assert await scores(one, name) == [1, 2]
+            await draining
+
+    asyncio.run(main())
 
 
 def test_the_documented_rights_are_enough(start_redis: Callable[..., RedisServer]) -> None:
@@ -337,7 +361,7 @@ def test_the_documented_rights_are_enough(start_redis: Callable[..., RedisServer
         async with serving(held=True, redis=redis) as one, serving(redis=redis) as two:
             kept, dropped = await submit(one), await submit(one)
             assert (await two.client.delete(f"/v1/tickets/{dropped}")).status_code == 204
-            await until(lambda: one.service.tickets == 1)
+            await until(lambda: len(one.service.tickets) == 1)
             await one.service.drain(0)
             assert await scores(two, kept) == [1, 2]
 

@@ -21,7 +21,7 @@ from tests.contracts.trajectory_suite import (
 )
 from tests.server.harness import serving
 
-from referee.server.describe import ROLLOUTS
+from referee.server.openapi import ROLLOUTS
 
 
 def given(rollout: Rollout, **more: Any) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import pytest
 from tests.server.harness import Served, sample, samples, serving, until
 
 from referee.records import Reply, Reward, Settled, Verdict
-from referee.server.shapes import encode, result_of
+from referee.server.schemas import encode, result_of
 from referee.sim import ProviderSpec
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import json
 import random
 import re
+import sqlite3
 from collections.abc import AsyncIterator, Coroutine
 from pathlib import Path
 from typing import Any
@@ -402,6 +404,25 @@ def test_a_team_whose_sums_cannot_be_looked_up_is_told_so(tmp_path: Path) -> Non
             assert (answer.status_code, answer.json()["error"]) == (503, "state")
             assert (await score(served, "math")).status_code == 200
             assert served.held.asked == 1
+
+    play(main())
+
+
+def test_a_batch_that_waited_in_vain_for_the_sums_is_told_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was let in before they could not be looked up: at its deadline it is 503 as later ones are at once."""
+    monkeypatch.setattr("referee.engine.spend_file.BUSY_S", 0.01)
+
+    async def main() -> None:
+        async with serving(**settings(tmp_path)) as served:
+            accounts = served.service.teams.accounts
+            assert accounts is not None
+            await until(lambda: accounts.members == 1)
+            with contextlib.closing(sqlite3.connect(tmp_path / "serve.sqlite")) as other:
+                other.execute("BEGIN EXCLUSIVE")
+                for more in ({"deadline": 1.0}, {}):
+                    answer = await served.post("/v1/score", {"samples": rows(1), **more}, headers=bearer("poor"))
+                    assert (answer.status_code, answer.json()["error"]) == (503, "state")
+            assert served.held.asked == 0
 
     play(main())
 

@@ -69,7 +69,7 @@ def test_deleting_a_ticket_stops_its_work() -> None:
             assert (await waiting).status_code == 404
             assert (await served.get(f"/v1/tickets/{name}")).status_code == 404
             assert (await served.client.delete(f"/v1/tickets/{name}")).status_code == 404
-            assert served.service.tickets == 0
+            assert len(served.service.tickets) == 0
             assert (await served.post("/v1/tickets", {"samples": samples(1)})).status_code == 202
 
     asyncio.run(main())
@@ -81,7 +81,7 @@ def test_a_finished_ticket_is_forgotten_after_its_time() -> None:
     async def main() -> None:
         async with serving(serve={"ticket_seconds": 0.01}) as served:
             name = await submit(served)
-            await until(lambda: served.service.tickets == 0)
+            await until(lambda: len(served.service.tickets) == 0)
             answer = await served.get(f"/v1/tickets/{name}")
             assert answer.status_code == 404
             assert "ticket_seconds" in answer.json()["message"]
@@ -114,7 +114,7 @@ def test_results_that_nobody_collects_do_not_keep_the_process() -> None:
         async with serving() as served:
             await finish(served, await submit(served))
             await served.service.drain(0.05)
-            assert served.service.tickets == 1
+            assert len(served.service.tickets) == 1
 
     asyncio.run(main())
 
@@ -139,6 +139,22 @@ def test_tickets_are_bounded_in_number() -> None:
     asyncio.run(main())
 
 
+def test_tickets_that_come_at_once_are_bounded_too() -> None:
+    """Each has its place from the moment it is let in, and a batch that is refused after that gives it back."""
+
+    async def main() -> None:
+        async with serving(serve={"max_tickets": 2}, shaping={"length": {"enable": True}}, held=True) as served:
+            mixed = {"samples": [sample(length=3, group="g"), sample(group="g")]}
+            for _ in range(3):
+                assert (await served.post("/v1/tickets", mixed)).status_code == 422
+            at_once = (served.post("/v1/tickets", {"samples": samples(1)}) for _ in range(6))
+            found = [answer.status_code for answer in await asyncio.gather(*at_once)]
+            assert sorted(found) == [202, 202, 429, 429, 429, 429]
+            served.held.release()
+
+    asyncio.run(main())
+
+
 def test_results_kept_count_as_held_samples() -> None:
     """max_queue bounds what waits to be collected too."""
 
@@ -150,7 +166,7 @@ def test_results_kept_count_as_held_samples() -> None:
             assert (await served.post("/v1/score", {"samples": [sample()]})).status_code == 200
             await served.get(f"/v1/tickets/{name}")
             assert (await served.post("/v1/score", {"samples": samples(3)})).status_code == 200
-            assert served.service.tickets == 0
+            assert len(served.service.tickets) == 0
 
     asyncio.run(main())
 
@@ -180,6 +196,6 @@ def test_a_batch_that_cannot_be_let_in_has_no_ticket() -> None:
             assert answer.json()["error"] == "bad_sample"
             await served.service.drain(0)
             assert (await served.post("/v1/tickets", {"samples": samples(1)})).status_code == 503
-            assert served.service.tickets == 0
+            assert len(served.service.tickets) == 0
 
     asyncio.run(main())

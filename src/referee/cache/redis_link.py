@@ -14,6 +14,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import unquote, urlsplit
 
+from msgspec.structs import replace
+
 from referee import clock
 from referee.config import RedisConfig, is_variable
 from referee.config.schema import without_credentials
@@ -39,6 +41,10 @@ STALL_GRACE_S = 0.04
 """More time for an answer that may have arrived while this process itself was stalled."""
 
 
+PATIENT_TIMEOUT_S = 2.0
+"""The least timeout for what no verdict waits for."""
+
+
 class Unavailable(Exception):
     """Redis cannot be used now. Go on without it."""
 
@@ -53,6 +59,11 @@ class Address(NamedTuple):
     user: str | None
     password: str | None
     tls: bool
+
+
+def patient(config: RedisConfig) -> RedisConfig:
+    """Settings of a connection for what no verdict waits for: a slow answer is better than none."""
+    return replace(config, timeout=max(config.timeout, PATIENT_TIMEOUT_S))
 
 
 def parse(url: str) -> Address:

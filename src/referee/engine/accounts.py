@@ -12,12 +12,12 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from referee import clock
-from referee.cache import RedisLink
+from referee.cache.redis_link import RedisLink, patient
 from referee.config import Config
 from referee.engine.admission import Admission
-from referee.engine.books import FileBook
-from referee.engine.redis_book import RedisBook
-from referee.limits.account import Account, Claim, Given
+from referee.engine.redis_spend import RedisSpend
+from referee.engine.spend_file import SpendFile
+from referee.limits.account import Account, Claim, ClaimResult
 
 log = logging.getLogger("referee.engine")
 
@@ -31,13 +31,13 @@ RAISE_S = 3 * HEARTBEAT_S
 """A larger part of a rate is used only after this: the other members must have come down to theirs."""
 
 
-class Book(Protocol):
+class SpendStore(Protocol):
     """Where the sums are kept."""
 
     shared: bool
     """Other members may change them, so that they are asked for also when there is nothing to tell."""
 
-    async def exchange(self, claims: Sequence[Claim], wall: float) -> tuple[Sequence[Given], int]:
+    async def exchange(self, claims: Sequence[Claim], wall: float) -> tuple[Sequence[ClaimResult], int]:
         """Record the claims and answer them; also how many members there are. Raises if that cannot be done."""
 
     async def close(self) -> None:
@@ -47,9 +47,9 @@ class Book(Protocol):
 class Accounts:
     """The accounts of all teams of one engine."""
 
-    def __init__(self, gate: Admission, book: Book) -> None:
+    def __init__(self, gate: Admission, store: SpendStore) -> None:
         self._gate = gate
-        self._book = book
+        self._store = store
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._closed = False
@@ -85,7 +85,7 @@ class Accounts:
             self._wake.set()
             await self._task  # not cancelled: an exchange under way would come after the last one
             await self._once()
-            await self._book.close()
+            await self._store.close()
 
     async def _run(self) -> None:
         while not self._closed:
@@ -108,12 +108,12 @@ class Accounts:
         for account in self._gate.accounts.values():
             busy = not self._closed and (account.in_flight > 0 or self._gate.lines.waiting(account.team.name))
             claims = account.claims(wall, busy)
-            if self._book.shared or any(purse.untold(claim) for purse, claim in claims):
+            if self._store.shared or any(budget.untold(claim) for budget, claim in claims):
                 told += claims
         if not told and self.members:
             return True
         try:
-            answers, members = await self._book.exchange([claim for _, claim in told], wall)
+            answers, members = await self._store.exchange([claim for _, claim in told], wall)
         except Exception as error:
             self._failed(error)
             return False
@@ -121,8 +121,8 @@ class Accounts:
             self.trouble = ""
             log.warning("what teams have spent is kept again")
         before = 0
-        for (purse, claim), given in zip(told, answers, strict=True):
-            purse.answer(claim, given, before if claim.follows else 0)
+        for (budget, claim), given in zip(told, answers, strict=True):
+            budget.answer(claim, given, before if claim.follows else 0)
             before = given.granted
         self._divide(members)
         self._gate.pump()
@@ -153,6 +153,9 @@ class Accounts:
                 account.divide(members, now)
 
 
-def open_accounts(config: Config, gate: Admission, link: RedisLink | None) -> Accounts:
+def open_accounts(config: Config, gate: Admission) -> Accounts:
     """The accounts of a configuration's teams."""
-    return Accounts(gate, FileBook(config.serve.state) if link is None else RedisBook(link))
+    if not config.redis.url:
+        return Accounts(gate, SpendFile(config.serve.state))
+    without = "What teams have spent cannot be recorded there."
+    return Accounts(gate, RedisSpend(RedisLink(patient(config.redis), without=without)))

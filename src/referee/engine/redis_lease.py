@@ -204,7 +204,9 @@ def share_limits(engine: Engine, config: Config, link: RedisLink) -> tuple[Paced
 
 def scope(endpoint: Endpoint) -> str:
     """A name for what a provider counts together: host, model and API key, of which only a digest is kept."""
-    parts = (endpoint.config.host, endpoint.config.model, endpoint.headers.get("authorization", ""))
+    bare = endpoint.dialect.headers(None)
+    key = "".join(value for name, value in endpoint.headers.items() if bare.get(name) != value)  # each API has its own
+    parts = (endpoint.config.host, endpoint.config.model, key)
     text = b"\0".join(part.encode("utf-8", "surrogatepass") for part in parts)
     return blake2b(text, digest_size=12, person=b"referee-scope").hexdigest()
 

@@ -78,7 +78,7 @@ class Row(NamedTuple):
     alive: bool
 
 
-class Given(NamedTuple):
+class ClaimResult(NamedTuple):
     """The answer to a claim."""
 
     granted: int
@@ -90,23 +90,23 @@ class Given(NamedTuple):
     """What is left."""
 
 
-def grant(claim: Claim, others: Mapping[str, Row]) -> Given:
-    """Decide a claim, by what the other members have told. `redis_book` does the same in Lua."""
+def grant(claim: Claim, others: Mapping[str, Row]) -> ClaimResult:
+    """Decide a claim, by what the other members have told. `redis_spend` does the same in Lua."""
     held, spent = sum(row.held for row in others.values()), sum(_spent(row) for row in others.values())
     if claim.limit is None:
-        return Given(0, spent)
+        return ClaimResult(0, spent)
     free = max(0, claim.limit - held - claim.held)
     if free < claim.least:
-        return Given(0, spent, not any(row.alive and row.held > row.spent for row in others.values()), free)
+        return ClaimResult(0, spent, not any(row.alive and row.held > row.spent for row in others.values()), free)
     granted = min(free, claim.most, max(claim.least, free // LEAVE)) if claim.least else 0
-    return Given(granted, spent, free=free - granted)
+    return ClaimResult(granted, spent, free=free - granted)
 
 
 def _spent(row: Row) -> int:
     return row.spent if row.alive else row.held
 
 
-class Purse(Budget):
+class PeriodBudget(Budget):
     """One team's money in one period, as far as it is leased here. Without a limit it is only counted."""
 
     def __init__(self, period: Period, limit_usd: float | None) -> None:
@@ -182,7 +182,7 @@ class Purse(Budget):
         least = max(1, self._short) if busy and 2 * free < ahead else 0
         return Claim(team, self.period.name, self._whole, self._spent, self._limit, least, max(least, ahead - free))
 
-    def answer(self, claim: Claim, given: Given, beside: int = 0) -> None:
+    def answer(self, claim: Claim, given: ClaimResult, beside: int = 0) -> None:
         """The sums have recorded a claim and answered it. `beside`: what was granted to the claim that it follows."""
         self._told = claim.spent, claim.held + given.granted + beside
         self._others = given.others
@@ -219,49 +219,49 @@ class Account:
         """The last request had room."""
         self.needs_lease = False
         """More should be leased."""
-        self._purses: dict[str, Purse] = {}
+        self._budgets: dict[str, PeriodBudget] = {}
 
-    def purses(self, wall: float) -> tuple[Purse, Purse]:
+    def budgets(self, wall: float) -> tuple[PeriodBudget, PeriodBudget]:
         """Its money of this day and of this month."""
         day, month = periods(wall)
-        return self._purse(day, self.team.budget_usd_day), self._purse(month, self.team.budget_usd_month)
+        return self._budget(day, self.team.budget_usd_day), self._budget(month, self.team.budget_usd_month)
 
-    def open_purses(self, wall: float) -> Iterable[Purse]:
+    def open_budgets(self, wall: float) -> Iterable[PeriodBudget]:
         """Those, and others that are not settled."""
-        current = self.purses(wall)
-        found = [purse for purse in list(self._purses.values()) if purse in current or not purse.settled]
-        for name in list(self._purses)[:-REMEMBERED]:
-            if self._purses[name] not in found:
-                del self._purses[name]
+        current = self.budgets(wall)
+        found = [budget for budget in list(self._budgets.values()) if budget in current or not budget.settled]
+        for name in list(self._budgets)[:-REMEMBERED]:
+            if self._budgets[name] not in found:
+                del self._budgets[name]
         return found
 
-    def claims(self, wall: float, busy: bool) -> list[tuple[Purse, Claim]]:
+    def claims(self, wall: float, busy: bool) -> list[tuple[PeriodBudget, Claim]]:
         """What to tell of its money: of earlier periods, of this day and, last, of this month."""
-        day, month = self.purses(wall)
-        earlier = [purse for purse in self.open_purses(wall) if purse is not day and purse is not month]
-        found = [(purse, purse.claim(self.team.name, busy=False)) for purse in earlier]
-        of_day, of_month = (purse.claim(self.team.name, busy) for purse in (day, month))
+        day, month = self.budgets(wall)
+        earlier = [budget for budget in self.open_budgets(wall) if budget is not day and budget is not month]
+        found = [(budget, budget.claim(self.team.name, busy=False)) for budget in earlier]
+        of_day, of_month = (budget.claim(self.team.name, busy) for budget in (day, month))
         if of_month.limit is None:
             of_month = replace(of_month, held=of_month.held + of_day.held - day.used, follows=True)
         return [*found, (day, of_day), (month, of_month)]
 
-    def reserve(self, worst_usd: float, wall: float) -> tuple[Purse, Purse] | None:
+    def reserve(self, worst_usd: float, wall: float) -> tuple[PeriodBudget, PeriodBudget] | None:
         """Reserve the most a request can cost, of the day and of the month. None: one of them has no room."""
-        day, month = self.purses(wall)
-        room = [purse for purse in (day, month) if purse.reserve(worst_usd)]
+        day, month = self.budgets(wall)
+        room = [budget for budget in (day, month) if budget.reserve(worst_usd)]
         self.may_reserve = len(room) == 2
-        for purse in room if not self.may_reserve else ():
-            purse.settle(worst_usd, 0.0)
+        for budget in room if not self.may_reserve else ():
+            budget.settle(worst_usd, 0.0)
         self.needs_lease = day.wanting or month.wanting or day.low or month.low
         return (day, month) if self.may_reserve else None
 
-    def lacking(self, wall: float) -> Purse | None:
+    def lacking(self, wall: float) -> PeriodBudget | None:
         """The period whose money is spent, the longer one first."""
-        return next((purse for purse in reversed(self.purses(wall)) if purse.refused), None)
+        return next((budget for budget in reversed(self.budgets(wall)) if budget.refused), None)
 
     def stuck(self, wall: float) -> bool:
         """Whether nothing may be spent without asking for more."""
-        return not all(purse.free for purse in self.purses(wall))
+        return not all(budget.free for budget in self.budgets(wall))
 
     def divide(self, members: int, now: float) -> None:
         """Keep to an even part of the rate. It starts empty: what the others have sent before is not known."""
@@ -269,11 +269,11 @@ class Account:
             self.requests = Bucket(self.team.rpm / members)
             self.requests.take(max(1.0, self.team.rpm / members / 60.0), now)
 
-    def _purse(self, period: Period, limit_usd: float | None) -> Purse:
-        found = self._purses.get(period.name)
+    def _budget(self, period: Period, limit_usd: float | None) -> PeriodBudget:
+        found = self._budgets.get(period.name)
         if found is None:  # others may look at midnight too: what is reserved in one of two would be told by none
-            found = self._purses.setdefault(period.name, Purse(period, limit_usd))
+            found = self._budgets.setdefault(period.name, PeriodBudget(period, limit_usd))
         return found
 
     def __repr__(self) -> str:
-        return f"Account({self.team.name}, {self.sent} sent, {list(self._purses.values())!r})"
+        return f"Account({self.team.name}, {self.sent} sent, {list(self._budgets.values())!r})"

@@ -206,16 +206,6 @@ class Broker:
         """Members that hold more than their target while others want it. The caller may ask them to report now, and
         then clears this; otherwise it only takes longer."""
 
-    @property
-    def members(self) -> tuple[str, ...]:
-        """Names of the current members."""
-        return tuple(self._members)
-
-    @property
-    def spent_usd(self) -> float:
-        """Spent by all members, with everything that dead ones had leased."""
-        return self._spent() / NANO
-
     def leave(self, name: str) -> None:
         """A member is gone. Its share is free; its leased money counts as spent, because it may have been."""
         member = self._members.pop(name, None)

@@ -65,7 +65,7 @@ def build_worker(
     def open_engine(on_room: Callable[[], None], more_to_come: Callable[[], bool]) -> OpenedEngine:
         chance = rng or random.Random(secrets.randbits(64))
         engine = Engine(config, endpoints, transports, cache, chance, on_room, more_to_come)
-        accounts = open_accounts(config, engine.admission, link) if config.team else None
+        accounts = open_accounts(config, engine.admission) if config.team else None
         leaving: list[Callable[[], Awaitable[None]]] = [accounts.close] if accounts is not None else []
         paced = None
         if link is not None:

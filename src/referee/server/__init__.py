@@ -1,18 +1,18 @@
 """The same Referee over HTTP, in the shapes trainers already speak. Needs the extra `serve` (FastAPI, uvicorn).
 
-refusals   what is answered instead of a result, and how a Referee's errors become that
-shapes     what callers send and get, as data; unknown fields are refused
-describe   what /openapi.json says of them
-service    a Referee for many callers: admission, health, draining
-held       tickets to collect later; `tickets` keeps them in Redis, for replicas
-reload     SIGHUP: another Referee for new work, the old one until its work is done
-shares     fair shares of a full queue among callers
-access     the access log and request ids; `logs` says how lines look
-gate       authentication and admission checks: token, Host header, size of the body
-routes     our own paths; `foreign` those of OpenRLHF, slime and LLaMA-Factory
-prometheus the numbers at /metrics
-protocol   limits on headers and waiting, below the application
-app        the application; `listen` the process that serves it
+app             the application; `listen` the process that serves it
+routes          our own paths; `trainer_routes` those of OpenRLHF, slime and LLaMA-Factory
+schemas         bodies of requests and answers; unknown fields are refused. `openapi` describes them
+refusals        what is answered instead of a result, and how a Referee's errors become that
+gate            authentication and admission checks: token, Host header, size of the body
+tokens          callers and their tokens; `teams` what each team reads and may spend
+protocol        limits on headers and waiting, below the application
+access          the access log and request ids; `logs` the format of lines
+service         a Referee for many callers: admission, health, draining
+shares          fair shares of a full queue among callers
+tickets         tickets to collect later; `ticket_store` keeps them in Redis, for replicas, by `ticket_scripts`
+reload          SIGHUP: another Referee for new work, the old one until its work is done
+prometheus      the numbers at /metrics; `team_metrics` those of teams
 """
 
 from referee.server.app import add_page, make_app

@@ -20,12 +20,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from referee import clock
 from referee.config.keys import REDACTED, looks_like_key
 from referee.server.refusals import Refusal
+from referee.server.tokens import Caller
 
 log = logging.getLogger("referee.access")
 failures = logging.getLogger("referee.server")
 
-WHO = "referee.who"
-"""Where the gate says which team and caller a request is of, once its token was found to be right."""
+CALLER = "referee.caller"
+"""Where the gate puts the Caller of a request, once its token was found to be right."""
 FAULT = Refusal(500, "internal", "A fault of the service; its log says more, by X-Request-Id. Nothing was scored.")
 LONGEST_PATH = 120
 _SANE_ID = re.compile(r"[A-Za-z0-9._:-]{1,64}")
@@ -82,12 +83,12 @@ class Access:
                 log.info("%s %s %d", fields["method"], fields["path"], status, extra={"fields": fields})
 
     def _fields(self, scope: Scope) -> dict[str, Any]:
-        who: dict[str, str] = scope.get(WHO, {})
+        caller: Caller = scope.get(CALLER, Caller())
         return {
             "method": scope["method"] if re.fullmatch("[A-Z]{1,16}", scope["method"]) else REDACTED,
             "path": getattr(scope.get("route"), "path", "") or self._foreign(scope["path"]),
-            "team": who.get("team", ""),
-            "caller": self._shown(who.get("caller", "")),
+            "team": caller.team,
+            "caller": self._shown(caller.name),
             "client": scope["client"][0] if scope.get("client") else "",
         }
 

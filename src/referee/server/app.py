@@ -16,13 +16,13 @@ from starlette.routing import Match
 from referee.config import Secret
 from referee.referee import Referee
 from referee.server.access import Access
-from referee.server.describe import describe
-from referee.server.foreign import add_foreign_routes
 from referee.server.gate import Bodies, Gate
+from referee.server.openapi import describe
 from referee.server.refusals import Refusal
 from referee.server.routes import add_own_routes
 from referee.server.service import Service
 from referee.server.tokens import Tokens
+from referee.server.trainer_routes import add_trainer_routes
 from referee.version import VERSION
 
 Page = Callable[[Mapping[str, str]], "str | bytes | Awaitable[str | bytes]"]
@@ -46,7 +46,7 @@ def make_app(referee: Referee, token: Secret | None = None, teams: Mapping[str, 
     app.state.service = service
     bodies = Bodies(service.config.max_body)
     add_own_routes(app, service, bodies)
-    add_foreign_routes(app, service, bodies)
+    add_trainer_routes(app, service, bodies)
     for path in ("other", *(getattr(route, "path", "") for route in app.routes)):
         service.answers[path, 500] = 0  # a count that begins with 1 is no increase to Prometheus, and rings no alert
     app.add_middleware(Gate, service=service)

@@ -16,7 +16,7 @@ from typing import Any
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from referee.server.access import WHO
+from referee.server.access import CALLER
 from referee.server.refusals import OPEN_PATHS, SOON, Refusal
 from referee.server.service import Service
 from referee.server.shares import Shares
@@ -27,7 +27,6 @@ BODY_SECONDS = 60.0
 BODIES = 4
 """Bodies of full size that may be in memory at once, before their samples are counted. A caller with less than its
 share of them is let in all the same: slow bodies of one team keep no other out."""
-CALLER = "referee.caller"
 LONGEST_NAME = 64
 """Bytes of a caller's name that are looked at."""
 UNNAMED = ("", "referee")
@@ -75,9 +74,6 @@ class Gate:
         headers: dict[bytes, bytes] = dict(scope["headers"])
         authorization = headers.get(b"authorization", b"")
         team = self._tokens.team_of(_token(authorization))
-        name = _caller(authorization, scope.get("client"))
-        if team is not None:
-            scope[WHO] = {"caller": name, "team": team}
         if team is None:
             if scope["path"] in OPEN_PATHS:
                 return None  # a probe, which is told nothing of judges
@@ -87,6 +83,8 @@ class Gate:
                 "This service needs its token: send `Authorization: Bearer <token>`, or where only a URL can be given, "
                 "http://referee:<token>@host. Nothing was judged.",
             )
+        name = _caller(authorization, scope.get("client"))
+        scope[CALLER] = Caller(name, team)
         if self._tokens.open and not is_loopback(_host(headers.get(b"host", b""))):
             return Refusal(
                 421,
@@ -135,7 +133,7 @@ def caller_of(request: Request) -> Caller:
 
 def known_caller(request: Request) -> Caller | None:
     """The caller, if it sent its token or none is asked for."""
-    return caller_of(request) if WHO in request.scope else None
+    return request.scope.get(CALLER)
 
 
 def _host(header: bytes) -> str:

@@ -18,7 +18,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from referee.config import Config, Secret
-from referee.engine.books import check_file
+from referee.engine.spend_file import check_file
 from referee.errors import ConfigError
 from referee.referee import Referee
 from referee.runtime.thread import new_loop
@@ -33,7 +33,7 @@ log = logging.getLogger("referee.server")
 
 KEEP_ALIVE = 75
 """Seconds an idle connection is kept; longer than clients keep theirs, so that they close first."""
-LAST_WORDS = 5
+CLOSE_TIMEOUT_S = 5
 """Seconds connections have to take their answers once all work has ended."""
 
 
@@ -113,7 +113,7 @@ async def _serve(
             proxy_headers=False,
             server_header=False,
             timeout_keep_alive=KEEP_ALIVE,
-            timeout_graceful_shutdown=LAST_WORDS,
+            timeout_graceful_shutdown=CLOSE_TIMEOUT_S,
         )
     )
     stop = asyncio.Event()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import Any
 
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
@@ -11,7 +12,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from referee.ledger.histograms import Buckets
 from referee.ledger.metrics import Tally
 from referee.server.service import Service
-from referee.server.team_metrics import OF_TEAM, TeamNumbers, team_families
+from referee.server.team_metrics import OF_TEAM, team_families
 from referee.version import VERSION
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -105,60 +106,55 @@ OF_JUDGE = "judge/"
 CRITERION, PASS_RATE = "criterion/", "/pass_rate"
 
 
-class Exposition:
-    """Everything /metrics shows."""
+class _Page:
+    """Families, as a registry takes them."""
 
-    def __init__(self, service: Service) -> None:
-        self._service = service
-        self._registry = CollectorRegistry(auto_describe=False)
-        self._registry.register(self)
-        ProcessCollector(registry=self._registry)
+    def __init__(self, families: Iterable[Metric]) -> None:
+        self._families = families
 
-    def text(self, team: str = "") -> bytes:
-        """The whole page; for a team, its own numbers."""
-        if not team:
-            return generate_latest(self._registry)
-        own = CollectorRegistry(auto_describe=False)
-        own.register(TeamNumbers(self._service, lambda: numbers_of(self._service), team))
-        return generate_latest(own)
+    def collect(self) -> Iterable[Metric]:
+        """All of them, once."""
+        return self._families
 
-    def describe(self) -> list[Metric]:
-        """Nothing in advance: names are fixed by the tables above."""
-        return []
 
-    def collect(self) -> Iterator[Metric]:
-        """One family after another."""
-        found = numbers_of(self._service)
-        yield from referee_families(found)
-        yield from histogram_families(self._service.referees.histograms())
-        if (auditor := self._service.referee.auditor) is not None:
-            alarms = GaugeMetricFamily(
-                "referee_audit_alarm", "1 while the audit's alarm is open, 0 after.", labels=["signal", "level"]
-            )
-            for (signal, level), is_open in sorted(auditor.alarms().items()):
-                alarms.add_metric([signal, level], float(is_open))
-            yield alarms
-        yield from self._own()
-        yield from team_families(self._service, found)
+def exposition(service: Service, team: str = "") -> bytes:
+    """Everything /metrics shows; to a team its own numbers."""
+    found = numbers_of(service)
+    registry = CollectorRegistry(auto_describe=False)
+    if team:
+        registry.register(_Page(team_families(service, found, team)))
+    else:
+        histograms = histogram_families(service.referees.histograms())
+        own = (_alarm_families(service), _service_families(service), team_families(service, found))
+        registry.register(_Page(chain(referee_families(found), histograms, *own)))
+        ProcessCollector(registry=registry)
+    return generate_latest(registry)
 
-    def _own(self) -> Iterator[Metric]:
-        service = self._service
-        info = GaugeMetricFamily("referee_build_info", "The version that runs; always 1.", labels=["version"])
-        info.add_metric([VERSION], 1)
-        yield info
-        for name in ("referee_up", "referee_ready"):
-            text = "1 while work is taken and a judge can answer, as /readyz says."
-            yield GaugeMetricFamily(name, text, value=float(service.ready))
-        text = "1 while no new work is taken because the process is about to end."
-        yield GaugeMetricFamily("referee_draining", text, value=float(service.draining))
-        yield GaugeMetricFamily("referee_pending_samples", "Samples accepted and not final.", value=service.pending)
-        yield GaugeMetricFamily("referee_tickets", "Tickets kept, finished ones included.", value=service.tickets)
-        answers = CounterMetricFamily(
-            "referee_http_answers", "Answers by route and status.", labels=["route", "status"]
-        )
-        for (route, status), count in sorted(service.answers.items()):
-            answers.add_metric([route, str(status)], count)
-        yield answers
+
+def _alarm_families(service: Service) -> Iterator[Metric]:
+    if (auditor := service.referee.auditor) is not None:
+        text = "1 while the audit's alarm is open, 0 after."
+        alarms = GaugeMetricFamily("referee_audit_alarm", text, labels=["signal", "level"])
+        for (signal, level), is_open in sorted(auditor.alarms().items()):
+            alarms.add_metric([signal, level], float(is_open))
+        yield alarms
+
+
+def _service_families(service: Service) -> Iterator[Metric]:
+    info = GaugeMetricFamily("referee_build_info", "The version that runs; always 1.", labels=["version"])
+    info.add_metric([VERSION], 1)
+    yield info
+    for name in ("referee_up", "referee_ready"):
+        text = "1 while work is taken and a judge can answer, as /readyz says."
+        yield GaugeMetricFamily(name, text, value=float(service.ready))
+    text = "1 while no new work is taken because the process is about to end."
+    yield GaugeMetricFamily("referee_draining", text, value=float(service.draining))
+    yield GaugeMetricFamily("referee_pending_samples", "Samples accepted and not final.", value=service.pending)
+    yield GaugeMetricFamily("referee_tickets", "Tickets kept, finished ones included.", value=len(service.tickets))
+    answers = CounterMetricFamily("referee_http_answers", "Answers by route and status.", labels=["route", "status"])
+    for (route, status), count in sorted(service.answers.items()):
+        answers.add_metric([route, str(status)], count)
+    yield answers
 
 
 def numbers_of(service: Service) -> dict[str, float]:

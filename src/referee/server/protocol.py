@@ -23,8 +23,8 @@ HEADER_COST = 32
 HEAD_SECONDS = 10.0
 """From the connection, or the first byte of a further request, to the end of its headers."""
 READ_SECONDS = 300.0
-"""How long a client may leave an answer unread. Else one that hangs would hold it in memory for ever: no other timeout
-ends a connection with something left to send."""
+"""How long a client may read nothing of an answer. Else one that hangs would hold it in memory for ever: no other
+timeout ends a connection with something left to send."""
 PIPELINED = 16
 """Requests a client may send before the first one is answered."""
 LINGER = 2.0
@@ -51,6 +51,8 @@ class LimitedProtocol(HttpToolsProtocol):
         self._refused = False
         self._timer: asyncio.TimerHandle | None = None
         self._unread: asyncio.TimerHandle | None = None
+        self._backlog = 0
+        """Bytes that the client had not read when `_unread` was set."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """The first request has to come, too."""
@@ -66,7 +68,7 @@ class LimitedProtocol(HttpToolsProtocol):
     def pause_writing(self) -> None:
         """More is to be sent than the client has read."""
         super().pause_writing()
-        self._unread = self.loop.call_later(self.read_seconds, self.transport.abort)
+        self._await_reading()
 
     def resume_writing(self) -> None:
         """It reads."""
@@ -151,6 +153,16 @@ class LimitedProtocol(HttpToolsProtocol):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+    def _await_reading(self) -> None:
+        self._backlog = self.transport.get_write_buffer_size()
+        self._unread = self.loop.call_later(self.read_seconds, self._see_reading)
+
+    def _see_reading(self) -> None:
+        if self.transport.get_write_buffer_size() < self._backlog:
+            self._await_reading()  # it reads, only slowly
+        else:
+            self.transport.abort()
 
     def _cancel_unread(self) -> None:
         if self._unread is not None:

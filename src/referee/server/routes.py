@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 from fastapi import FastAPI, Path, Query
@@ -12,12 +12,11 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from referee.records import Sample
-from referee.server.describe import OF_BODIES, ROLLOUTS, TICKET_SCHEMA, gives, ref, takes
 from referee.server.gate import Bodies, caller_of, gone, known_caller
-from referee.server.prometheus import CONTENT_TYPE, Exposition
+from referee.server.openapi import OF_BODIES, ROLLOUTS, TICKET_SCHEMA, gives, ref, takes
+from referee.server.prometheus import CONTENT_TYPE, exposition
 from referee.server.refusals import Problem, Refusal
-from referee.server.service import Service
-from referee.server.shapes import (
+from referee.server.schemas import (
     Health,
     ScoreReply,
     ScoreRequest,
@@ -28,12 +27,15 @@ from referee.server.shapes import (
     result_of,
     samples_of,
 )
+from referee.server.service import Service
 from referee.server.tokens import Caller
 
 LONGEST_WAIT = 60.0
 """Seconds one GET of a ticket may wait; ask again after that."""
 NDJSON = "application/x-ndjson"
 STREAM_SCHEMA = {NDJSON: {"schema": {"type": "string", "description": "A Result per line, then one StreamEnd."}}}
+
+Wanted = TypeVar("Wanted", ScoreRequest, TicketRequest)
 
 _score = msgspec.json.Decoder(ScoreRequest)
 _ticket = msgspec.json.Decoder(TicketRequest)
@@ -47,6 +49,11 @@ def json(body: bytes, status: int = 200) -> Response:
 def add_own_routes(app: FastAPI, service: Service, bodies: Bodies) -> None:
     """Add our own paths."""
 
+    async def read(request: Request, decoder: msgspec.json.Decoder[Wanted]) -> tuple[Caller, Wanted, list[Sample]]:
+        wanted = decode(decoder, await bodies.read(request))
+        reads = service.teams.reads(caller_of(request))
+        return caller_of(request), wanted, samples_of(wanted.samples, reads.columns, reads.polarity)
+
     @app.post(
         "/v1/score",
         summary="Judge a batch and wait",
@@ -56,10 +63,7 @@ def add_own_routes(app: FastAPI, service: Service, bodies: Bodies) -> None:
     )
     async def score(request: Request) -> Response:
         """Results in the order of the request, or with `stream` one per line as they land. Leaving cancels the work."""
-        wanted = decode(_score, await bodies.read(request))
-        caller = caller_of(request)
-        reads = service.teams.reads(caller)
-        samples = samples_of(wanted.samples, reads.columns, reads.polarity)
+        caller, wanted, samples = await read(request, _score)
         if wanted.stream:
             return Stream(service, samples, wanted.deadline, caller)
         async with service.judging(samples, wanted.deadline, caller) as ticket:
@@ -88,7 +92,9 @@ def add_own_routes(app: FastAPI, service: Service, bodies: Bodies) -> None:
         wanted = decode(_ticket, await bodies.read(request))
         caller = caller_of(request)
         reads = service.teams.reads(caller)
-        held = await service.open(samples_of(wanted.samples, reads.columns, reads.polarity), wanted.deadline, caller)
+        held = await service.tickets.open(
+            samples_of(wanted.samples, reads.columns, reads.polarity), wanted.deadline, caller
+        )
         return json(held.reply(), 202)
 
     @app.get(
@@ -105,7 +111,7 @@ def add_own_routes(app: FastAPI, service: Service, bodies: Bodies) -> None:
         ] = 0.0,
     ) -> Response:
         """The results when all are final, else how many have landed. Can be asked for again until it is forgotten."""
-        return json(await service.collect(id, wait, caller_of(request)))
+        return json(await service.tickets.collect(id, wait, caller_of(request)))
 
     @app.delete(
         "/v1/tickets/{id}",
@@ -118,7 +124,7 @@ def add_own_routes(app: FastAPI, service: Service, bodies: Bodies) -> None:
         request: Request, id: Annotated[str, Path(description="As given when the batch was submitted.")]
     ) -> Response:
         """Forget the ticket and stop judging what it is for. What is judged stays cached."""
-        await service.drop(id, caller_of(request))
+        await service.tickets.drop(id, caller_of(request))
         return Response(status_code=204)
 
     @app.get("/healthz", summary="Is it alive", responses=_health_answers(), response_model=None)
@@ -130,8 +136,6 @@ def add_own_routes(app: FastAPI, service: Service, bodies: Bodies) -> None:
     async def readyz(request: Request) -> Response:
         """200 while work is taken and a judge can answer; else 503 and why. Send work elsewhere then."""
         return json(encode(service.health(known_caller(request))), 200 if service.ready else 503)
-
-    exposition = Exposition(service)
 
     @app.get(
         "/metrics",
@@ -145,7 +149,7 @@ def add_own_routes(app: FastAPI, service: Service, bodies: Bodies) -> None:
     )
     async def metrics(request: Request) -> Response:
         """Counters and gauges, in Prometheus' text form. A team gets its own."""
-        return Response(exposition.text(caller_of(request).team), headers={"content-type": CONTENT_TYPE})
+        return Response(exposition(service, caller_of(request).team), headers={"content-type": CONTENT_TYPE})
 
 
 def _only(answers: dict[int | str, dict[str, Any]], *codes: int) -> dict[int | str, dict[str, Any]]:

@@ -16,19 +16,19 @@ from referee.errors import EndpointClosed, RefereeError, UnscoredError
 from referee.records import Reason, Reward, Sample
 from referee.referee import Referee
 from referee.server.access import note
-from referee.server.held import Held, Tickets
 from referee.server.refusals import LATER, SOON, Refusal, refusal_of
 from referee.server.reload import Referees
-from referee.server.shapes import Health
+from referee.server.schemas import Health
 from referee.server.shares import Shares
-from referee.server.teams import NOBODY, Teams, of_team, unpaid
+from referee.server.teams import OPERATOR, Teams, of_team, unpaid
+from referee.server.tickets import Tickets
 from referee.server.tokens import Caller, Tokens
 from referee.ticket import Ticket
 from referee.version import VERSION
 
 log = logging.getLogger("referee.server")
 
-HURRY = 2.0
+CANCEL_GRACE_S = 2.0
 """Seconds cancelled work has to hand in its ends before the process goes."""
 AT_ONCE = 1024
 """Samples whose submission is quick enough for the event loop; more of them are checked in a thread."""
@@ -50,7 +50,7 @@ class Service:
         """Answers given so far, by route and status."""
         self.room = Shares(self.config.max_queue)
         """Samples being judged, or waiting to be collected."""
-        self._held = Tickets(self, referee.config)
+        self.tickets = Tickets(self, referee.config)
         self._closed: dict[str, EndpointClosed] = {}
         """By team: they may use different judges."""
         self._active: dict[Ticket, Referee] = {}
@@ -70,14 +70,9 @@ class Service:
         self.config = referee.config.serve
         self.tokens.renew(referee.config, self.tokens.teams if tokens is None else tokens)
         self.room.limit = self.config.max_queue
-        self._held.renew(referee.config)
+        self.tickets.renew(referee.config)
         self._closed, self._warm = {}, True
         self.referees.renew(referee)
-
-    @property
-    def tickets(self) -> int:
-        """Tickets kept, finished ones included."""
-        return len(self._held)
 
     @property
     def closed(self) -> EndpointClosed | None:
@@ -85,13 +80,9 @@ class Service:
         teams = [self._closed.get(team.name) for team in self.referee.config.team]
         return self._closed.get("") or (teams[0] if teams and all(teams) else None)
 
-    def held_by(self, team: str) -> int:
-        """Samples of a team that take room: being judged, or in a ticket not yet collected."""
-        return self.room.held(Caller(team=team).share)
-
     @contextlib.asynccontextmanager
     async def judging(
-        self, samples: Sequence[Sample], deadline: float | None = None, caller: Caller = NOBODY
+        self, samples: Sequence[Sample], deadline: float | None = None, caller: Caller = OPERATOR
     ) -> AsyncIterator[Ticket]:
         """Let a batch in and hold its place until the block ends; work that is not done by then is cancelled."""
         count = len(samples)
@@ -117,7 +108,7 @@ class Service:
                     self._active.pop(ticket, None)
                     ticket.cancel()
 
-    async def rewards(self, ticket: Ticket, caller: Caller = NOBODY, whole: bool = False) -> list[Reward]:
+    async def rewards(self, ticket: Ticket, caller: Caller = OPERATOR, whole: bool = False) -> list[Reward]:
         """All rewards of a batch, in order. Where the team's budget left samples without verdicts they are refused: if
         there is no verdict, or with `whole` if one is missing."""
         rewards = await ticket
@@ -126,7 +117,7 @@ class Service:
             self.teams.refuse_spent(caller, rewards)
         return rewards
 
-    def noticed(self, ticket: Ticket, rewards: Sequence[Reward | None], caller: Caller = NOBODY) -> None:
+    def noticed(self, ticket: Ticket, rewards: Sequence[Reward | None], caller: Caller = OPERATOR) -> None:
         """Whether a judge can answer, from what came back: a call that was made, or a budget that is spent."""
         self._notice(self._active.get(ticket), rewards, caller)
 
@@ -143,18 +134,6 @@ class Service:
                 closed = self._closed[""] = EndpointClosed(verdict.detail, reason=Reason.BUDGET)
                 log.warning("%s. Requests are answered from the cache only until a restart or SIGHUP.", closed)
 
-    async def open(self, samples: Sequence[Sample], deadline: float | None = None, caller: Caller = NOBODY) -> Held:
-        """Start judging for a caller that will ask for the results by the ticket's id."""
-        return await self._held.open(samples, deadline, caller)
-
-    async def collect(self, name: str, wait: float, caller: Caller = NOBODY) -> bytes:
-        """A ticket's state as JSON, after waiting up to `wait` seconds for its end."""
-        return await self._held.collect(name, wait, caller)
-
-    async def drop(self, name: str, caller: Caller = NOBODY) -> None:
-        """Forget a ticket, and stop judging what it is for."""
-        await self._held.drop(name, caller)
-
     def health(self, caller: Caller | None) -> Health:
         """Body of /healthz and /readyz. None: a caller without the token is not told where the judge is, or of
         teams."""
@@ -165,7 +144,7 @@ class Service:
             state = "budget" if closed.reason is Reason.BUDGET else "closed"
             told = caller is not None and not caller.team
             why = str(closed) if told else f"no judge can answer ({closed.reason})."
-        elif self._nobody_may_spend:
+        elif self._all_teams_spent:
             state, why = "budget", "every team has spent its budget of this day or month (UTC)."
         mine = [name for name in spent if caller is not None and caller.team in ("", name)]
         return Health(status=state, why=why, version=VERSION, queued=self.pending, spent_teams=mine)
@@ -173,10 +152,10 @@ class Service:
     @property
     def ready(self) -> bool:
         """New work is taken and a judge can answer, somebody at least."""
-        return not (self.draining or self._nobody_may_spend) and self.closed is None
+        return self.health(None).status == "ok"
 
     @property
-    def _nobody_may_spend(self) -> bool:
+    def _all_teams_spent(self) -> bool:
         """Every team has spent its budget, and there is no operator."""
         return bool(self.teams.names) and not self.tokens.of_operator and self.teams.spent() == self.teams.names
 
@@ -188,8 +167,8 @@ class Service:
         if not await self._idle_within(seconds):
             log.warning("not judged within %g s of draining, so cancelled: %d", seconds, self.pending)
             self.stop()
-            await self._idle_within(HURRY)
-        await self._held.leave(until)
+            await self._idle_within(CANCEL_GRACE_S)
+        await self.tickets.leave(until)
 
     def stop(self) -> None:
         """Cancel everything under way; it ends as unscored (cancelled)."""
@@ -216,13 +195,13 @@ class Service:
             )
         self.teams.check(caller)
         room, share = self.room, caller.share
-        self._held.forget_collected(lambda: not room.fits(share, count))
+        self.tickets.forget_collected(lambda: not room.fits(share, count))
         if not room.fits(share, count):
             self.teams.refused[caller.team, "full"] += 1
             raise Refusal(
                 429,
                 "busy",
-                f"Samples being judged: {self.pending}, waiting to be collected: {self._held.kept}, of them yours: "
+                f"Samples being judged: {self.pending}, waiting to be collected: {self.tickets.kept}, of them yours: "
                 f"{room.held(share)}; {count} more would pass [serve] max_queue = {limit} and your "
                 f"share of it, {room.share(share)}. Try again. Nothing was judged.",
                 SOON,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from referee import clock
 from referee.server.service import Service
+from referee.server.tokens import Caller
 
 OF_TEAM = "team/"
 COUNTED = {
@@ -18,23 +19,6 @@ COUNTED = {
 }
 """Under `team/<name>/` in the Referee's own metrics."""
 WHY = ("budget", "full")
-
-
-class TeamNumbers:
-    """One team's page."""
-
-    def __init__(self, service: Service, found: Callable[[], Mapping[str, float]], team: str) -> None:
-        """`found`: the service's metrics."""
-        self._service, self._found = service, found
-        self._team = team
-
-    def describe(self) -> list[Metric]:
-        """Nothing in advance."""
-        return []
-
-    def collect(self) -> Iterator[Metric]:
-        """One family after another."""
-        yield from team_families(self._service, self._found(), self._team)
 
 
 def team_families(service: Service, found: Mapping[str, float], only: str = "") -> Iterator[Metric]:
@@ -62,11 +46,11 @@ def team_families(service: Service, found: Mapping[str, float], only: str = "") 
     for team in teams:
         account = service.teams.account(team)
         assert account is not None
-        pending.add_metric([team], service.held_by(team))
+        pending.add_metric([team], service.room.held(Caller(team=team).share))
         for why in WHY:
             refused.add_metric([team, why], service.teams.refused[team, why])
-        for purse in account.purses(clock.wall()):
-            spent.add_metric([team, purse.period.kind], purse.total_spent)
-            if purse.limit_usd is not None:
-                budget.add_metric([team, purse.period.kind], purse.limit_usd)
+        for of_period in account.budgets(clock.wall()):
+            spent.add_metric([team, of_period.period.kind], of_period.total_spent)
+            if of_period.limit_usd is not None:
+                budget.add_metric([team, of_period.period.kind], of_period.limit_usd)
     yield from (refused, pending, budget, spent)

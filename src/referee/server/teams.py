@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from referee import clock
 from referee.config import JudgeConfig, chosen_judges
 from referee.errors import InputError
-from referee.limits.account import Account, Purse
+from referee.limits.account import Account, PeriodBudget
 from referee.records import Reason, Reward, Unscored, Verdict
 from referee.referee import Referee
 from referee.rollouts import Polarity
@@ -23,7 +23,7 @@ from referee.server.tokens import Caller
 
 log = logging.getLogger("referee.server")
 
-NOBODY = Caller()
+OPERATOR = Caller()
 
 
 class Reads(NamedTuple):
@@ -49,7 +49,7 @@ class Teams:
         """Of which day or month the log has said that a team's budget is spent."""
         self._config = referee.config
         self._reads: dict[tuple[str, ...], Reads] = {}
-        self.reads(NOBODY)  # a mistake in a judge is told at the start
+        self.reads(OPERATOR)  # a mistake in a judge is told at the start
 
     def account(self, team: str) -> Account | None:
         """What a team may spend."""
@@ -66,7 +66,7 @@ class Teams:
             found = self._reads[caller.judges] = Reads(config.judge, columns_shown(config), rubric_polarity(config))
         return found
 
-    def lacking(self, caller: Caller) -> Purse | None:
+    def lacking(self, caller: Caller) -> PeriodBudget | None:
         """The day or month whose money the caller's team has spent."""
         account = self.account(caller.team)
         return None if account is None else account.lacking(clock.wall())
@@ -84,34 +84,37 @@ class Teams:
             503,
             "state",
             f"What team {caller.team!r} has spent cannot be looked up ([redis] url or [serve] state; the log of the "
-            "service says more), so nothing may be spent. Try again. Nothing was judged.",
+            "service says more), so nothing may be spent. Try again.",
             LATER,
         )
 
     def refuse_spent(self, caller: Caller, rewards: Sequence[Reward]) -> None:
-        """Refuse where samples have no verdict because the caller's team has spent its budget."""
-        purse = self.lacking(caller)
-        if purse is None or not any(unpaid(reward.verdict) for reward in rewards):
+        """Refuse where samples have no verdict because the caller's team has spent its budget, or because they waited
+        in vain to learn what it may spend."""
+        if any(isinstance(reward.verdict, Unscored) and reward.verdict.reason is Reason.DEADLINE for reward in rewards):
+            self.check(caller)
+        budget = self.lacking(caller)
+        if budget is None or not any(unpaid(reward.verdict) for reward in rewards):
             return
         self.refused[caller.team, "budget"] += 1
-        period = purse.period
+        period = budget.period
         if self._said.get((caller.team, period.kind)) != period.name:
             self._said[caller.team, period.kind] = period.name
             log.warning(
                 "team %s has spent $%.6g of its budget_usd_%s = %g in %s: its requests are answered 429 until the next "
                 "%s, but for what is cached",
                 caller.team,
-                purse.total_spent,
+                budget.total_spent,
                 period.kind,
-                purse.limit_usd,
+                budget.limit_usd,
                 period.name,
                 period.kind,
             )
         raise Refusal(
             429,
             "budget",
-            f"Team {caller.team!r} has spent ${purse.total_spent:.6g} of its budget_usd_{period.kind} = "
-            f"{purse.limit_usd:g} in {period.name} (UTC), and another request could pass it. What is cached is still "
+            f"Team {caller.team!r} has spent ${budget.total_spent:.6g} of its budget_usd_{period.kind} = "
+            f"{budget.limit_usd:g} in {period.name} (UTC), and another request could pass it. What is cached is still "
             f"answered; the rest was not judged. Retry-After is the next {period.kind}.",
             max(1, math.ceil(period.ends - clock.wall())),
         )

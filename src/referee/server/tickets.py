@@ -1,247 +1,314 @@
-"""Tickets in Redis: any replica answers for any ticket, and takes over those of a replica that died.
+"""Tickets to collect later: those of this replica, and, where there is Redis, those of others.
 
-A ticket is a hash: its samples until it ends, then its results, and which replica (owner) judges it. Every BEAT_S an
-owner says that it lives. A ticket whose owner does not is judged again, from its samples, by the replica that is asked
-for it. What one replica deletes, its owner drops at the next beat. Without Redis tickets stay where they are.
+Bounded in number and lifetime. `ticket_store` says what is kept in Redis; here is what a caller gets.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
 import logging
 import secrets
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import msgspec
-from msgspec import Struct
-from msgspec.structs import replace
 
 from referee import clock
-from referee.cache.redis_link import RedisLink, Unavailable, run_script
-from referee.config import RedisConfig
-from referee.records import Sample
-from referee.server.refusals import Refusal
-from referee.server.teams import NOBODY
-from referee.server.ticket_scripts import BEAT, CLAIM, DELETE, LOOK, RELEASE, STORE
+from referee.config import Config
+from referee.records import Reason, Reward, Sample, Unscored
+from referee.server.refusals import SOON, Refusal
+from referee.server.schemas import TicketReply, encode, result_of
+from referee.server.shares import Shares
+from referee.server.teams import OPERATOR
+from referee.server.ticket_store import End, State, TicketStore, Work
 from referee.server.tokens import Caller
+from referee.ticket import Ticket
+
+if TYPE_CHECKING:
+    from referee.server.service import Service
 
 log = logging.getLogger("referee.server")
 
-BEAT_S = 1.5
-"""Seconds between two signs of life."""
-OWNER_MS = 6000
-"""A replica without a sign of life for this long is dead."""
-TOMB_MS = 60_000
-"""How long a deleted ticket is remembered, so that its owner learns of it."""
-LARGEST = 16 * 2**20
-"""Bytes of samples, or of results, that are kept in Redis. A larger ticket stays with its replica."""
-TIMEOUT_S = 2.0
-"""An answer may take this long where redis.timeout is less: values are larger than verdicts."""
-AT_ONCE = 4
-"""Commands under way."""
-CHUNK = 128
-"""Tickets for each beat's round trip."""
+HANDOVER_S = 2.0
+"""Seconds that unfinished tickets have to be left to other replicas before the process goes."""
+POLL_S, POLL_MAX_S = 0.05, 0.5
+"""Seconds between looks at a ticket that another replica judges: at first, and later."""
+MOVED = "This replica is about to end. Ask again: another one takes the ticket over."
 
 
-class Work(Struct, frozen=True):
-    """All that is needed to judge a ticket again. No token, no key."""
-
-    samples: tuple[Sample, ...]
-    caller: Caller = NOBODY
-    deadline: float | None = None
-
-
-class End(Struct, frozen=True, kw_only=True):
-    """How a ticket ended: results as JSON, or a refusal."""
-
-    results: bytes = b""
-    status: int = 0
-    error: str = ""
-    message: str = ""
-    retry_after: int = 0
-
-    @classmethod
-    def of(cls, refusal: Refusal) -> End:
-        """The end of a ticket that is refused."""
-        return cls(status=refusal.status, error=refusal.error, message=refusal.message, retry_after=refusal.retry_after)
-
-    def refusal(self) -> Refusal | None:
-        """The refusal, if it is one."""
-        return Refusal(self.status, self.error, self.message, self.retry_after) if self.status else None
-
-
-class State(Struct, frozen=True, kw_only=True):
-    """What Redis says of a ticket."""
-
-    samples: int
-    landed: int
-    ours: bool
-    """This replica judges it."""
-    alive: bool
-    """The replica that judges it lives."""
-    deleted: bool
-    end: End | None = None
-
-
-class Ours(Protocol):
+class HeldTicket:
     """A ticket of this replica."""
 
-    id: str
-    samples: int
-    caller: Caller
-    collected: bool
-    work: Work | None
-    end: End | None
+    def __init__(self, name: str, work: Work, ticket: Ticket, stored: bool) -> None:
+        self.id = name
+        self.caller = work.caller
+        self.samples = len(ticket)
+        self.work: Work | None = work
+        self.ticket: Ticket | None = ticket
+        """Both None once it is done: what it was made of is let go, only its end is kept."""
+        self.end: End | None = None
+        self.done = asyncio.Event()
+        self.collected = False
+        self.stored = stored
+        """Redis has it, as it is now."""
+        self.too_large = False
+        """For Redis."""
+        self.task: asyncio.Task[None] | None = None
+        self.timer: asyncio.TimerHandle | None = None
 
     @property
     def landed(self) -> int:
         """Samples that are final."""
+        return self.samples if self.ticket is None else self.ticket.landed()
+
+    def reply(self) -> bytes:
+        """Its state, or its results, as JSON."""
+        return ticket_reply(self.id, self.samples, self.landed, self.end if self.done.is_set() else None)
 
 
-_work = msgspec.msgpack.Decoder(Work)
-_end = msgspec.msgpack.Decoder(End)
-_results = msgspec.json.Decoder(list[msgspec.Raw])
-_pack = msgspec.msgpack.Encoder().encode
+class Tickets:
+    """All tickets that this replica holds or can answer for."""
 
+    def __init__(self, service: Service, config: Config) -> None:
+        self._service = service
+        self.kept = 0
+        """Samples of finished ones."""
+        self.places = Shares(config.serve.max_tickets)
+        self._held: dict[str, HeldTicket] = {}
+        self._deleting: set[asyncio.Task[bool]] = set()
+        self._store: TicketStore | None = None
+        if config.redis.url:
+            keep, longest = config.serve.ticket_seconds, config.limits.deadline
+            self._store = TicketStore(config.redis, self._held, self._lose, keep, longest)
 
-class TicketStore:
-    """This replica's side of the tickets in Redis. Lives on the server's loop; starts with the first ticket."""
+    def __len__(self) -> int:
+        return len(self._held)
 
-    def __init__(
-        self, config: RedisConfig, held: Mapping[str, Ours], lost: Callable[[str], None], keep: float, longest: float
-    ) -> None:
-        """`held`: this replica's tickets, by id; `lost`: called with one that is not its own any more. `keep`: seconds
-        a finished ticket is kept; `longest`: seconds an open one may take."""
-        config = replace(config, timeout=max(config.timeout, TIMEOUT_S))
-        alone = "Tickets stay with the replica that took them, and are gone if it dies."
-        self._link = RedisLink(config, without=alone)
-        self._held, self._lost = held, lost
-        self.keep, self.longest = keep, longest
-        self._me = secrets.token_hex(8)
-        self._ticket = f"{config.prefix}:ticket:"
-        self._owner = f"{config.prefix}:replica:"
-        self._at_once = asyncio.Semaphore(AT_ONCE)
-        self._large: set[str] = set()
-        """Tickets that Redis does not keep."""
-        self._beats: asyncio.Task[None] | None = None
-        self._closed = False
+    def renew(self, config: Config) -> None:
+        """Bounds and lifetimes of another configuration."""
+        self.places.limit = config.serve.max_tickets
+        if self._store is not None:
+            self._store.keep, self._store.longest = config.serve.ticket_seconds, config.limits.deadline
 
-    async def store(self, ours: Ours) -> bool:
-        """Keep a ticket as it is now: its samples, or how it ended. False: deleted, or another replica's by now."""
-        if self._beats is None and not self._closed:
-            self._beats = asyncio.get_running_loop().create_task(self._beat())
-        field, value = ("work", ours.work) if ours.end is None else ("end", ours.end)
-        data = _pack(value)
-        if len(data) > LARGEST:
-            self._large.add(ours.id)
-            what = f"a ticket of {len(data) >> 20} MB is more than the {LARGEST >> 20} MB that are kept in Redis"
-            self._link.complain("large", f"{what}. It stays with the replica that took it.")
-            return True
-        seconds = self.keep + (self.longest if ours.end is None else 0.0)
-        keys = [self._ticket + ours.id, self._owner + self._me]
-        kept = await self._run(
-            STORE, keys, [self._me, ours.samples, field, data, _ms(seconds), OWNER_MS, ours.caller.team]
-        )
-        return kept is None or bool(kept)
+    async def open(
+        self, samples: Sequence[Sample], deadline: float | None = None, caller: Caller = OPERATOR
+    ) -> HeldTicket:
+        """Start judging for a caller that will ask for the results by the ticket's id."""
+        held = await self._begin(secrets.token_urlsafe(16), Work(tuple(samples), caller, deadline))
+        if self._store is not None:
+            await self._store.store(held)
+        return held
 
-    async def look(self, name: str, team: str = "", wanted: bool = False) -> State | None:
-        """A ticket's state. None: Redis does not know it, or is away, or it is not of this team. `wanted`: with its
-        results, to be handed out."""
-        found = await self._run(LOOK, [self._ticket + name], [self._owner, "1" if wanted else "", team])
-        if not found:
-            return None
-        samples, owner, landed, deleted, alive, end = found
-        return State(
-            samples=int(samples or 0),
-            landed=int(landed or 0),
-            ours=owner == self._me.encode(),
-            alive=bool(alive),
-            deleted=bool(deleted),
-            end=_decoded(_end, end) if end else None,
-        )
-
-    async def claim(self, name: str) -> Work | None:
-        """Make a ticket this replica's own, if it is open and its owner is dead."""
-        arguments = [self._owner, self._me, _ms(self.keep + self.longest), OWNER_MS]
-        found = await self._run(CLAIM, [self._ticket + name], arguments)
-        try:
-            return _decoded(_work, found) if found else None
-        except Refusal:
-            await self.delete(name)
-            raise
-
-    async def release(self, name: str) -> None:
-        """Leave a ticket to whichever replica is asked for it next."""
-        await self._run(RELEASE, [self._ticket + name], [self._me])
-
-    async def delete(self, name: str) -> bool:
-        """Delete a ticket, wherever it is. False: there was none."""
-        return bool(await self._run(DELETE, [self._ticket + name], [TOMB_MS]))
-
-    @property
-    def up(self) -> bool:
-        """Whether Redis answers."""
-        return self._link.up
-
-    async def close(self) -> None:
-        """Leave: what is open here is for other replicas at once."""
-        self._closed = True
-        for _ in range(AT_ONCE):  # what is under way ends first: it could renew the sign of life after its end
-            await self._at_once.acquire()
-        if self._beats is not None:
-            self._beats.cancel()
-        with contextlib.suppress(Unavailable):
-            await self._link.run(lambda client: client.delete(self._owner + self._me))
-        await self._link.close()
-        for _ in range(AT_ONCE):
-            self._at_once.release()
-
-    async def _beat(self) -> None:
+    async def collect(self, name: str, wait: float, caller: Caller = OPERATOR) -> bytes:
+        """A ticket's state as JSON, after waiting up to `wait` seconds for its end. Can be asked for again until it is
+        forgotten."""
+        until, pause = clock.now() + wait, POLL_S
         while True:
-            try:
-                self._large.intersection_update(self._held)
-                names = [name for name in self._held if name not in self._large]
-                for start in range(0, max(1, len(names)), CHUNK):
-                    await self._tell(names[start : start + CHUNK])
-            except Exception:
-                log.exception("the state of tickets in Redis could not be renewed")
-            await clock.sleep(BEAT_S)
+            held = await self._here(name, caller)
+            if held is not None:
+                if not held.done.is_set():
+                    with contextlib.suppress(TimeoutError):
+                        await clock.within(held.done.wait(), max(0.0, until - clock.now()))
+                if self._held.get(name) is not held:
+                    continue  # deleted meanwhile, or another replica's
+                if held.done.is_set():
+                    held.collected = True
+                    _raise_refusal(held.end)
+                return held.reply()
+            state = await self._elsewhere(name, caller)
+            _raise_refusal(state.end)
+            if state.end is None and not state.alive and await self._take_over(name, state.samples):
+                continue
+            if state.end is not None or clock.now() >= until:
+                return ticket_reply(name, state.samples, state.landed, state.end)
+            await clock.sleep(min(pause, until - clock.now()))
+            pause = min(2 * pause, POLL_MAX_S)
 
-    async def _tell(self, names: Sequence[str]) -> None:
-        there = [(name, self._held[name]) for name in names if name in self._held]
-        keys = [self._owner + self._me, *(self._ticket + name for name, _ in there)]
-        found = await self._run(BEAT, keys, [self._me, OWNER_MS, *(ours.landed for _, ours in there)])
-        for (name, ours), said in zip(there, found or (), strict=False):
-            if said == b"lost":
-                self._lost(name)
-            elif said == b"missing":  # Redis was away, or has forgotten it
-                await self.store(ours)
-            elif said == b"collected":
-                ours.collected = True
+    async def drop(self, name: str, caller: Caller = OPERATOR) -> None:
+        """Forget a ticket, and stop judging what it is for."""
+        if await self._here(name, caller) is None:
+            await self._elsewhere(name, caller)
+        if self._store is not None:
+            await self._store.delete(name)
+        self._lose(name)
 
-    async def _run(self, script: str, keys: list[str], arguments: Sequence[Any]) -> Any:
-        """What a script says; None while Redis is away."""
-        async with self._at_once:
-            try:
-                return await self._link.run(functools.partial(run_script, script, keys, list(arguments)))
-            except Unavailable:
-                return None
+    def forget_collected(self, crowded: Callable[[], bool]) -> None:
+        """While it is crowded, let go of finished tickets that were collected, the oldest first."""
+        if not crowded():
+            return
+        for held in [held for held in self._held.values() if held.collected]:
+            self._forget(held)
+            if self._store is not None:
+                task = asyncio.get_running_loop().create_task(self._store.delete(held.id))
+                self._deleting.add(task)
+                task.add_done_callback(self._deleting.discard)
+            if not crowded():
+                return
+
+    async def leave(self, until: float) -> None:
+        """The process is about to end: callers may collect until then what only it has; the rest is left to others."""
+        hurry = clock.now() + HANDOVER_S
+        while any(
+            clock.now() < (until if held.done.is_set() else hurry) and self._only_here(held)
+            for held in self._held.values()
+        ):
+            await clock.sleep(POLL_S)
+        if self._store is not None:
+            await self._store.close()
+
+    def _elsewhere_too(self, held: HeldTicket) -> bool:
+        """Another replica can go on with it."""
+        return held.stored and self._store is not None and self._store.up
+
+    def _leaving(self, held: HeldTicket) -> bool:
+        """What ends unjudged now is cancelled by us, and another replica can judge it."""
+        return self._service.stopped and self._elsewhere_too(held)
+
+    def _only_here(self, held: HeldTicket) -> bool:
+        """Not collected, and gone with this process."""
+        return not held.done.is_set() or not (held.collected or self._elsewhere_too(held))
+
+    async def _begin(self, name: str, work: Work, stored: bool = False) -> HeldTicket:
+        share = work.caller.share
+        self.forget_collected(lambda: not self.places.fits(share, 1))
+        if not self.places.fits(share, 1):
+            self._service.teams.refused[work.caller.team, "full"] += 1
+            raise Refusal(
+                429,
+                "too_many_tickets",
+                f"Tickets kept and not collected: {len(self._held)}, of them yours: {self.places.held(share)}; "
+                "[serve] max_tickets allows no more. Collect or delete some. Nothing was judged.",
+                SOON,
+            )
+        self.places.take(share, 1)
+        started: asyncio.Future[HeldTicket] = asyncio.get_running_loop().create_future()
+        task = asyncio.create_task(self._hold(name, work, stored, started))
+        either: set[asyncio.Future[Any]] = {task, started}
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        if not started.done():
+            await task
+        held = started.result()
+        held.task = task
+        return held
+
+    async def _hold(self, name: str, work: Work, stored: bool, started: asyncio.Future[HeldTicket]) -> None:
+        """Carry a ticket to its end. `started` gets it once it exists."""
+        service = self._service
+        held: HeldTicket | None = None
+        try:
+            async with service.judging(work.samples, work.deadline, work.caller) as ticket:
+                held = self._held[name] = HeldTicket(name, work, ticket, stored)
+                started.set_result(held)
+                rewards = await service.rewards(ticket, work.caller)
+                if not (any(map(_cancelled, rewards)) and self._leaving(held)):
+                    held.end = End(results=encode([result_of(reward) for reward in rewards]))
+        except Refusal as refusal:
+            if held is None:
+                raise
+            held.end = None if self._leaving(held) else End.of(refusal)
+        except Exception as error:
+            if held is None:
+                raise
+            log.exception("a ticket could not be finished")
+            held.end = End.of(Refusal(500, "internal", f"The results could not be kept ({type(error).__name__})."))
+        finally:
+            if held is None:
+                self.places.give_back(work.caller.share, 1)
+            else:
+                await self._settle(held)
+
+    async def _settle(self, held: HeldTicket) -> None:
+        """Tell other replicas how a ticket ended, then those who wait here."""
+        try:
+            if self._store is not None and held.end is not None and self._held.get(held.id) is held:
+                await self._store.store(held)
+        finally:
+            held.end = held.end or End.of(Refusal(503, "moved", MOVED, SOON))
+            held.ticket = held.work = None
+            held.done.set()
+            if self._held.get(held.id) is held:
+                self.kept += held.samples
+                self._service.room.take(held.caller.share, held.samples)
+                loop = asyncio.get_running_loop()
+                keep = self._service.config.ticket_seconds
+                held.timer = clock.at(loop, loop.time() + keep, lambda: self._forget(held))
+
+    def _forget(self, held: HeldTicket) -> None:
+        if self._held.get(held.id) is held:
+            del self._held[held.id]
+            self.places.give_back(held.caller.share, 1)
+            if held.done.is_set():
+                self.kept -= held.samples
+                self._service.room.give_back(held.caller.share, held.samples)
+        if held.timer is not None:
+            held.timer.cancel()  # else it would keep the results until it rings
+
+    def _lose(self, name: str) -> None:
+        """A ticket was deleted, or is another replica's now."""
+        held = self._held.get(name)
+        if held is not None:
+            if held.ticket is not None:
+                held.ticket.cancel()
+            self._forget(held)
+
+    async def _here(self, name: str, caller: Caller) -> HeldTicket | None:
+        """A ticket of this replica, unless Redis says that it is not any more, or it is another team's."""
+        held = self._held.get(name)
+        if held is not None and caller.team not in ("", held.caller.team):
+            raise self._unknown()
+        state = await self._store.look(name) if held is not None and self._store is not None else None
+        if state is not None and (state.deleted or not state.ours):
+            self._lose(name)
+        return self._held.get(name)
+
+    async def _elsewhere(self, name: str, caller: Caller) -> State:
+        state = None if self._store is None else await self._store.look(name, caller.team, wanted=True)
+        if state is None or state.deleted:
+            raise self._unknown()
+        return state
+
+    async def _take_over(self, name: str, samples: int) -> bool:
+        """Judge a ticket of a replica that died. False: it is another's by now, or there is no room for it here yet."""
+        assert self._store is not None
+        room = self._service.room.fits("", samples) and self.places.fits("", 1)
+        work = await self._store.claim(name) if room and not self._service.draining else None
+        if work is None:
+            return False
+        try:
+            await self._begin(name, work, stored=True)
+        except BaseException as error:
+            await self._store.release(name)
+            if isinstance(error, Refusal) and error.status in (429, 503):
+                return False
+            raise
+        log.warning("a ticket of a replica that is gone is judged again here; samples: %d", samples)
+        return True
+
+    def _unknown(self) -> Refusal:
+        if self._store is not None and not self._store.up:
+            return Refusal(503, "tickets", "Redis is away, and this replica does not have the ticket. Ask again.", SOON)
+        return Refusal(
+            404,
+            "no_ticket",
+            "There is no such ticket: it was deleted, or finished more than [serve] ticket_seconds = "
+            f"{self._service.config.ticket_seconds:g} ago, or the service was started again. What was judged is "
+            "cached: submit the samples again.",
+        )
 
 
-def _ms(seconds: float) -> int:
-    return int(min(seconds, 1e9) * 1000)
+def ticket_reply(name: str, samples: int, landed: int, end: End | None) -> bytes:
+    """The state of a ticket, or its results, as JSON."""
+    results = msgspec.Raw(end.results) if end is not None and end.results else None
+    landed = landed if end is None else samples
+    return encode(TicketReply(id=name, samples=samples, landed=landed, done=end is not None, results=results))
 
 
-def _decoded(decoder: msgspec.msgpack.Decoder[Any], data: bytes) -> Any:
-    try:
-        found = decoder.decode(data)
-        if isinstance(found, End) and found.results:
-            _results.decode(found.results)  # it is handed out as it is
-    except (msgspec.MsgspecError, ValueError, RecursionError):
-        raise Refusal(
-            500, "ticket", "What Redis has of this ticket cannot be read. Submit the samples again."
-        ) from None
-    return found
+def _raise_refusal(end: End | None) -> None:
+    refusal = end.refusal() if end is not None else None
+    if refusal is not None:
+        raise refusal
+
+
+def _cancelled(reward: Reward) -> bool:
+    return isinstance(reward.verdict, Unscored) and reward.verdict.reason is Reason.CANCELLED

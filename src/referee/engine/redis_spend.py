@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from referee.cache import RedisLink
 from referee.cache.redis_link import Unavailable, run_script
-from referee.limits.account import ALIVE_S, LEAVE, Claim, Given
+from referee.limits.account import ALIVE_S, LEAVE, Claim, ClaimResult
 
 if TYPE_CHECKING:
     from redis.asyncio import Redis
@@ -100,8 +100,8 @@ granted to the claim before it. Out: members; for each claim: granted, what othe
 what is left, what those that are gone have spent."""
 
 
-class RedisBook:
-    """The sums in Redis. The link belongs to the engine, which closes it."""
+class RedisSpend:
+    """The sums in Redis, over a link of its own."""
 
     shared = True
 
@@ -113,7 +113,7 @@ class RedisBook:
         self._gone: dict[str, int] = {}
         """By name of a hash: what members that are gone had spent, where there was anything in it."""
 
-    async def exchange(self, claims: Sequence[Claim], wall: float) -> tuple[Sequence[Given], int]:
+    async def exchange(self, claims: Sequence[Claim], wall: float) -> tuple[Sequence[ClaimResult], int]:
         """Record the claims and answer them, in one script. Raises Unavailable."""
         self._number += 1
         prefix = f"{self._link.config.prefix}:t1"
@@ -136,7 +136,7 @@ class RedisBook:
         answers = []
         for name, line, claim in zip(names, lines, claims, strict=True):
             granted, others, final, free, gone = map(int, line.split())
-            answers.append(Given(granted, others, bool(final), free))
+            answers.append(ClaimResult(granted, others, bool(final), free))
             if granted or others or claim.held:
                 self._gone[name] = gone
         return answers, int(members)
@@ -157,6 +157,7 @@ class RedisBook:
         """Its part of the rates is the others' from now on."""
         with contextlib.suppress(Unavailable):
             await self._link.run(self._leave)
+        await self._link.close()
 
     async def _leave(self, client: Redis) -> None:
         await client.hdel(f"{self._link.config.prefix}:t1:members", self._member)

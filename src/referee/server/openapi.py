@@ -8,22 +8,22 @@ import msgspec
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
-from referee.server import shapes
+from referee.server import schemas
 from referee.server.refusals import OPEN_PATHS, Problem
 from referee.version import VERSION
 
 SHAPES = (
     Problem,
-    shapes.Health,
-    shapes.LlamaFactoryReply,
-    shapes.LlamaFactoryRequest,
-    shapes.OpenRLHFReply,
-    shapes.OpenRLHFRequest,
-    shapes.ScoreReply,
-    shapes.ScoreRequest,
-    shapes.SlimeRequest,
-    shapes.StreamEnd,
-    shapes.TicketRequest,
+    schemas.Health,
+    schemas.LlamaFactoryReply,
+    schemas.LlamaFactoryRequest,
+    schemas.OpenRLHFReply,
+    schemas.OpenRLHFRequest,
+    schemas.ScoreReply,
+    schemas.ScoreRequest,
+    schemas.SlimeRequest,
+    schemas.StreamEnd,
+    schemas.TicketRequest,
 )
 REFUSALS = {
     400: "The body is not JSON.",

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from referee.cache.file import make_private
 from referee.errors import ConfigError
-from referee.limits.account import ALIVE_S, Claim, Given, Row, grant
+from referee.limits.account import ALIVE_S, Claim, ClaimResult, Row, grant
 
 BUSY_S = 5.0
 """Seconds to wait for another process that writes."""
@@ -28,7 +28,7 @@ CREATE TABLE IF NOT EXISTS spent (
 """Nano-dollars. `held` is what counts once a member is gone."""
 
 
-class FileBook:
+class SpendFile:
     """The sums in a file. Each exchange is one transaction, in a thread."""
 
     shared = False
@@ -37,22 +37,22 @@ class FileBook:
         self._path = path
         self._member = secrets.token_hex(8)
 
-    async def exchange(self, claims: Sequence[Claim], wall: float) -> tuple[Sequence[Given], int]:
+    async def exchange(self, claims: Sequence[Claim], wall: float) -> tuple[Sequence[ClaimResult], int]:
         """Record the claims and answer them. One member has the rates to itself."""
         return await asyncio.to_thread(self._exchange, claims, wall), 1
 
     async def close(self) -> None:
         """Nothing is open between two exchanges."""
 
-    def _exchange(self, claims: Sequence[Claim], wall: float) -> list[Given]:
+    def _exchange(self, claims: Sequence[Claim], wall: float) -> list[ClaimResult]:
         with closing(connect(self._path)) as link, link:
             link.execute("BEGIN IMMEDIATE")
-            found: list[Given] = []
+            found: list[ClaimResult] = []
             for claim in claims:
                 found.append(self._record(link, claim, wall, found[-1].granted if claim.follows else 0))
             return found
 
-    def _record(self, link: sqlite3.Connection, claim: Claim, wall: float, beside: int) -> Given:
+    def _record(self, link: sqlite3.Connection, claim: Claim, wall: float, beside: int) -> ClaimResult:
         found: Iterable[tuple[str, float, int, int]] = link.execute(
             "SELECT member, seen, spent, held FROM spent WHERE team = ? AND period = ?", (claim.team, claim.period)
         )

@@ -10,9 +10,9 @@ from tests.contracts.group_judges import KIND, registered
 from tests.server.harness import serving, until
 
 from referee.records import Reason, Reward, Settled, Unscored
-from referee.server.foreign import numbers
 from referee.server.refusals import Refusal
-from referee.server.shapes import cut
+from referee.server.schemas import cut
+from referee.server.trainer_routes import numbers
 from referee.sim import ProviderSpec
 
 REFUSING = ProviderSpec(faults={"refusal": 1.0})

@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 
 def described_elsewhere(name: str) -> Meta:
-    """A shape that msgspec does not check: `describe` tells of it, and `rollouts` reads it."""
+    """A schema that msgspec does not check: `openapi` describes it, and `rollouts` reads it."""
     return Meta(extra_json_schema={"$ref": f"#/components/schemas/{name}"})
 
 

@@ -22,12 +22,11 @@ from referee.judging import refuse_groups
 from referee.records import Reason, Reward, Sample, Unscored, Verdict
 from referee.rollouts import Polarity
 from referee.scoring.batch import groups_of
-from referee.server.describe import OF_BODIES, gives, ref, takes
 from referee.server.gate import Bodies, caller_of
+from referee.server.openapi import OF_BODIES, gives, ref, takes
 from referee.server.refusals import LATER, Refusal, refusal_of
 from referee.server.routes import json
-from referee.server.service import Service
-from referee.server.shapes import (
+from referee.server.schemas import (
     LlamaFactoryReply,
     LlamaFactoryRequest,
     OpenRLHFReply,
@@ -40,6 +39,7 @@ from referee.server.shapes import (
     labelled,
     text_of,
 )
+from referee.server.service import Service
 
 SLIME_GROUPS = "--custom-rm-path referee.trainers.slime.custom_rm with --group-rm"
 
@@ -48,7 +48,7 @@ _slime = msgspec.json.Decoder(SlimeRequest)
 _llama_factory = msgspec.json.Decoder(LlamaFactoryRequest)
 
 
-def add_foreign_routes(app: FastAPI, service: Service, bodies: Bodies) -> None:
+def add_trainer_routes(app: FastAPI, service: Service, bodies: Bodies) -> None:
     """Add other projects' paths."""
 
     def refuse(request: Request, where: str, instead: str) -> None:
