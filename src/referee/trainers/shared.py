@@ -206,7 +206,7 @@ class Judged:
 class Pending:
     """Rewards on their way: `result()` in a thread, `await` on a loop. Can be asked more than once."""
 
-    __slots__ = ("_error", "_opened", "_ticket", "samples")
+    __slots__ = ("_error", "_opened", "_rewards", "_ticket", "samples")
 
     def __init__(
         self, opened: _Opened, samples: tuple[Sample, ...], ticket: Ticket | None, error: Exception | None
@@ -215,6 +215,7 @@ class Pending:
         self.samples = samples
         self._ticket = ticket
         self._error = error
+        self._rewards: list[Reward] | None = None
 
     def done(self) -> bool:
         """True when `result` would not wait."""
@@ -242,32 +243,36 @@ class Pending:
 
     def result(self, timeout: float | None = None) -> list[Reward]:
         """The rewards in the order of the samples. Ends by the deadline, or by TicketTimeout after `timeout`."""
-        if self._ticket is None:
-            assert self._error is not None
-            return self._opened.despite(self._error, self.samples)
-        try:
-            return self._opened.fine(self._ticket.result(timeout))
-        except TicketTimeout:
-            raise
-        except OUTAGES as error:
-            return self._opened.despite(error, self.samples)
-        except BaseException:
-            self.cancel()
-            raise
+        if self._rewards is None:  # once: failures are counted when they are collected
+            try:
+                self._rewards = self._opened.fine(self._submitted().result(timeout))
+            except TicketTimeout:
+                raise
+            except BaseException as error:
+                self._rewards = self._despite(error)
+        return self._rewards
 
     def __await__(self) -> Generator[Any, None, list[Reward]]:
         return self._wait().__await__()
 
     async def _wait(self) -> list[Reward]:
-        if self._ticket is None:
-            return self.result()
         try:
-            return self._opened.fine(await self._ticket)
-        except OUTAGES as error:
-            return self._opened.despite(error, self.samples)
-        except BaseException:
+            await self._submitted()
+        except BaseException as error:
+            self._rewards = self._rewards or self._despite(error)
+        return self.result()
+
+    def _submitted(self) -> Ticket:
+        if self._ticket is None:
+            assert self._error is not None
+            raise self._error
+        return self._ticket
+
+    def _despite(self, error: BaseException) -> list[Reward]:
+        if not isinstance(error, OUTAGES):
             self.cancel()
-            raise
+            raise error
+        return self._opened.despite(error, self.samples)
 
 
 class _Opened:

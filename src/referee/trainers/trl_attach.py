@@ -71,7 +71,7 @@ class Attached:
             columns |= next((part for part in result if isinstance(part, dict)), {})
             columns["trainer_state"] = self._trainer.state
             for reward in self._rewards:
-                reward.begin(prompts, completions, ids, columns)
+                reward.begin((prompts, completions, ids, columns))
         return result
 
 
