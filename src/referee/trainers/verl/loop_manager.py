@@ -54,7 +54,7 @@ from referee.trainers.verl.loop_groups import (
     unpacked_samples,
 )
 from referee.trainers.verl.loop_settings import is_validation, loop_settings
-from referee.trainers.verl.sharing import divided, job_wide
+from referee.trainers.verl.sharing import job_wide
 
 log = logging.getLogger("referee.trainers")
 
@@ -87,8 +87,7 @@ class RefereeRewardManager:
             shaping=replace(settings.config.shaping, length=LengthConfig()),
             missing=MissingConfig(abort_above=settings.config.missing.abort_above),
         )
-        share = job_wide if settings.shared else divided
-        self._judged = Judged(share(alone, settings.workers))
+        self._judged = Judged(job_wide(alone, settings.workers))
         self._complete = replace(settings.config, missing=MissingConfig())
         self._compares = settings.asks and needs_groups(settings.config.judge)
         if settings.workers > 1 and not self._compares:
