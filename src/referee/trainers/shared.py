@@ -118,14 +118,6 @@ class Judged:
             return self.submit(samples, deadline, shaped=shaped)
         return await asyncio.to_thread(self.submit, listed(samples), deadline, shaped=shaped)
 
-    def announce(self, why: str) -> None:
-        """Something was changed on purpose, for this process's audit and record; see `Referee.announce`."""
-        self.referee.announce(why)
-
-    def metrics(self) -> dict[str, float]:
-        """Counts so far in this process, under the names of `referee docs metrics`."""
-        return self.referee.metrics()
-
     def close(self) -> None:
         """Close this process's Referee for the configuration. The next use opens another."""
         with _lock:
@@ -180,7 +172,7 @@ class Judged:
 
     def unknown(self, samples: Sequence[Sample], why: str) -> list[Reward]:
         """Rewards of samples whose answer the hook cannot find: not judged, filled as the policy says."""
-        return _open(self._identity, self.config).despite(UnscoredError(why), samples)
+        return _open(self._identity, self.config).failed(UnscoredError(why), samples)
 
     def _check(self) -> RowCheck:
         found = _checks.get(self._identity)
@@ -209,7 +201,7 @@ class Pending:
     __slots__ = ("_error", "_opened", "_rewards", "_ticket", "samples")
 
     def __init__(
-        self, opened: _Opened, samples: tuple[Sample, ...], ticket: Ticket | None, error: Exception | None
+        self, opened: _OpenReferee, samples: tuple[Sample, ...], ticket: Ticket | None, error: Exception | None
     ) -> None:
         self._opened = opened
         self.samples = samples
@@ -245,11 +237,11 @@ class Pending:
         """The rewards in the order of the samples. Ends by the deadline, or by TicketTimeout after `timeout`."""
         if self._rewards is None:  # once: failures are counted when they are collected
             try:
-                self._rewards = self._opened.fine(self._submitted().result(timeout))
+                self._rewards = self._opened.succeeded(self._submitted().result(timeout))
             except TicketTimeout:
                 raise
             except BaseException as error:
-                self._rewards = self._despite(error)
+                self._rewards = self._failed(error)
         return self._rewards
 
     def __await__(self) -> Generator[Any, None, list[Reward]]:
@@ -259,7 +251,7 @@ class Pending:
         try:
             await self._submitted()
         except BaseException as error:
-            self._rewards = self._rewards or self._despite(error)
+            self._rewards = self._rewards or self._failed(error)
         return self.result()
 
     def _submitted(self) -> Ticket:
@@ -268,14 +260,14 @@ class Pending:
             raise self._error
         return self._ticket
 
-    def _despite(self, error: BaseException) -> list[Reward]:
+    def _failed(self, error: BaseException) -> list[Reward]:
         if not isinstance(error, OUTAGES):
             self.cancel()
             raise error
-        return self._opened.despite(error, self.samples)
+        return self._opened.failed(error, self.samples)
 
 
-class _Opened:
+class _OpenReferee:
     """A Referee in this process, and how long it has been failing."""
 
     def __init__(self, config: Config) -> None:
@@ -308,7 +300,7 @@ class _Opened:
                     self.referee = Referee(self.config)
             return self.submit(samples, deadline, **more)
 
-    def fine(self, rewards: list[Reward]) -> list[Reward]:
+    def succeeded(self, rewards: list[Reward]) -> list[Reward]:
         """A batch came back as it should."""
         for reward in rewards:
             self._watch.observe(reward.verdict)
@@ -322,7 +314,7 @@ class _Opened:
         self._served = self._served or served
         return served
 
-    def despite(self, error: Exception, samples: Sequence[Sample]) -> list[Reward]:
+    def failed(self, error: Exception, samples: Sequence[Sample]) -> list[Reward]:
         """What a batch gives that ended in an error, by the policy; or the error, where that is the policy."""
         rewards = [reward for reward in getattr(error, "rewards", None) or () if reward is not None]
         self._note(rewards)
@@ -372,15 +364,15 @@ def from_environment() -> Judged:
 
 _read: dict[str, Judged] = {}
 _checks: dict[str, RowCheck] = {}
-_opened: dict[str, _Opened] = {}
+_opened: dict[str, _OpenReferee] = {}
 _announced: set[str] = set()
 _lock = threading.Lock()
 
 
-def _open(identity: str, config: Config) -> _Opened:
+def _open(identity: str, config: Config) -> _OpenReferee:
     with _lock:
         if identity not in _opened:
-            _opened[identity] = _Opened(config)
+            _opened[identity] = _OpenReferee(config)
         return _opened[identity]
 
 

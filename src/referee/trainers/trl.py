@@ -193,7 +193,7 @@ class TrlReward:
         if first and self.log_details and rewards:
             _report(self.name, rewards, pending.waited_s, columns, has_rubric(self.judged.config))
             if self.judged.config.audit.enable and callable(log_metric := columns.get("log_metric")):
-                counts = self.judged.metrics()
+                counts = self.judged.referee.metrics()
                 for name in AUDIT:
                     log_metric(f"{self.name}/{name}", counts[name])
         return self._numbers(number, rewards, pending)
