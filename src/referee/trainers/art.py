@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from referee.records import Message, Reward, Text, Verdict
+from referee.trainers.outcome import judge_numbers
 from referee.trainers.rows import REFERENCES, first_of, group_name, text_of
 from referee.trainers.shared import Judged, Source
 
@@ -76,4 +77,5 @@ def _rewarded(trajectory: Any, reward: Reward) -> Any:
     metrics = {"rule_reward": trajectory.reward, "length_penalty": reward.penalty, "judge_scored": reward.scored}
     if isinstance(verdict, Verdict):
         metrics["judge"] = verdict.score
+    metrics |= judge_numbers(reward)
     return trajectory.model_copy(update={"reward": reward.value, "metrics": {**trajectory.metrics, **metrics}})
