@@ -28,7 +28,7 @@ from referee.runtime.ray_group_client import GroupClient
 from referee.runtime.ray_group_coordinator import KEEP, SILENT
 from referee.runtime.ray_judged_groups import End
 from referee.shaping import shape_group, weighted
-from referee.trainers.outcome import has_rubric
+from referee.trainers.outcome import has_rubric, why
 from referee.trainers.shared import Judged, Pending
 from referee.trainers.verl.columns import columns_of, numeric, terms_filled, terms_given
 from referee.trainers.verl.config import in_own_keys
@@ -178,7 +178,7 @@ class RefereeRewardManager:
             return reward, *await self._value(row, member, reward), extra
         outcome = unpacked_outcome(end.data)
         if outcome.value is None:
-            raise self._unscored(row, outcome.reward.verdict)
+            raise self._unscored(row, outcome.reward)
         return outcome.reward, outcome.value, outcome.terms, extra
 
     async def _judge_group(self, row: Row, expected: int, texts: Mapping[str, bytes]) -> dict[str, bytes]:
@@ -247,7 +247,7 @@ class RefereeRewardManager:
                     self._coordinator().tell(name, member, told, expected)
         value, terms = self._final(reward, found)
         if value is None:
-            raise self._unscored(row, reward.verdict)
+            raise self._unscored(row, reward)
         return value, terms
 
     def _final(self, reward: Reward, found: Sequence[Told]) -> tuple[float | None, dict[str, float]]:
@@ -301,8 +301,8 @@ class RefereeRewardManager:
             row.uid,
             wait,
         )
-        why = f"its siblings were given their rewards without it, after group_wait = {wait:g} s"
-        return Unscored(reason=Reason.DEADLINE, detail=why)
+        detail = f"its siblings were given their rewards without it, after group_wait = {wait:g} s"
+        return Unscored(reason=Reason.DEADLINE, detail=detail)
 
     def _start(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         task = asyncio.get_running_loop().create_task(work)
@@ -325,11 +325,10 @@ class RefereeRewardManager:
             return "group_mean"
         return policy
 
-    def _unscored(self, row: Row, verdict: Verdict | Unscored) -> UnscoredError:
-        why = f"{verdict.reason}: {verdict.detail}" if isinstance(verdict, Unscored) else "the sum is not a number"
+    def _unscored(self, row: Row, reward: Reward) -> UnscoredError:
         return UnscoredError(
-            f"rollout {row.session or '?'} of prompt {row.uid or '?'} was not scored ({why}), so it has no reward. "
-            "verl's V1 trainer leaves the prompt out of the step, or replaces it with "
+            f"rollout {row.session or '?'} of prompt {row.uid or '?'} was not scored ({why(reward)}), so it has no "
+            "reward. verl's V1 trainer leaves the prompt out of the step, or replaces it with "
             "trainer.v1.sampler.sync_refill_failed_groups=True. To train on a number instead, set [missing] policy to "
             "group_mean or value in referee.toml."
         )
