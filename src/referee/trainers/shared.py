@@ -280,9 +280,9 @@ class _OpenReferee:
             announce(self.config)
         self._watch = UnscoredWatch(config.missing.abort_above)
         """Over all batches: the engine's own does not see the rest of one that ended in an error."""
-        self._served = self._said = False
-        self._told: set[bool] = set()
-        """Whether an outage (False) that lasts, or an unknown answer (True), was logged."""
+        self._served = False
+        self._logged: set[str] = set()
+        """What was logged and lasts: an outage, an unknown answer, the end of the run."""
 
     def submit(self, samples: Iterable[Sample], deadline: float | None, **more: Any) -> Ticket:
         """As the Referee's. A folder that nobody named, or that the process before a fork could write, costs the
@@ -305,7 +305,7 @@ class _OpenReferee:
         for reward in rewards:
             self._watch.observe(reward.verdict)
         if self._note(rewards):
-            self._told.discard(False)
+            self._logged.discard("outage")
         return rewards
 
     def _note(self, rewards: Sequence[Reward]) -> bool:
@@ -318,33 +318,35 @@ class _OpenReferee:
         """What a batch gives that ended in an error, by the policy; or the error, where that is the policy."""
         rewards = [reward for reward in getattr(error, "rewards", None) or () if reward is not None]
         self._note(rewards)
-        if isinstance(error, EndpointClosed) and not self._served:
-            if not self._said:  # some frameworks swallow what a hook raises
-                self._said = True
-                log.error("nothing can be judged here, so this is raised and not counted as an outage: %s", error)
+        if isinstance(error, STOPS) or (isinstance(error, EndpointClosed) and not self._served):
+            # Some frameworks swallow what a hook raises.
+            self._log_once("end", "raised to end the run, and not counted as an outage: %s", error)
             raise error
-        if isinstance(error, (*STOPS, *MISTAKES)) or self.config.missing.policy == "raise":
+        if isinstance(error, MISTAKES) or self.config.missing.policy == "raise":
             raise error
         unknown = isinstance(error, UnscoredError)  # no outage: it may come with any sample, between judged ones
         if len(rewards) != len(samples):
             reason = Reason.CONFIG if unknown else Reason.CONNECTION
             rewards = unscored(samples, self.config, f"{type(error).__name__}: {error}", reason)
-        missing = sum(not reward.scored for reward in rewards)
-        if unknown not in self._told:
-            self._told.add(unknown)
-            log.error(
-                "%d of %d samples are not scored (%s: %s). They get what [missing] policy = %r gives; the run goes on",
-                missing,
-                len(samples),
-                type(error).__name__,
-                error,
-                self.config.missing.policy,
-            )
+        self._log_once(
+            "unknown answer" if unknown else "outage",
+            "%d of %d samples are not scored (%s: %s). They get what [missing] policy = %r gives; the run goes on",
+            sum(not reward.scored for reward in rewards),
+            len(samples),
+            type(error).__name__,
+            error,
+            self.config.missing.policy,
+        )
         if any([self._watch.observe(reward.verdict) for reward in rewards]):
             self._watch = UnscoredWatch(self.config.missing.abort_above)
-            self._told.clear()
+            self._logged.clear()
             raise error
         return rewards
+
+    def _log_once(self, what: str, message: str, *values: Any) -> None:
+        if what not in self._logged:
+            self._logged.add(what)
+            log.error(message, *values)
 
 
 def from_environment() -> Judged:
