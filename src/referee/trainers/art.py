@@ -25,18 +25,18 @@ def after_each(config: Source) -> Callable[[Any], Awaitable[Any]]:
 
     async def judge(group: Any) -> Any:
         trajectories = list(group.trajectories)
-        talks = [_talk(one) for one in trajectories]
-        name = group_name(talks)
+        conversations = [_conversation(one) for one in trajectories]
+        name = group_name(conversations)
         samples = [
             judged.sample(
-                *talk,
+                *conversation,
                 {"tools": getattr(one, "tools", None), **one.metadata},
                 ADD,
                 group=name,
                 rule_score=float(one.reward),
                 truncated=_is_cut(one),
             )
-            for one, talk in zip(trajectories, talks, strict=True)
+            for one, conversation in zip(trajectories, conversations, strict=True)
         ]
         pairs = zip(trajectories, await judged.ascore(samples), strict=True)
         kept = [_rewarded(one, reward) for one, reward in pairs if reward.value is not None]
@@ -47,7 +47,7 @@ def after_each(config: Source) -> Callable[[Any], Awaitable[Any]]:
     return judge
 
 
-def _talk(trajectory: Any) -> tuple[Text, Text]:
+def _conversation(trajectory: Any) -> tuple[Text, Text]:
     """Prompt and answer: what came before the model's first own message, and the rest. Additional histories come before
     the answer, under headings.
 

@@ -166,8 +166,8 @@ class Judged:
         """A batch as samples, after the same check of its columns. `more`: as in `rows.to_samples`."""
         check = self._check()
         found = row_columns(columns, len(prompts))
-        talks = [(name, rows[0]) for name, rows in (("prompts", prompts), ("completions", responses)) if len(rows)]
-        check.check(found, has_reference(columns), DATASET, talks)
+        texts = [(name, rows[0]) for name, rows in (("prompts", prompts), ("completions", responses)) if len(rows)]
+        check.check(found, has_reference(columns), DATASET, texts)
         return to_samples(prompts, responses, ids, found, step, shown=check.shown, polarity=check.polarity, **more)
 
     def unknown(self, samples: Sequence[Sample], why: str) -> list[Reward]:
@@ -273,9 +273,9 @@ class _OpenReferee:
     def __init__(self, config: Config) -> None:
         self._named_in = None if config.ledger.dir is None else os.getpid()
         """The process whose mistake a folder is that cannot be written; None for one of our choice."""
-        self.config, tells = with_record(config)
+        self.config, announces = with_record(config)
         self.referee = Referee(self.config)
-        if tells and identity(config) not in _announced:
+        if announces and identity(config) not in _announced:
             _announced.add(identity(config))
             announce(self.config)
         self._watch = UnscoredWatch(config.missing.abort_above)
@@ -285,7 +285,7 @@ class _OpenReferee:
         """What was logged and lasts: an outage, an unknown answer, the end of the run."""
 
     def submit(self, samples: Iterable[Sample], deadline: float | None, **more: Any) -> Ticket:
-        """As the Referee's. A folder that nobody named, or that the process before a fork could write, costs the
+        """As the Referee's. A folder of our choice, or one that the process before a fork could write, costs the
         record and not the run."""
         referee, samples = self.referee, listed(samples)
         try:

@@ -83,8 +83,7 @@ def compute_score(
     for REBALANCE_MONITOR_REWARD; None: counted.
     """
     call = _call(response, ground_truth, dataset_name, extra_info, true_share, verl)
-    rules = _rules(call, rule)
-    judged = _judge(call.monitor)
+    rules, judged = _prepared(call, rule)
     return _results(call, rules, judged, judged.score(_samples(call)) if judged else [])
 
 
@@ -100,8 +99,7 @@ async def acompute_score(
 ) -> Any:
     """`compute_score` without blocking the event loop."""
     call = _call(response, ground_truth, dataset_name, extra_info, true_share, verl)
-    rules = await asyncio.to_thread(_rules, call, rule)
-    judged = _judge(call.monitor)
+    rules, judged = await asyncio.to_thread(_prepared, call, rule)
     return _results(call, rules, judged, await judged.ascore(_samples(call)) if judged else [])
 
 
@@ -162,9 +160,12 @@ def _samples(call: Call) -> list[Sample]:
     return [Sample(prompt="", response=text, id=str(index)) for index, text in enumerate(call.responses)]
 
 
-def _judge(monitor: Monitor) -> Judged | None:
-    if not monitor.enabled:
-        return None
+def _prepared(call: Call, rule: RuleFunction | str | None) -> tuple[list[Scored], Judged | None]:
+    """The rule's scores, and the monitor, opened; None where it is off. Both may take seconds."""
+    return _rules(call, rule), _judge(call.monitor) if call.monitor.enabled else None
+
+
+def _judge(monitor: Monitor) -> Judged:
     overrides = tuple(item for item in os.environ.items() if item[0].startswith("REFEREE_"))
     judged = _judged(monitor, overrides, on_ray())
     judged.referee  # noqa: B018  # a missing key is an error now, not an unscored batch
