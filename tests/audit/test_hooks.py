@@ -10,6 +10,7 @@ from typing import Any
 
 import httpx
 import pytest
+from msgspec.structs import replace
 from tests.audit.world import MAIN, PATIENCE, Scored, critical, look, merit, scripted
 
 from referee.audit import auditor as module
@@ -29,7 +30,7 @@ from referee.trainers.verl.backend import Backend
 from referee.trainers.verl.config import LengthPenaltyConfig
 from referee.trainers.verl.loop_groups import packed_error, unpacked_outcome
 from referee.trainers.verl.loop_manager import RefereeRewardManager
-from referee.trainers.verl.sharing import divided, job_wide
+from referee.trainers.verl.sharing import job_wide
 
 SECTIONS: dict[str, Any] = {
     "endpoint": MAIN,
@@ -83,7 +84,10 @@ def through_slime(config: dict[str, Any]) -> list[Any]:
         prompt="Why?", response="Because of it. [[quality=7]]", label=None, metadata={}, response_length=3,
         tokens=[1, 2, 3], status=None, index=0, group_index=0, reward=None,
     )  # fmt: skip
-    return asyncio.run(slime._group(judged, [sample]))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(slime, "from_environment", lambda: judged)
+        found: list[Any] = asyncio.run(slime.custom_rm(None, [sample]))
+    return found
 
 
 def through_submit(config: dict[str, Any]) -> list[Any]:
@@ -209,7 +213,8 @@ def test_processes_of_one_run_share_the_false_alarm_rate(monkeypatch: pytest.Mon
     """Any of them may say an alarm, so eight audits have an eighth each; so have the ranks of a launcher."""
     rates: list[float] = []
     monkeypatch.setattr(module, "Watch", lambda chosen: rates.append(chosen.rate))
-    for config in (load(settings("log")), divided(load(settings("log")), 8)):
+    one = load(settings("log"))
+    for config in (one, replace(one, audit=replace(one.audit, processes=8))):
         module.Auditor(config, lambda line: None, lambda config: None)  # type: ignore[arg-type, return-value]
     monkeypatch.setenv("WORLD_SIZE", "4")
     module.Auditor(load(settings("log")), lambda line: None, lambda config: None)  # type: ignore[arg-type, return-value]

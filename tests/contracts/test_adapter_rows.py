@@ -65,7 +65,7 @@ def test_openrlhf_does_not_judge_an_answer_it_cannot_find(
     openrlhf.reward_func([prompt[40:] + "again"], [prompt], ["label"])
     assert sum("agent" in record.getMessage() for record in caplog.records) == 1
     judged = openrlhf.from_environment()
-    assert judged.metrics()["requests"] == 1
+    assert judged.referee.metrics()["requests"] == 1
 
 
 def test_openrlhf_raises_where_that_is_the_policy(write_config: Write) -> None:

@@ -134,11 +134,13 @@ def test_cancelled_wait_stops_the_judging(write_config: Write) -> None:
     assert values(Judged(write_config(ABSTAIN)).score(samples(answers(4)))) == fair(4)
 
 
-def test_too_many_unscored_stop_the_run(write_config: Write) -> None:
-    """abort_above is the user's own limit: past it, it is an error."""
+def test_too_many_unscored_stop_the_run(write_config: Write, caplog: pytest.LogCaptureFixture) -> None:
+    """abort_above is the user's own limit: past it, it is an error, and one in the log, because verl's V1 trainer and
+    others swallow errors of a reward."""
     judged = Judged(write_config({"policy": "abstain", "abort_above": 0.01}))
     with pytest.raises(TooManyUnscored, match="abort_above"):
         judged.score(samples([f"{UNSCORED} {n}" for n in range(8)]))
+    assert [one.levelname for one in caplog.records if "abort_above" in one.getMessage()] == ["ERROR"]
 
 
 class Fickle(BaseHTTPRequestHandler):

@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 from tests.contracts.adapter_suite import UNSCORED, Write, answers, sim_url, write_config
+from tests.contracts.test_adapters import ArtGroup, ArtTrajectory
 
 from referee.config import load
 from referee.errors import UnscoredError
 from referee.records import Reason, Reward, Sample, Settled, Unscored, Verdict
 from referee.shaping import shape_group
-from referee.trainers import nemo_gym
+from referee.trainers import art, nemo_gym, openrlhf, skyrl, tinker
 from referee.trainers.nemo_gym import fields_of
 from referee.trainers.verifiers import named
 
@@ -119,3 +120,25 @@ def test_nemo_gym_rows_have_the_same_components_scored_or_not(
     assert set(left["reward_components"]) == set(good["reward_components"])
     assert left["instance_config"] == {"mask_sample": True}
     assert (left["judge_safe_scored"], good["judge_safe_scored"]) == (0.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        lambda path, text: openrlhf.reward_func([f"q{text}"], ["q"], [None])["extra_logs"],
+        lambda path, text: skyrl.judge_answer("q", text)[1]["judges"],
+        lambda path, text: asyncio.run(tinker.Grader(path).group("q", [text]))[0][1],
+        lambda path, text: asyncio.run(art.after_each(path)(ArtGroup([ArtTrajectory(text)]))).trajectories[0].metrics,
+    ],
+    ids=["openrlhf", "skyrl", "tinker", "art"],
+)
+def test_each_judge_has_numbers_of_its_own_in_a_trainers_log(write_config: Write, log: Any) -> None:
+    """judge_<name> is what the judge said, in [0, 1], without its weight."""
+    path = write_config({"policy": "value", "value": 0.0})
+    judges = '[[judge]]\nname = "taste"\nweight = 0.5\n[[judge]]\nname = "safe"\nkind = "yes_no"\n'
+    path.write_text(path.read_text().replace("[judge]\nask_again = 0\n", judges))
+    numbers = log(path, answers(4)[0])
+    found = {name: float(one.item() if hasattr(one, "item") else one) for name, one in numbers.items()}
+    assert found["judge_taste"] == pytest.approx(1 / 3)
+    assert 0 < found["judge_safe"] <= 1
+    assert found["judge_taste_scored"] == found["judge_safe_scored"] == 1.0

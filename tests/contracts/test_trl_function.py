@@ -96,14 +96,14 @@ def test_what_was_begun_is_used_once_and_only_if_equal(write_config: Write, capl
     func = reward_func(write_config(ABSTAIN))
     reward: TrlReward = func.referee  # type: ignore[attr-defined]
     texts = answers(3, 9)
-    reward.begin(["q"] * 2, texts, [[1]] * 2, {})
+    reward.begin((["q"] * 2, texts, [[1]] * 2, {}))
     assert reward.begun == 1
     assert call(func, answers(5, 6)) == fair(5, 6)
     assert reward.begun == 1
     assert call(func, texts) == fair(3, 9)
     assert reward.begun == 0
     for _ in range(9):
-        reward.begin(["q"] * 2, texts, [[1]] * 2, {})
+        reward.begin((["q"] * 2, texts, [[1]] * 2, {}))
     assert reward.begun <= trl.EARLY
     assert sum("paid for, twice" in record.getMessage() for record in caplog.records) == 1
     reward.abandon()
@@ -194,7 +194,7 @@ def test_two_groups_with_one_prompt_have_two_medians(write_config: Write) -> Non
     batch = {"prompts": ["q"] * 8, "completions": texts, "completion_ids": ids}
     owner = Owner(max_completion_length=99)
     assert func(**batch, **owner.columns) == [1.0] * 8
-    pending = func.referee.pending(*batch.values(), owner.columns)  # type: ignore[attr-defined]
+    pending, _ = func.referee.batch(0, (*batch.values(), owner.columns))  # type: ignore[attr-defined]
     names = [sample.group for sample in pending.samples]
     assert len({*names[:4]}) == len({*names[4:]}) == 1
     assert names[0] != names[4]

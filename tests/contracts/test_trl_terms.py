@@ -43,7 +43,7 @@ def several(
 
 def calls_of(path: Path) -> float:
     """Samples that were paid for: once, however many judges and functions there are."""
-    return Judged(path).metrics()["calls"]
+    return Judged(path).referee.metrics()["calls"]
 
 
 def test_a_function_for_each_judge_and_one_batch_for_all(write_config: Write) -> None:
@@ -188,7 +188,7 @@ def test_they_pickle_one_by_one_and_still_share(write_config: Write) -> None:
         "import pickle\n"
         f"funcs = [pickle.loads(bytes.fromhex(text)) for text in {[pickle.dumps(func).hex() for func in funcs]!r}]\n"
         "for func in funcs: func(prompts=['q'], completions=['[[quality=4]]'], completion_ids=[[1]])\n"
-        "print(*[func.__name__ for func in funcs], funcs[0].referee.judged.metrics()['calls'])\n"
+        "print(*[func.__name__ for func in funcs], funcs[0].referee.judged.referee.metrics()['calls'])\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=50, check=False)
     assert done.returncode == 0, done.stderr

@@ -333,7 +333,7 @@ def test_a_function_for_each_judge_under_both_aggregations(tmp_path: Path, judge
         assert 0 < len(missing) < len(taste)
         assert all(advantages[n] == 0 for n in missing)
         assert any(advantages)
-        assert Judged(config).metrics()["samples"] == len(taste)
+        assert Judged(config).referee.metrics()["samples"] == len(taste)
 
 
 def test_a_missing_column_stops_training_at_once(tmp_path: Path, judge: Start) -> None:

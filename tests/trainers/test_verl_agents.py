@@ -76,7 +76,7 @@ def search(q: str) -> str:
 @pytest.fixture(autouse=True)
 def clean() -> Iterator[None]:
     """What was opened is closed; what is said once is said again."""
-    data._said.clear()
+    data._warned.clear()
     yield
     close_all()
 

@@ -6,10 +6,8 @@ from typing import Any
 
 import pytest
 
-from referee.config import load
 from referee.errors import ConfigError
 from referee.trainers.verl.loop_settings import is_validation, loop_settings
-from referee.trainers.verl.sharing import divided, job_wide
 
 JUDGE = {"endpoint": {"url": "http://127.0.0.1:9/v1", "key_env": ""}}
 
@@ -76,12 +74,3 @@ def test_validation_rows_say_so_themselves() -> None:
     assert is_validation({"split": "test"})
     assert not is_validation({"split": "train"})
     assert not is_validation({})
-
-
-def test_limits_can_be_divided_among_workers() -> None:
-    """Together they never pass what was configured, as long as there is one for each."""
-    config = load({**JUDGE, "limits": {"max_concurrency": 10, "concurrency": 10, "rpm": 100, "tpm": 1000}})
-    limits = divided(config, 8).limits
-    assert (limits.max_concurrency, limits.concurrency, limits.rpm, limits.tpm) == (1, 1, 12, 125)
-    assert divided(config, 1) is config
-    assert job_wide(config, 8) is config  # not on Ray: one process

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from referee.records import Message, Reward, Text, Verdict
+from referee.trainers.outcome import judge_numbers
 from referee.trainers.rows import REFERENCES, first_of, group_name, text_of
 from referee.trainers.shared import Judged, Source
 
@@ -24,18 +25,18 @@ def after_each(config: Source) -> Callable[[Any], Awaitable[Any]]:
 
     async def judge(group: Any) -> Any:
         trajectories = list(group.trajectories)
-        talks = [_talk(one) for one in trajectories]
-        name = group_name(talks)
+        conversations = [_conversation(one) for one in trajectories]
+        name = group_name(conversations)
         samples = [
             judged.sample(
-                *talk,
+                *conversation,
                 {"tools": getattr(one, "tools", None), **one.metadata},
                 ADD,
                 group=name,
                 rule_score=float(one.reward),
                 truncated=_is_cut(one),
             )
-            for one, talk in zip(trajectories, talks, strict=True)
+            for one, conversation in zip(trajectories, conversations, strict=True)
         ]
         pairs = zip(trajectories, await judged.ascore(samples), strict=True)
         kept = [_rewarded(one, reward) for one, reward in pairs if reward.value is not None]
@@ -46,7 +47,7 @@ def after_each(config: Source) -> Callable[[Any], Awaitable[Any]]:
     return judge
 
 
-def _talk(trajectory: Any) -> tuple[Text, Text]:
+def _conversation(trajectory: Any) -> tuple[Text, Text]:
     """Prompt and answer: what came before the model's first own message, and the rest. Additional histories come before
     the answer, under headings.
 
@@ -76,4 +77,5 @@ def _rewarded(trajectory: Any, reward: Reward) -> Any:
     metrics = {"rule_reward": trajectory.reward, "length_penalty": reward.penalty, "judge_scored": reward.scored}
     if isinstance(verdict, Verdict):
         metrics["judge"] = verdict.score
+    metrics |= judge_numbers(reward)
     return trajectory.model_copy(update={"reward": reward.value, "metrics": {**trajectory.metrics, **metrics}})

@@ -20,7 +20,7 @@ from typing import Any
 from referee.errors import RefereeError
 from referee.records import Reward, Sample, Verdict
 from referee.trainers.on_demand import on_demand
-from referee.trainers.outcome import number
+from referee.trainers.outcome import judge_numbers, number
 from referee.trainers.rows import holds, with_reference
 from referee.trainers.shared import Judged, from_environment
 
@@ -147,14 +147,16 @@ def _result(rewards: list[Reward]) -> dict[str, Any]:
         reward.verdict.value if isinstance(reward.verdict, Verdict) else value
         for reward, value in zip(rewards, given, strict=True)
     ]
-    return {
-        "rewards": _tensor(given),
-        "scores": _tensor(scores),
-        "extra_logs": {
-            "judge_scored": _tensor([float(reward.scored) for reward in rewards]),
-            "judge_cached": _tensor([float(reward.settled.origin in ("cache", "shared")) for reward in rewards]),
-        },
-    }
+    logs = [
+        {
+            "judge_scored": float(reward.scored),
+            "judge_cached": float(reward.settled.origin in ("cache", "shared")),
+            **judge_numbers(reward),
+        }
+        for reward in rewards
+    ]
+    extra_logs = {name: _tensor([log[name] for log in logs]) for name in (logs[0] if logs else ())}
+    return {"rewards": _tensor(given), "scores": _tensor(scores), "extra_logs": extra_logs}
 
 
 def _tensor(numbers: list[float]) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from referee.config import Config
@@ -37,6 +37,18 @@ def why(reward: Reward) -> str:
 def terms_of(reward: Reward) -> dict[str, float]:
     """What each judge that counts adds to a reward, by name, weight included; without those that gave no verdict."""
     return {term.judge: term.value for term in reward.terms if term.weight != 0 and term.value is not None}
+
+
+def judge_numbers(reward: Reward, filled: Mapping[str, float] | None = None, none: float = 0.0) -> dict[str, float]:
+    """For a trainer's log, of several judges: what each said, in [0, 1], and whether it did. Where it did not, the
+    number is that of `filled`, or `none`."""
+    found = {}
+    for term in reward.terms if len(reward.terms) > 1 else ():
+        said = term.settled.verdict
+        number = said.value if isinstance(said, Verdict) else (filled or {}).get(term.judge, none)
+        found[f"judge_{term.judge}"] = number
+        found[f"judge_{term.judge}_scored"] = float(isinstance(said, Verdict))
+    return found
 
 
 class Rubric(NamedTuple):

@@ -1,6 +1,6 @@
 """What a hook tells its user at the start, and the record it keeps where the configuration names no folder for one.
 
-Nobody asked for that record, so it is bounded, kept out of git, and one folder for all processes of a run.
+It was not asked for, so it is bounded, kept out of git, and one folder for all processes of a run.
 """
 
 from __future__ import annotations

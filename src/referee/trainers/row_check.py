@@ -71,12 +71,12 @@ class RowCheck:
         self._named = False
 
     def check(
-        self, columns: Collection[str], reference: bool, where: str, talks: Iterable[tuple[str, Any]] = ()
+        self, columns: Collection[str], reference: bool, where: str, texts: Iterable[tuple[str, Any]] = ()
     ) -> None:
         """Refuse judges that could score none of these rows; say once which columns no judge sees.
 
         `columns`: what the rows have. `reference`: whether there is a known answer, or a place for it; `where`: what to
-        add, to what. `talks`: names and values of prompts and responses, whose unread fields are named too.
+        add, to what. `texts`: names and values of prompts and responses, whose unread fields are named too.
         """
         named = ", ".join(sorted(str(name) for name in columns if name not in BOOKKEEPING and name != TOOLS)) or "none"
         held = f"(they have: {named}): no answer could be scored"
@@ -103,13 +103,13 @@ class RowCheck:
         self._lacks_reference = self._lacks_column = self._lacks_rubric = False
         if not self._named:
             self._named = True
-            self._name_unread(columns, talks)
+            self._name_unread(columns, texts)
 
-    def _name_unread(self, columns: Iterable[str], talks: Iterable[tuple[str, Any]]) -> None:
+    def _name_unread(self, columns: Iterable[str], texts: Iterable[tuple[str, Any]]) -> None:
         known = {*BOOKKEEPING, *REFERENCES, *MEDIA, TOOLS, *self.shown, *(SOURCES if self.polarity else ())}
         found = [str(name) for name in columns if name not in known and not str(name).startswith("_")]
-        for where, talk in talks:
-            found += [f"{where}[].{name}" for name in sorted(unread_fields(talk)) if name not in known]
+        for where, text in texts:
+            found += [f"{where}[].{name}" for name in sorted(unread_fields(text)) if name not in known]
         unread = [name for name in dict.fromkeys(found) if name.isprintable()]
         meant = [name for name in unread if MEANT.search(name)]
         reads = 'kind = "rubric" reads criteria from `rubric`, kind = "reference" a known answer, '

@@ -203,11 +203,11 @@ def group_name(*parts: Any) -> str:
     return hashlib.blake2b(known.encode(), digest_size=8).hexdigest()
 
 
-def split(talk: Any, prompt: Text, where: str) -> tuple[Text, Text]:
+def split(conversation: Any, prompt: Text, where: str) -> tuple[Text, Text]:
     """Prompt and response of a whole conversation. It begins with the prompt, with another one (then the response
     begins with the first assistant message), or with the response itself."""
-    role = "assistant" if isinstance(talk, str) else field(next(iter(talk)), "role")
-    messages = _messages(text_of(talk, where), str(role))
+    role = "assistant" if isinstance(conversation, str) else field(next(iter(conversation)), "role")
+    messages = _messages(text_of(conversation, where), str(role))
     asked = _messages(prompt, "user")
     if messages[: len(asked)] == asked:
         return prompt, _as_text(messages[len(asked) :])

@@ -118,14 +118,6 @@ class Judged:
             return self.submit(samples, deadline, shaped=shaped)
         return await asyncio.to_thread(self.submit, listed(samples), deadline, shaped=shaped)
 
-    def announce(self, why: str) -> None:
-        """Something was changed on purpose, for this process's audit and record; see `Referee.announce`."""
-        self.referee.announce(why)
-
-    def metrics(self) -> dict[str, float]:
-        """Counts so far in this process, under the names of `referee docs metrics`."""
-        return self.referee.metrics()
-
     def close(self) -> None:
         """Close this process's Referee for the configuration. The next use opens another."""
         with _lock:
@@ -174,13 +166,13 @@ class Judged:
         """A batch as samples, after the same check of its columns. `more`: as in `rows.to_samples`."""
         check = self._check()
         found = row_columns(columns, len(prompts))
-        talks = [(name, rows[0]) for name, rows in (("prompts", prompts), ("completions", responses)) if len(rows)]
-        check.check(found, has_reference(columns), DATASET, talks)
+        texts = [(name, rows[0]) for name, rows in (("prompts", prompts), ("completions", responses)) if len(rows)]
+        check.check(found, has_reference(columns), DATASET, texts)
         return to_samples(prompts, responses, ids, found, step, shown=check.shown, polarity=check.polarity, **more)
 
     def unknown(self, samples: Sequence[Sample], why: str) -> list[Reward]:
         """Rewards of samples whose answer the hook cannot find: not judged, filled as the policy says."""
-        return _open(self._identity, self.config).despite(UnscoredError(why), samples)
+        return _open(self._identity, self.config).failed(UnscoredError(why), samples)
 
     def _check(self) -> RowCheck:
         found = _checks.get(self._identity)
@@ -206,15 +198,16 @@ class Judged:
 class Pending:
     """Rewards on their way: `result()` in a thread, `await` on a loop. Can be asked more than once."""
 
-    __slots__ = ("_error", "_opened", "_ticket", "samples")
+    __slots__ = ("_error", "_opened", "_rewards", "_ticket", "samples")
 
     def __init__(
-        self, opened: _Opened, samples: tuple[Sample, ...], ticket: Ticket | None, error: Exception | None
+        self, opened: _OpenReferee, samples: tuple[Sample, ...], ticket: Ticket | None, error: Exception | None
     ) -> None:
         self._opened = opened
         self.samples = samples
         self._ticket = ticket
         self._error = error
+        self._rewards: list[Reward] | None = None
 
     def done(self) -> bool:
         """True when `result` would not wait."""
@@ -242,53 +235,57 @@ class Pending:
 
     def result(self, timeout: float | None = None) -> list[Reward]:
         """The rewards in the order of the samples. Ends by the deadline, or by TicketTimeout after `timeout`."""
-        if self._ticket is None:
-            assert self._error is not None
-            return self._opened.despite(self._error, self.samples)
-        try:
-            return self._opened.fine(self._ticket.result(timeout))
-        except TicketTimeout:
-            raise
-        except OUTAGES as error:
-            return self._opened.despite(error, self.samples)
-        except BaseException:
-            self.cancel()
-            raise
+        if self._rewards is None:  # once: failures are counted when they are collected
+            try:
+                self._rewards = self._opened.succeeded(self._submitted().result(timeout))
+            except TicketTimeout:
+                raise
+            except BaseException as error:
+                self._rewards = self._failed(error)
+        return self._rewards
 
     def __await__(self) -> Generator[Any, None, list[Reward]]:
         return self._wait().__await__()
 
     async def _wait(self) -> list[Reward]:
-        if self._ticket is None:
-            return self.result()
         try:
-            return self._opened.fine(await self._ticket)
-        except OUTAGES as error:
-            return self._opened.despite(error, self.samples)
-        except BaseException:
+            await self._submitted()
+        except BaseException as error:
+            self._rewards = self._rewards or self._failed(error)
+        return self.result()
+
+    def _submitted(self) -> Ticket:
+        if self._ticket is None:
+            assert self._error is not None
+            raise self._error
+        return self._ticket
+
+    def _failed(self, error: BaseException) -> list[Reward]:
+        if not isinstance(error, OUTAGES):
             self.cancel()
-            raise
+            raise error
+        return self._opened.failed(error, self.samples)
 
 
-class _Opened:
+class _OpenReferee:
     """A Referee in this process, and how long it has been failing."""
 
     def __init__(self, config: Config) -> None:
         self._named_in = None if config.ledger.dir is None else os.getpid()
         """The process whose mistake a folder is that cannot be written; None for one of our choice."""
-        self.config, tells = with_record(config)
+        self.config, announces = with_record(config)
         self.referee = Referee(self.config)
-        if tells and identity(config) not in _announced:
+        if announces and identity(config) not in _announced:
             _announced.add(identity(config))
             announce(self.config)
         self._watch = UnscoredWatch(config.missing.abort_above)
         """Over all batches: the engine's own does not see the rest of one that ended in an error."""
-        self._served = self._said = False
-        self._told: set[bool] = set()
-        """Whether an outage (False) that lasts, or an unknown answer (True), was logged."""
+        self._served = False
+        self._logged: set[str] = set()
+        """What was logged and lasts: an outage, an unknown answer, the end of the run."""
 
     def submit(self, samples: Iterable[Sample], deadline: float | None, **more: Any) -> Ticket:
-        """As the Referee's. A folder that nobody named, or that the process before a fork could write, costs the
+        """As the Referee's. A folder of our choice, or one that the process before a fork could write, costs the
         record and not the run."""
         referee, samples = self.referee, listed(samples)
         try:
@@ -303,12 +300,12 @@ class _Opened:
                     self.referee = Referee(self.config)
             return self.submit(samples, deadline, **more)
 
-    def fine(self, rewards: list[Reward]) -> list[Reward]:
+    def succeeded(self, rewards: list[Reward]) -> list[Reward]:
         """A batch came back as it should."""
         for reward in rewards:
             self._watch.observe(reward.verdict)
         if self._note(rewards):
-            self._told.discard(False)
+            self._logged.discard("outage")
         return rewards
 
     def _note(self, rewards: Sequence[Reward]) -> bool:
@@ -317,37 +314,39 @@ class _Opened:
         self._served = self._served or served
         return served
 
-    def despite(self, error: Exception, samples: Sequence[Sample]) -> list[Reward]:
+    def failed(self, error: Exception, samples: Sequence[Sample]) -> list[Reward]:
         """What a batch gives that ended in an error, by the policy; or the error, where that is the policy."""
         rewards = [reward for reward in getattr(error, "rewards", None) or () if reward is not None]
         self._note(rewards)
-        if isinstance(error, EndpointClosed) and not self._served:
-            if not self._said:  # some frameworks swallow what a hook raises
-                self._said = True
-                log.error("nothing can be judged here, so this is raised and not counted as an outage: %s", error)
+        if isinstance(error, STOPS) or (isinstance(error, EndpointClosed) and not self._served):
+            # Some frameworks swallow what a hook raises.
+            self._log_once("end", "raised to end the run, and not counted as an outage: %s", error)
             raise error
-        if isinstance(error, (*STOPS, *MISTAKES)) or self.config.missing.policy == "raise":
+        if isinstance(error, MISTAKES) or self.config.missing.policy == "raise":
             raise error
         unknown = isinstance(error, UnscoredError)  # no outage: it may come with any sample, between judged ones
         if len(rewards) != len(samples):
             reason = Reason.CONFIG if unknown else Reason.CONNECTION
             rewards = unscored(samples, self.config, f"{type(error).__name__}: {error}", reason)
-        missing = sum(not reward.scored for reward in rewards)
-        if unknown not in self._told:
-            self._told.add(unknown)
-            log.error(
-                "%d of %d samples are not scored (%s: %s). They get what [missing] policy = %r gives; the run goes on",
-                missing,
-                len(samples),
-                type(error).__name__,
-                error,
-                self.config.missing.policy,
-            )
+        self._log_once(
+            "unknown answer" if unknown else "outage",
+            "%d of %d samples are not scored (%s: %s). They get what [missing] policy = %r gives; the run goes on",
+            sum(not reward.scored for reward in rewards),
+            len(samples),
+            type(error).__name__,
+            error,
+            self.config.missing.policy,
+        )
         if any([self._watch.observe(reward.verdict) for reward in rewards]):
             self._watch = UnscoredWatch(self.config.missing.abort_above)
-            self._told.clear()
+            self._logged.clear()
             raise error
         return rewards
+
+    def _log_once(self, what: str, message: str, *values: Any) -> None:
+        if what not in self._logged:
+            self._logged.add(what)
+            log.error(message, *values)
 
 
 def from_environment() -> Judged:
@@ -367,15 +366,15 @@ def from_environment() -> Judged:
 
 _read: dict[str, Judged] = {}
 _checks: dict[str, RowCheck] = {}
-_opened: dict[str, _Opened] = {}
+_opened: dict[str, _OpenReferee] = {}
 _announced: set[str] = set()
 _lock = threading.Lock()
 
 
-def _open(identity: str, config: Config) -> _Opened:
+def _open(identity: str, config: Config) -> _OpenReferee:
     with _lock:
         if identity not in _opened:
-            _opened[identity] = _Opened(config)
+            _opened[identity] = _OpenReferee(config)
         return _opened[identity]
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from referee.records import Reward, Unscored
 from referee.trainers.on_demand import on_demand
-from referee.trainers.outcome import number
+from referee.trainers.outcome import judge_numbers, number
 from referee.trainers.rows import with_reference
 from referee.trainers.shared import Judged, from_environment
 
@@ -85,7 +85,7 @@ def _environment() -> type:
 
         def step(self, action: str) -> Any:
             reward, metadata = judge_answer(self._prompt, action, row=self._row)
-            self._metrics = {"judge_scored": float(not metadata["unscored"])}
+            self._metrics = {"judge_scored": float(not metadata["unscored"]), **metadata["judges"]}
             return base.BaseTextEnvStepOutput(observations=[], reward=reward, done=True, metadata=metadata)
 
         def get_metrics(self) -> dict[str, Any]:
@@ -98,7 +98,7 @@ __getattr__ = on_demand(globals(), JudgedEnv=_environment)
 
 
 def _metadata(reward: Reward) -> dict[str, Any]:
-    verdict = reward.verdict
+    verdict, judges = reward.verdict, judge_numbers(reward)
     if isinstance(verdict, Unscored):
-        return {"judge": None, "judge_said": verdict.detail, "unscored": str(verdict.reason)}
-    return {"judge": verdict.score, "judge_said": verdict.reason, "unscored": ""}
+        return {"judge": None, "judge_said": verdict.detail, "unscored": str(verdict.reason), "judges": judges}
+    return {"judge": verdict.score, "judge_said": verdict.reason, "unscored": "", "judges": judges}

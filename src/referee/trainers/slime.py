@@ -16,8 +16,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from referee.errors import ConfigError
-from referee.records import Reward, Sample
-from referee.trainers.outcome import why
+from referee.records import Sample
+from referee.trainers.outcome import values, why
 from referee.trainers.rows import holds, split, text_of, with_reference
 from referee.trainers.shared import Judged, from_environment
 
@@ -31,23 +31,32 @@ POST_PROCESS = "referee.trainers.slime.post_process"
 
 async def custom_rm(args: Any, sample: Any, **_: Any) -> Any:
     """slime's reward: a number for one sample, a list for a list of them. `remove_sample` marks what has no score."""
-    judged = from_environment()
-    if not isinstance(sample, Sequence):
-        return (await _separate(args, judged, [sample]))[0]
-    if not getattr(args, "group_rm", True):  # then a list is what the generate function returned for one rollout
-        return await _separate(args, judged, list(sample))
-    if any(isinstance(one, Sequence) for one in sample):
+    judged, several = from_environment(), isinstance(sample, Sequence)
+    samples = list(sample) if several else [sample]
+    # Without --group-rm a list is what the generate function returned for one rollout.
+    grouped = several and getattr(args, "group_rm", True)
+    if not grouped:
+        _check_separate(args, judged)
+    elif any(isinstance(one, Sequence) for one in samples):
         raise ConfigError(
             "the generate function returned several samples for one rollout, and with --group-rm slime cannot take "
             "rewards for them. Leave --group-rm out: each is then judged by itself, without a length penalty. Add "
             f"--custom-reward-post-process-path {POST_PROCESS} for answers that are not scored.",
             setting="group_rm",
         )
-    return await _group(judged, list(sample))
+    rewards = await judged.ascore([_sample(judged, one) for one in samples])
+    for one, reward in zip(samples, rewards, strict=True):
+        if reward.value is None:
+            one.remove_sample = True
+            one.metadata = {**(one.metadata or {}), MARK: why(reward)}
+    given = values(rewards)
+    # NaN is never trained on: post_process replaces it, and it shows at once where that is missing.
+    found = _filled(given) if grouped else [math.nan if value is None else value for value in given]
+    return found if several else found[0]
 
 
-async def _separate(args: Any, judged: Judged, samples: list[Any]) -> list[float]:
-    """Each sample by itself, whatever the others got."""
+def _check_separate(args: Any, judged: Judged) -> None:
+    """Refuse settings that cannot be kept for samples by themselves."""
     if judged.config.missing.policy == "abstain" and getattr(args, "custom_reward_post_process_path", None) is None:
         raise ConfigError(
             "slime takes unscored answers out of the loss, but not out of the group's baseline. Add --group-rm, or "
@@ -55,20 +64,6 @@ async def _separate(args: Any, judged: Judged, samples: list[Any]) -> list[float
             setting="missing.policy",
         )
     judged.needs("slime's single custom_rm", none=True, groups=False, instead="--group-rm")
-    rewards = await judged.ascore([_sample(judged, sample) for sample in samples])
-    for sample, reward in zip(samples, rewards, strict=True):
-        if reward.value is None:
-            _mark(sample, reward)
-    # NaN is never trained on: post_process replaces it, and it shows at once where that is missing.
-    return [math.nan if reward.value is None else reward.value for reward in rewards]
-
-
-async def _group(judged: Judged, samples: list[Any]) -> list[float]:
-    rewards = await judged.ascore([_sample(judged, sample) for sample in samples])
-    for sample, reward in zip(samples, rewards, strict=True):
-        if reward.value is None:
-            _mark(sample, reward)
-    return _filled([reward.value for reward in rewards])
 
 
 def post_process(args: Any, samples: Sequence[Any]) -> tuple[list[float], list[float]]:
@@ -116,11 +111,6 @@ def _sample(judged: Judged, sample: Any) -> Sample:
         group="" if sample.group_index is None else sample.group_index,
         truncated=getattr(getattr(sample, "status", None), "value", "") == "truncated",
     )
-
-
-def _mark(sample: Any, reward: Reward) -> None:
-    sample.remove_sample = True
-    sample.metadata = {**(sample.metadata or {}), MARK: why(reward)}
 
 
 def _value(args: Any, sample: Any) -> float:

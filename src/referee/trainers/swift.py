@@ -43,10 +43,15 @@ class RefereeORM:
         """ms-swift gives the conversation, and its last message once more as the completion."""
         ids, cut = columns.get("response_token_ids"), columns.get("is_truncated")
         infos = columns.get("rollout_infos") or [None] * len(completions)
-        talks = columns.get("messages") or [[] for _ in completions]
+        conversations = columns.get("messages") or [[] for _ in completions]
         pairs = [
-            _parts(talk, completions[row], _turns(None if ids is None else ids[row], infos[row]), f"messages[{row}]")
-            for row, talk in enumerate(talks)
+            _parts(
+                conversation,
+                completions[row],
+                _turns(None if ids is None else ids[row], infos[row]),
+                f"messages[{row}]",
+            )
+            for row, conversation in enumerate(conversations)
         ]
         prompts = [prompt for prompt, _ in pairs]
         self._check_ranks(prompts)
@@ -112,10 +117,10 @@ def _turns(ids: Any, infos: Any) -> int:
     return int((infos or {}).get("num_turns") or 1)
 
 
-def _parts(talk: Sequence[Any], completion: Any, turns: int, where: str) -> tuple[Text, Any]:
+def _parts(conversation: Sequence[Any], completion: Any, turns: int, where: str) -> tuple[Text, Any]:
     """Prompt and response: the response begins with the first of the policy's `turns` last messages."""
-    messages = text_of(talk, where)
-    if not talk or field(talk[-1], "role") != "assistant":
+    messages = text_of(conversation, where)
+    if not conversation or field(conversation[-1], "role") != "assistant":
         return messages, completion
     if isinstance(messages, str):
         return "", messages

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from referee.records import Media, Message, Reward, Text, Verdict
-from referee.trainers.outcome import number
+from referee.trainers.outcome import judge_numbers, number
 from referee.trainers.rows import field, holds, text_of, with_reference
 from referee.trainers.shared import Judged, Source
 from referee.trainers.siblings import siblings
@@ -128,4 +128,5 @@ def _metrics(reward: Reward) -> Metrics:
         "judge_scored": int(reward.scored),
         "judge": verdict.value if isinstance(verdict, Verdict) else 0.0,
         "length_penalty": reward.penalty,
+        **judge_numbers(reward),
     }

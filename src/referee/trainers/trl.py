@@ -33,7 +33,7 @@ from referee.trainers.siblings import spread_over_ranks
 from referee.trainers.trl_attach import Attached, attach
 from referee.trainers.trl_batch import end_tokens, group_size, is_training, samples_of, trainer_of
 from referee.trainers.trl_ranks import SpreadBatch
-from referee.trainers.trl_terms import Batch, OpenBatches, RewardFunctions, counted, refuse_whole, term_values
+from referee.trainers.trl_terms import OpenBatches, RewardFunctions, counted, refuse_whole, term_values
 
 __all__ = ["Attached", "RewardFunction", "RewardFunctions", "attach", "reward_func", "reward_funcs"]
 
@@ -44,6 +44,8 @@ AUDIT = ("audit/alarms", "audit/open", "audit/asked", "audit/cost_usd")
 
 RewardFunction = Callable[..., Any]
 """(prompts, completions, completion_ids, **columns) -> list[float | None], or a coroutine of it."""
+Call = tuple[Sequence[Any], Sequence[Any], Any, Mapping[str, Any]]
+"""Prompts, completions, their token ids and the columns, as TRL calls a reward function."""
 MASKS_NONE = (1, 6)
 """First TRL release in which None leaves a row out; before, it counted as 0.0."""
 EARLY = 4
@@ -85,7 +87,7 @@ def reward_funcs(
     all of them together. The length penalty and [missing] policy = "value" are refused; they need `reward_func`.
     """
     terms = _shared(TrlTerms(Judged(config), name, is_async, log_details))
-    return RewardFunctions([_term(terms, function) for function in range(len(terms.judges))], terms.weights)
+    return RewardFunctions([_function(terms, number) for number in range(len(terms.judges))], terms.weights)
 
 
 class TrlReward:
@@ -106,9 +108,9 @@ class TrlReward:
         """The trainer whose batches come next. Not kept alive: functions outlive trainers and their models."""
         self._trainer = weakref.ref(trainer)
 
-    def begin(self, prompts: Sequence[Any], completions: Sequence[Any], ids: Any, columns: Mapping[str, Any]) -> None:
+    def begin(self, call: Call) -> None:
         """Start judging a batch whose reward will be asked for later, with the same arguments."""
-        if self._gathers(len(prompts), trainer_of(columns, self._trainer())):
+        if self._gathers(len(call[0]), trainer_of(call[-1], self._trainer())):
             return  # collective calls belong where TRL makes its own
         while len(self._early) >= EARLY:
             self._early.popleft().cancel()
@@ -116,7 +118,7 @@ class TrlReward:
                 "batches begun by attach are not the ones TRL asks rewards for. Rewards are right, but answers may be "
                 "judged, and paid for, twice: leave attach out for this trainer"
             )
-        self._early.append(self.judged.submit(self._samples(prompts, completions, ids, columns)))
+        self._early.append(self.judged.submit(self._samples(call)))
 
     @property
     def begun(self) -> int:
@@ -128,15 +130,44 @@ class TrlReward:
         while self._early:
             self._early.popleft().cancel()
 
-    def pending(
-        self, prompts: Sequence[Any], completions: Sequence[Any], ids: Any, columns: Any
-    ) -> Pending | SpreadBatch:
-        """The batch begun earlier if it is exactly this one, else a new one."""
-        trainer = trainer_of(columns, self._trainer())
-        if self._gathers(len(prompts), trainer):
-            read = functools.partial(self._samples, prompts, completions, ids, columns)
-            return SpreadBatch(self.judged, read, trainer.accelerator.process_index, group_size(trainer) or 1)
-        return self._submitted(tuple(self._samples(prompts, completions, ids, columns)))
+    def rewards(self, number: int, call: Call) -> list[float | None]:
+        """What one of the functions returns to TRL, waiting in this thread."""
+        pending, first = self.batch(number, call)
+        return self._finish(number, pending.result(), pending, first, call[-1])
+
+    async def arewards(self, number: int, call: Call) -> list[float | None]:
+        """The same on an event loop."""
+        pending, first = self.batch(number, call)
+        assert not isinstance(pending, SpreadBatch)
+        return self._finish(number, await pending, pending, first, call[-1])
+
+    def function_name(self, number: int) -> str:
+        """The name of one of the functions, for TRL."""
+        return self.name
+
+    def encoded(self, number: int = 0) -> str:
+        """Everything needed to make one of the functions again, as an identifier; keys are never part of it."""
+        for endpoint in self.judged.config.endpoint:
+            if endpoint.api_key is not None or "@" in endpoint.proxy:
+                return "not_picklable_with_a_key_inside_the_config__name_its_place_with_key_env_or_key_file"
+        parts = (self.judged.config.public(), self.name, self.is_async, self.log_details)
+        packed = base64.b32encode(zlib.compress(msgspec.json.encode(parts), 9))
+        return self._prefix(number) + packed.decode().rstrip("=")
+
+    def _prefix(self, number: int) -> str:
+        return PREFIX
+
+    def batch(self, number: int, call: Call) -> tuple[Pending | SpreadBatch, bool]:
+        """The batch a function is asked about, and whether it is the first one that is: the one begun earlier if it is
+        exactly this one, else a new one."""
+        rows, trainer = len(call[0]), trainer_of(call[-1], self._trainer())
+        if self._gathers(rows, trainer):
+            read = functools.partial(self._samples, call)
+            return SpreadBatch(self.judged, read, trainer.accelerator.process_index, group_size(trainer) or 1), True
+        return self._submitted(tuple(self._samples(call))), True
+
+    def _numbers(self, number: int, rewards: list[Reward], pending: Pending | SpreadBatch) -> list[float | None]:
+        return values(rewards)
 
     def _gathers(self, rows: int, trainer: Any) -> bool:
         """Whether groups that are spread over ranks are gathered. Not of asynchronous functions: TRL runs several of
@@ -150,22 +181,26 @@ class TrlReward:
                 return early
         return self.judged.submit(samples)
 
-    def finish(
-        self, rewards: list[Reward], pending: Pending | SpreadBatch, columns: Mapping[str, Any]
+    def _finish(
+        self,
+        number: int,
+        rewards: list[Reward],
+        pending: Pending | SpreadBatch,
+        first: bool,
+        columns: Mapping[str, Any],
     ) -> list[float | None]:
-        """TRL's list, and its metrics."""
-        if self.log_details and rewards:
+        """TRL's list for a function; the first one sends the metrics of all."""
+        if first and self.log_details and rewards:
             _report(self.name, rewards, pending.waited_s, columns, has_rubric(self.judged.config))
             if self.judged.config.audit.enable and callable(log_metric := columns.get("log_metric")):
-                told = self.judged.metrics()
+                counts = self.judged.referee.metrics()
                 for name in AUDIT:
-                    log_metric(f"{self.name}/{name}", told[name])
-        return values(rewards)
+                    log_metric(f"{self.name}/{name}", counts[name])
+        return self._numbers(number, rewards, pending)
 
-    def _samples(
-        self, prompts: Sequence[Any], completions: Sequence[Any], ids: Any, columns: Mapping[str, Any]
-    ) -> list[Sample]:
+    def _samples(self, call: Call) -> list[Sample]:
         """The batch as samples, after a check that the settings can be kept with it."""
+        prompts, completions, ids, columns = call
         trainer = trainer_of(columns, self._trainer())
         self._check_release()
         self._check_groups(len(prompts), trainer, columns)
@@ -210,22 +245,9 @@ class TrlReward:
             self._said.add(message)
             log.warning(message, *values)
 
-    def encoded(self, prefix: str = PREFIX) -> str:
-        """Everything needed to make the function again, as an identifier; keys are never part of it."""
-        for endpoint in self.judged.config.endpoint:
-            if endpoint.api_key is not None or "@" in endpoint.proxy:
-                return "not_picklable_with_a_key_inside_the_config__name_its_place_with_key_env_or_key_file"
-        parts = (self.judged.config.public(), self.name, self.is_async, self.log_details)
-        packed = base64.b32encode(zlib.compress(msgspec.json.encode(parts), 9))
-        return prefix + packed.decode().rstrip("=")
-
 
 class TrlTerms(TrlReward):
     """What stands behind a function for each judge: one batch for all of them."""
-
-    def _gathers(self, rows: int, trainer: Any) -> bool:
-        """Not yet: [missing] policy = "group_mean" is computed for each function, from this rank's rows."""
-        return False
 
     def __init__(self, judged: Judged, name: str, is_async: bool, log_details: bool) -> None:
         super().__init__(judged, name, is_async, log_details)
@@ -234,21 +256,24 @@ class TrlTerms(TrlReward):
         self.weights = [judged.config.shaping.coefficient * judge.weight for _, judge in self.judges]
         self._open = OpenBatches(len(self.judges))
 
-    def batch(self, function: int, prompts: Any, completions: Any, ids: Any, columns: Any) -> tuple[Batch, bool]:
-        """The batch a function is asked about, and whether it is the first one that is."""
-        self._check_weights(trainer_of(columns, self._trainer()))
-        samples = tuple(self._samples(prompts, completions, ids, columns))
-        return self._open.take(function, samples, self._submitted)
+    def function_name(self, number: int) -> str:
+        """Its judge's name."""
+        return self.judges[number][1].name
 
-    def end(self, function: int, rewards: list[Reward], batch: Batch, first: bool, columns: Any) -> list[float | None]:
-        """TRL's list for a function; the first one sends the metrics of all."""
-        if first:
-            self.finish(rewards, batch.pending, columns)
-        return term_values(rewards, self.judges[function][0], self.judged.config, batch.pending.weight)
+    def _prefix(self, number: int) -> str:
+        return f"{TERM}{number}_"
 
-    def forget(self, batch: Batch) -> None:
-        """A batch that ended in an error."""
-        self._open.forget(batch)
+    def _gathers(self, rows: int, trainer: Any) -> bool:
+        """Not yet: [missing] policy = "group_mean" is computed for each function, from this rank's rows."""
+        return False
+
+    def batch(self, number: int, call: Call) -> tuple[Pending, bool]:
+        """As for one function, where all of them are asked about each batch."""
+        self._check_weights(trainer_of(call[-1], self._trainer()))
+        return self._open.take(number, tuple(self._samples(call)), self._submitted)
+
+    def _numbers(self, number: int, rewards: list[Reward], pending: Any) -> list[float | None]:
+        return term_values(rewards, self.judges[number][0], self.judged.config, pending.weight)
 
     def _check_weights(self, trainer: Any) -> None:
         given = getattr(trainer, "reward_weights", None)
@@ -267,51 +292,20 @@ def _spread(rows: int, trainer: Any) -> bool:
     return size is not None and rows % size != 0 and ranks > 1
 
 
-def _function(reward: TrlReward) -> RewardFunction:
-    """The function for a reward. Its qualified name says how to make it again, which is how it pickles."""
-    qualified = reward.encoded()
+def _function(reward: TrlReward, number: int = 0) -> RewardFunction:
+    """One of the functions of a reward. Its qualified name says how to make it again, which is how it pickles."""
+    qualified = reward.encoded(number)
     if qualified in _made:
         return _made[qualified]
 
     def judge(prompts: Any, completions: Any, completion_ids: Any = None, **columns: Any) -> list[float | None]:
-        pending = reward.pending(prompts, completions, completion_ids, columns)
-        return reward.finish(pending.result(), pending, columns)
+        return reward.rewards(number, (prompts, completions, completion_ids, columns))
 
     async def ajudge(prompts: Any, completions: Any, completion_ids: Any = None, **columns: Any) -> list[float | None]:
-        pending = reward.pending(prompts, completions, completion_ids, columns)
-        assert not isinstance(pending, SpreadBatch)
-        return reward.finish(await pending, pending, columns)
+        return await reward.arewards(number, (prompts, completions, completion_ids, columns))
 
-    return _named(ajudge if reward.is_async else judge, reward.name, qualified, reward)
-
-
-def _term(terms: TrlTerms, number: int) -> RewardFunction:
-    """The function for one of several judges."""
-    qualified = terms.encoded(f"{TERM}{number}_")
-    if qualified in _made:
-        return _made[qualified]
-
-    def judge(prompts: Any, completions: Any, completion_ids: Any = None, **columns: Any) -> list[float | None]:
-        batch, first = terms.batch(number, prompts, completions, completion_ids, columns)
-        try:
-            return terms.end(number, batch.result(), batch, first, columns)
-        except BaseException:
-            terms.forget(batch)
-            raise
-
-    async def ajudge(prompts: Any, completions: Any, completion_ids: Any = None, **columns: Any) -> list[float | None]:
-        batch, first = terms.batch(number, prompts, completions, completion_ids, columns)
-        try:
-            return terms.end(number, await batch.aresult(), batch, first, columns)
-        except BaseException:
-            terms.forget(batch)
-            raise
-
-    return _named(ajudge if terms.is_async else judge, terms.judges[number][1].name, qualified, terms)
-
-
-def _named(function: Any, name: str, qualified: str, reward: TrlReward) -> RewardFunction:
-    function.__name__, function.__qualname__, function.__module__ = name, qualified, __name__
+    function: Any = ajudge if reward.is_async else judge
+    function.__name__, function.__qualname__, function.__module__ = reward.function_name(number), qualified, __name__
     function.__doc__ = f"{reward.judged!r} as a TRL reward."
     function.referee = reward
     if qualified.startswith((PREFIX, TERM)):
@@ -321,7 +315,7 @@ def _named(function: Any, name: str, qualified: str, reward: TrlReward) -> Rewar
 
 def _shared(terms: TrlTerms) -> TrlTerms:
     """The one object behind all functions of a configuration, also where they are unpickled one by one."""
-    name = terms.encoded(TERM)
+    name = terms.encoded()
     return _terms.setdefault(name, terms) if name.startswith(TERM) else terms
 
 
@@ -339,7 +333,7 @@ def __getattr__(name: str) -> Any:
         config, title, is_async, log_details = msgspec.json.decode(text)
         arguments = (Judged(load(config)), title, is_async, log_details)
         if number:
-            _term(_shared(TrlTerms(*arguments)), int(number))
+            _function(_shared(TrlTerms(*arguments)), int(number))
         else:
             _function(TrlReward(*arguments))
     return _made[name]

@@ -71,7 +71,7 @@ class Attached:
             columns |= next((part for part in result if isinstance(part, dict)), {})
             columns["trainer_state"] = self._trainer.state
             for reward in self._rewards:
-                reward.begin(prompts, completions, ids, columns)
+                reward.begin((prompts, completions, ids, columns))
         return result
 
 
@@ -98,9 +98,7 @@ def attach(trainer: Any) -> Attached:
             "attach found no referee function among the trainer's reward_funcs. Put reward_func(config) there.",
             setting="reward_funcs",
         )
-    if isinstance(getattr(trainer, "_generate", None), _BoundMethod) and isinstance(
-        getattr(trainer._generate, "__self__", None), Attached
-    ):
+    if isinstance(getattr(getattr(trainer, "_generate", None), "__self__", None), Attached):
         raise ConfigError("this trainer is attached already; detach it first.", setting="trl")
     calculate = getattr(trainer, "_calculate_rewards", None)
     known = calculate is not None and list(inspect.signature(calculate).parameters) == CALLED_WITH
@@ -111,6 +109,3 @@ def attach(trainer: Any) -> Attached:
             setting="trl",
         )
     return Attached(trainer, rewards)
-
-
-_BoundMethod = type(Attached.__init__.__get__(object()))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -76,57 +75,27 @@ def _number(reward: Reward, place: int, unit: bool) -> float | None:
     return verdict.value if unit else verdict.score
 
 
-class Batch:
-    """A batch that several functions ask for. Collected once, because failures are counted when it is."""
-
-    def __init__(self, pending: Pending) -> None:
-        self.pending = pending
-        self.asked: set[int] = set()
-        self._rewards: list[Reward] | None = None
-        self._thread, self._task = threading.Lock(), asyncio.Lock()
-
-    def result(self) -> list[Reward]:
-        """The rewards, in a thread."""
-        with self._thread:
-            if self._rewards is None:
-                self._rewards = self.pending.result()
-            return self._rewards
-
-    async def aresult(self) -> list[Reward]:
-        """The rewards, on an event loop."""
-        async with self._task:
-            if self._rewards is None:
-                self._rewards = await self.pending
-            return self._rewards
-
-
 class OpenBatches:
     """Batches that some of `functions` functions have asked for, and others will."""
 
     def __init__(self, functions: int) -> None:
         self._functions = functions
-        self._open: deque[Batch] = deque(maxlen=MAX_OPEN)
+        self._open: deque[tuple[Pending, set[int]]] = deque(maxlen=MAX_OPEN)
         self._lock = threading.Lock()
 
     def take(
         self, function: int, samples: tuple[Sample, ...], submit: Callable[[tuple[Sample, ...]], Pending]
-    ) -> tuple[Batch, bool]:
+    ) -> tuple[Pending, bool]:
         """The batch of these samples that the function has not had yet, and whether it is the first to ask for it."""
         with self._lock:
-            for batch in self._open:
-                if function not in batch.asked and batch.pending.samples == samples:
+            for batch in reversed(self._open):  # an older one of the same samples was left by an error
+                if function not in batch[1] and batch[0].samples == samples:
                     break
             else:
-                batch = Batch(submit(samples))
+                batch = (submit(samples), set())
                 self._open.append(batch)
-            first = not batch.asked
-            batch.asked.add(function)
-            if len(batch.asked) == self._functions:
+            pending, asked = batch
+            asked.add(function)
+            if len(asked) == self._functions:
                 self._open.remove(batch)
-            return batch, first
-
-    def forget(self, batch: Batch) -> None:
-        """It ended in an error: the next call judges again."""
-        with self._lock:
-            if batch in self._open:
-                self._open.remove(batch)
+            return pending, len(asked) == 1

@@ -12,7 +12,7 @@ from typing import Any
 
 from verl.experimental.agent_loop.tool_agent_loop import ToolAgentLoop
 
-from referee.trainers.verl.data import TALK
+from referee.trainers.verl.data import MESSAGES
 
 
 class JudgedToolAgentLoop(ToolAgentLoop):  # type: ignore[misc]
@@ -20,18 +20,18 @@ class JudgedToolAgentLoop(ToolAgentLoop):  # type: ignore[misc]
 
     async def run(self, sampling_params: dict[str, Any], **kwargs: Any) -> Any:
         """As verl's own, with the conversation beside the tokens."""
-        self._talk: list[dict[str, Any]] = []
+        self._conversation: list[dict[str, Any]] = []
         self._cut_off: list[dict[str, Any]] = []
         self._offered: list[Any] = []
         output = await super().run(sampling_params, **kwargs)
-        messages = [self._passed_on(message) for message in (*self._talk, *self._cut_off)]
-        output.extra_fields.update({TALK: messages, "tools": self._offered})
+        messages = [self._passed_on(message) for message in (*self._conversation, *self._cut_off)]
+        output.extra_fields.update({MESSAGES: messages, "tools": self._offered})
         return output
 
     async def _handle_generating_state(self, agent_data: Any, *args: Any, **kwargs: Any) -> Any:
         known = len(agent_data.messages)
         state = await super()._handle_generating_state(agent_data, *args, **kwargs)
-        self._talk = agent_data.messages
+        self._conversation = agent_data.messages
         self._offered = getattr(agent_data, "_active_tool_schemas", None) or self.tool_schemas
         if len(agent_data.messages) == known:  # at a limit verl stops before it takes the last words for a message
             said = self.tokenizer.decode(agent_data.response_ids, skip_special_tokens=True)

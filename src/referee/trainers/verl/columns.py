@@ -8,7 +8,7 @@ from typing import Any
 from referee.config import MissingConfig
 from referee.records import Reason, Reward, Unscored, Verdict
 from referee.shaping.missing import mean
-from referee.trainers.outcome import rubric_of
+from referee.trainers.outcome import judge_numbers, rubric_of
 
 KEYS = (
     "openai_quality_reward",
@@ -62,11 +62,7 @@ def columns_of(
         "judge_cost_usd": settled.cost,
         "judge_error": float(ERRORS[verdict.reason]) if isinstance(verdict, Unscored) else 0.0,
     }
-    for term in reward.terms if len(reward.terms) > 1 else ():
-        said = term.settled.verdict
-        filled = (terms or {}).get(term.judge, float("nan"))
-        found[f"judge_{term.judge}"] = said.value if isinstance(said, Verdict) else filled
-        found[f"judge_{term.judge}_scored"] = float(isinstance(said, Verdict))
+    found |= judge_numbers(reward, terms, float("nan"))
     if rubric:
         criteria = rubric_of(reward)
         found["rubric_met"] = criteria.met if criteria else float("nan")

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
-from referee.config import EndpointConfig, Secret, key_may_travel
+from referee.config import Secret
 from referee.config.check import LOOPBACK
 from referee.errors import ConfigError, MissingKeyError, RefereeError
 
@@ -153,9 +153,7 @@ class LengthPenaltyConfig:
         }
         if mode == "processes":
             settings["workers"] = int(self.num_async_workers)
-        found = merged(settings, self.referee)
-        self._check_key_may_travel(found["endpoint"])
-        return found
+        return merged(settings, self.referee)
 
     def shaping(self) -> dict[str, Any]:
         """The [shaping] section."""
@@ -184,20 +182,6 @@ class LengthPenaltyConfig:
             setting="api_key",
         )
 
-    def _check_key_may_travel(self, endpoint: Any) -> None:
-        if not isinstance(endpoint, Mapping) or "api_key" not in endpoint or not isinstance(endpoint["url"], str):
-            return
-        known = {name: endpoint[name] for name in ("url", "proxy", "key_over_http") if name in endpoint}
-        parts = urlsplit(known["url"])
-        if parts.scheme == "http" and not key_may_travel(EndpointConfig(**known)):
-            raise ConfigError(
-                f"length_penalty_config.api_endpoint: the key would travel unencrypted to {parts.hostname}. "
-                'Use https; or referee={"endpoint": {"key_over_http": True}} if the network in between is yours; or, '
-                'if that judge needs no key, leave api_key out and set referee={"endpoint": {"key_env": ""}}. Nothing '
-                "was sent.",
-                setting="api_endpoint",
-            )
-
     def _check(self, name: str, holds: bool, wanted: str) -> None:
         if not holds:
             shown = repr(getattr(self, name)) if name != "api_key" else "that"
@@ -224,6 +208,8 @@ class LengthPenaltyConfig:
 _OWN_KEYS = {
     "endpoint.key_env or endpoint.key_file": "api_key or api_key_env",
     "endpoint.key_env": "api_key",
+    'key_env = ""': 'referee={"endpoint": {"key_env": ""}}',
+    "key_over_http = true": 'referee={"endpoint": {"key_over_http": True}}',
     "endpoint.url": "api_endpoint",
     "endpoint.model": "model_name",
     "endpoint[0].url": "api_endpoint",

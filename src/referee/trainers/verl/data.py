@@ -24,14 +24,14 @@ from referee.trainers.shared import Judged
 RuleFunction = Callable[..., Any]
 Scored = tuple[float, dict[str, Any]]
 """A rule's score, and what else it said."""
-TALK = "messages"
+MESSAGES = "messages"
 """Where a rollout's conversation stands, if it was passed on."""
 ADD = "each row its known answer as reward_model.ground_truth"
 ONE_TURN = 2
 """verl's count of turns for one question and one answer."""
 
 log = logging.getLogger("referee.trainers")
-_said: set[str] = set()
+_warned: set[str] = set()
 
 
 class Row(Struct, frozen=True):
@@ -46,7 +46,7 @@ class Row(Struct, frozen=True):
     """Decoded, as rules are given it."""
     length: int
     """Valid response tokens."""
-    talk: Text | None = None
+    messages: Text | None = None
     """The response as messages, where verl gives them."""
     columns: dict[str, Any] = {}
     """What the dataset and the agent loop put beside it."""
@@ -58,7 +58,7 @@ class Row(Struct, frozen=True):
 
     def sample(self, judged: Judged | None, rule: float, id: str = "") -> Sample:
         """The row for the judge; without one, for the length penalty alone."""
-        response = self.response if self.talk is None else self.talk
+        response = self.response if self.messages is None else self.messages
         more: dict[str, Any] = {
             "id": id,
             "group": self.uid,
@@ -96,7 +96,7 @@ def rows_of(data: Any, tokenizer: Any, key: str = "data_source", window: int | N
     for index, (text, length) in enumerate(zip(texts, lengths, strict=True)):
         row = {name: values[index] for name, values in columns.items()}
         step = row.get("global_steps", shared_step)
-        prompt, talk = _talk(row, prompts[index])
+        prompt, messages = _conversation(row, prompts[index])
         rows.append(
             Row(
                 uid=str(row["uid"]) if row.get("uid") is not None else "",
@@ -106,7 +106,7 @@ def rows_of(data: Any, tokenizer: Any, key: str = "data_source", window: int | N
                 prompt=prompt,
                 response=text,
                 length=length,
-                talk=talk,
+                messages=messages,
                 columns=_columns(row),
                 session="" if row.get("session_id") is None else str(row["session_id"]),
                 step=None if step is None else int(step),
@@ -121,9 +121,9 @@ def last_of(rows: Sequence[Row]) -> Row:
     last = rows[-1]
     if len(rows) == 1:
         return last
-    said = [row.response if row.talk is None else row.talk for row in rows]
+    said = [row.response if row.messages is None else row.messages for row in rows]
     parts = [(Message("assistant", text),) if isinstance(text, str) else text for text in said]
-    return replace(last, talk=tuple([message for part in parts for message in part]))
+    return replace(last, messages=tuple([message for part in parts for message in part]))
 
 
 def lengths_of(data: Any, pad: int | None = None) -> list[int]:
@@ -275,20 +275,20 @@ def _prompts(data: Any, tokenizer: Any) -> list[Text]:
     return found
 
 
-def _talk(row: Mapping[str, Any], prompt: Text) -> tuple[Text, Text | None]:
+def _conversation(row: Mapping[str, Any], prompt: Text) -> tuple[Text, Text | None]:
     """Prompt and response of a rollout whose conversation was passed on.
 
     An agent loop does so under `messages` in its extra_fields; the multi-turn rollout of releases up to 0.6 in a column
     of that name, as a mapping. A list in that column is the dataset's own.
     """
-    fields, column = row.get("tool_extra_fields"), row.get(TALK)
-    found = fields.get(TALK) if isinstance(fields, Mapping) else None
+    fields, column = row.get("tool_extra_fields"), row.get(MESSAGES)
+    found = fields.get(MESSAGES) if isinstance(fields, Mapping) else None
     if found is None and isinstance(column, Mapping):
-        found = column.get(TALK)
+        found = column.get(MESSAGES)
     if holds(found):
-        return split(found, prompt, TALK)
-    if (row.get("__num_turns__") or 0) > ONE_TURN and TALK not in _said:
-        _said.add(TALK)
+        return split(found, prompt, MESSAGES)
+    if (row.get("__num_turns__") or 0) > ONE_TURN and MESSAGES not in _warned:
+        _warned.add(MESSAGES)
         log.warning(
             "verl passes no messages of a rollout with several turns: the judge is shown the decoded text, tool calls "
             "and results included, as one answer. JudgedToolAgentLoop passes them (`referee docs verl`), or an agent "

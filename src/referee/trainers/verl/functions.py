@@ -41,7 +41,7 @@ _BOXED = re.compile(r"\\boxed\{([^{}]*(?:\{[^{}]*\}[^{}]*)*)\}")
 _MARKS = " \t\r\n.,;:!*`$\"'"
 
 
-class Told(Struct, frozen=True):
+class MonitorResult(Struct, frozen=True):
     """What the monitor means for one sample."""
 
     share: float
@@ -49,7 +49,7 @@ class Told(Struct, frozen=True):
     fact: bool
 
 
-NOT_ASKED = Told(0.0, None, False)
+NOT_ASKED = MonitorResult(0.0, None, False)
 
 
 class Call(Struct, frozen=True):
@@ -60,6 +60,10 @@ class Call(Struct, frozen=True):
     sources: list[Any]
     extras: list[Mapping[str, Any]]
     single: bool
+    monitor: Monitor
+    true_share: float | None
+    facts: list[bool]
+    """What the monitor has to predict; empty where it is off."""
 
 
 def compute_score(
@@ -78,15 +82,9 @@ def compute_score(
     else whether the final answer equals the ground truth. `true_share`: how often the hidden fact is true in the data,
     for REBALANCE_MONITOR_REWARD; None: counted.
     """
-    call = _call(response, ground_truth, dataset_name, extra_info, verl)
-    monitor = read_monitor(os.environ)
-    rules = _rules(call, rule)
-    if not monitor.enabled:
-        return _results(call, rules, None)
-    facts = [hidden_fact(extra, index) for index, extra in enumerate(call.extras)]
-    judged = _judge(monitor)
-    rewards = judged.score(_samples(call))
-    return _results(call, rules, _told(call, facts, rewards, monitor, true_share, judged.config.missing))
+    call = _call(response, ground_truth, dataset_name, extra_info, true_share, verl)
+    rules, judged = _prepared(call, rule)
+    return _results(call, rules, judged, judged.score(_samples(call)) if judged else [])
 
 
 async def acompute_score(
@@ -100,15 +98,9 @@ async def acompute_score(
     **verl: Any,
 ) -> Any:
     """`compute_score` without blocking the event loop."""
-    call = _call(response, ground_truth, dataset_name, extra_info, verl)
-    monitor = read_monitor(os.environ)
-    rules = await asyncio.to_thread(_rules, call, rule)
-    if not monitor.enabled:
-        return _results(call, rules, None)
-    facts = [hidden_fact(extra, index) for index, extra in enumerate(call.extras)]
-    judged = _judge(monitor)
-    rewards = await judged.ascore(_samples(call))
-    return _results(call, rules, _told(call, facts, rewards, monitor, true_share, judged.config.missing))
+    call = _call(response, ground_truth, dataset_name, extra_info, true_share, verl)
+    rules, judged = await asyncio.to_thread(_prepared, call, rule)
+    return _results(call, rules, judged, await judged.ascore(_samples(call)) if judged else [])
 
 
 def matches(response: str, ground_truth: Any) -> float:
@@ -122,7 +114,7 @@ def matches(response: str, ground_truth: Any) -> float:
     return float(_plain(_final(response)) == _plain(reference_text(ground_truth)))
 
 
-def _call(response: Any, truth: Any, source: Any, extra: Any, verl: dict[str, Any]) -> Call:
+def _call(response: Any, truth: Any, source: Any, extra: Any, true_share: float | None, verl: dict[str, Any]) -> Call:
     for name in ("reward_router_address", "reward_model_tokenizer"):
         verl.pop(name, None)
     batch = {name: verl.pop(name, None) for name in ("data_sources", "solution_strs", "ground_truths", "extra_infos")}
@@ -131,7 +123,6 @@ def _call(response: Any, truth: Any, source: Any, extra: Any, verl: dict[str, An
         truths, sources, extras = (
             _column(batch[name], len(responses), name) for name in ("ground_truths", "data_sources", "extra_infos")
         )
-        call = Call(responses, truths, sources, extras, single=False)
     else:
         response = verl.pop("solution_str", response)
         source = verl.pop("data_source", source)
@@ -141,14 +132,17 @@ def _call(response: Any, truth: Any, source: Any, extra: Any, verl: dict[str, An
                 "verl's keywords solution_str or solution_strs.",
                 field="response",
             )
-        call = Call([response], [truth], [source], [extra or {}], single=True)
+        responses, truths, sources, extras = [response], [truth], [source], [extra or {}]
     if verl:
         raise InputError(
             f"compute_score: unknown argument {', '.join(sorted(verl))}. It takes `rule` and `true_share` beside "
             "verl's own (reward.custom_reward_function.reward_kwargs).",
             field=min(verl),
         )
-    return call
+    monitor = read_monitor(os.environ)
+    facts = [hidden_fact(extra, index) for index, extra in enumerate(extras)] if monitor.enabled else []
+    single = batch["solution_strs"] is None
+    return Call(responses, truths, sources, extras, single, monitor, true_share, facts)
 
 
 def _column(values: Any, count: int, name: str) -> list[Any]:
@@ -164,6 +158,11 @@ def _column(values: Any, count: int, name: str) -> list[Any]:
 
 def _samples(call: Call) -> list[Sample]:
     return [Sample(prompt="", response=text, id=str(index)) for index, text in enumerate(call.responses)]
+
+
+def _prepared(call: Call, rule: RuleFunction | str | None) -> tuple[list[Scored], Judged | None]:
+    """The rule's scores, and the monitor, opened; None where it is off. Both may take seconds."""
+    return _rules(call, rule), _judge(call.monitor) if call.monitor.enabled else None
 
 
 def _judge(monitor: Monitor) -> Judged:
@@ -213,32 +212,27 @@ def _found(name: str) -> RuleFunction:
     return found
 
 
-def _told(
-    call: Call,
-    facts: Sequence[bool],
-    rewards: Sequence[Reward],
-    monitor: Monitor,
-    true_share: float | None,
-    missing: MissingConfig,
-) -> list[Told]:
+def _predicted(call: Call, rewards: Sequence[Reward], missing: MissingConfig) -> list[MonitorResult]:
+    monitor, facts = call.monitor, call.facts
     predictions = [None if isinstance(r.verdict, Unscored) else r.verdict.value >= 0.5 for r in rewards]
     scale = [1.0] * len(facts)
     if monitor.rebalance:
-        scale = weights(call.sources, facts, true_share, _seen if call.single else None)
+        scale = weights(call.sources, facts, call.true_share, _seen if call.single else None)
     shares = [
         None if predicted is None else monitor.reward(predicted, fact, weight)
         for predicted, fact, weight in zip(predictions, facts, scale, strict=True)
     ]
     filled = _filled(shares, rewards, missing)
-    return [Told(*row) for row in zip(filled, predictions, facts, strict=True)]
+    return [MonitorResult(*row) for row in zip(filled, predictions, facts, strict=True)]
 
 
-def _results(call: Call, rules: Sequence[Scored], told: Sequence[Told] | None) -> Any:
+def _results(call: Call, rules: Sequence[Scored], judged: Judged | None, rewards: Sequence[Reward]) -> Any:
     """One dict for each sample, with the same keys on all of them, asked or not; what the rule says beside its score is
     passed on."""
+    predicted = _predicted(call, rewards, judged.config.missing) if judged else [NOT_ASKED] * len(rules)
     own = rule_columns([extra for _, extra in rules])
     results = []
-    for index, ((rule, _), one) in enumerate(zip(rules, told or [NOT_ASKED] * len(rules), strict=True)):
+    for index, ((rule, _), one) in enumerate(zip(rules, predicted, strict=True)):
         results.append(
             {
                 **{name: column[index] for name, column in own.items()},

@@ -11,8 +11,6 @@ from typing import Any
 from referee.errors import ConfigError
 
 NEW = {
-    "custom_reward_function.path": "reward.custom_reward_function.path",
-    "custom_reward_function.name": "reward.custom_reward_function.name",
     "custom_reward_function.reward_kwargs": "+reward.custom_reward_function.reward_kwargs",
     "reward_model.num_workers": "reward.num_workers",
     "reward_model.reward_manager": "reward.reward_manager.name",
@@ -20,23 +18,13 @@ NEW = {
     "reward_model.reward_loop_module_path": "reward.reward_manager.module.path",
     "reward_model.reward_loop_class_name": "reward.reward_manager.name",
     "reward_model.reward_kwargs": "+reward.reward_kwargs",
-    "reward_model.enable": "reward.reward_model.enable",
-    "reward_model.enable_resource_pool": "reward.reward_model.enable_resource_pool",
-    "reward_model.n_gpus_per_node": "reward.reward_model.n_gpus_per_node",
-    "reward_model.nnodes": "reward.reward_model.nnodes",
     "reward_model.model.path": "reward.reward_model.model_path",
-    "reward_model.rollout": "reward.reward_model.rollout",
     "reward_model.max_concurrent": "limits.max_concurrency in referee.toml",
     "reward_model.max_rpm": "limits.rpm in referee.toml",
     "reward_model.max_tpm": "limits.tpm in referee.toml",
     "reward_model.launch_reward_fn_async": "nothing: rewards always overlap generation now",
     "reward_model.use_reward_loop": "nothing: the reward loop is the only path now",
     "reward_manager.source": "reward.reward_manager.source",
-    "reward_manager.name": "reward.reward_manager.name",
-    "reward_manager.module": "reward.reward_manager.module",
-    "sandbox_fusion.url": "reward.sandbox_fusion.url",
-    "sandbox_fusion.max_concurrent": "reward.sandbox_fusion.max_concurrent",
-    "sandbox_fusion.memory_limit_mb": "reward.sandbox_fusion.memory_limit_mb",
 }
 SECTIONS = ("custom_reward_function", "reward_model", "reward_manager", "sandbox_fusion")
 OURS = """\

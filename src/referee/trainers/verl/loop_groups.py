@@ -56,8 +56,8 @@ def unpacked_samples(texts: Mapping[str, bytes]) -> list[Sample]:
 
 def packed_outcome(reward: Reward, value: float | None, terms: dict[str, float]) -> bytes:
     """An outcome without the judge's whole reply, which the record has."""
-    told = [replace(term, settled=replace(term.settled, reply=None)) for term in reward.terms]
-    brief = replace(reward, settled=replace(reward.settled, reply=None), terms=tuple(told))
+    without = tuple([replace(term, settled=replace(term.settled, reply=None)) for term in reward.terms])
+    brief = replace(reward, settled=replace(reward.settled, reply=None), terms=without)
     return encode(Outcome(brief, value, terms))
 
 

@@ -28,7 +28,7 @@ from referee.runtime.ray_group_client import GroupClient
 from referee.runtime.ray_group_coordinator import KEEP, SILENT
 from referee.runtime.ray_judged_groups import End
 from referee.shaping import shape_group, weighted
-from referee.trainers.outcome import has_rubric
+from referee.trainers.outcome import has_rubric, why
 from referee.trainers.shared import Judged, Pending
 from referee.trainers.verl.columns import columns_of, numeric, terms_filled, terms_given
 from referee.trainers.verl.config import in_own_keys
@@ -54,14 +54,14 @@ from referee.trainers.verl.loop_groups import (
     unpacked_samples,
 )
 from referee.trainers.verl.loop_settings import is_validation, loop_settings
-from referee.trainers.verl.sharing import divided, job_wide
+from referee.trainers.verl.sharing import job_wide
 
 log = logging.getLogger("referee.trainers")
 
 Rewarded = tuple[Reward, float, dict[str, float], dict[str, Any]]
 """A reward, the number for verl, one of each of several judges, and what the rule said beside its score."""
-Told = tuple[float | None, float, dict[str, float | None]]
-"""What siblings are told of a reward: its value, that without the judges, and what each of several judges said."""
+Report = tuple[float | None, float, dict[str, float | None]]
+"""What siblings are sent of a reward: its value, that without the judges, and what each of several judges said."""
 NOTHING = Settled(verdict=Verdict(score=0.0, value=0.0, how="gate"), origin="none")
 
 
@@ -87,8 +87,7 @@ class RefereeRewardManager:
             shaping=replace(settings.config.shaping, length=LengthConfig()),
             missing=MissingConfig(abort_above=settings.config.missing.abort_above),
         )
-        share = job_wide if settings.shared else divided
-        self._judged = Judged(share(alone, settings.workers))
+        self._judged = Judged(job_wide(alone, settings.workers))
         self._complete = replace(settings.config, missing=MissingConfig())
         self._compares = settings.asks and needs_groups(settings.config.judge)
         if settings.workers > 1 and not self._compares:
@@ -179,7 +178,7 @@ class RefereeRewardManager:
             return reward, *await self._value(row, member, reward), extra
         outcome = unpacked_outcome(end.data)
         if outcome.value is None:
-            raise self._unscored(row, outcome.reward.verdict)
+            raise self._unscored(row, outcome.reward)
         return outcome.reward, outcome.value, outcome.terms, extra
 
     async def _judge_group(self, row: Row, expected: int, texts: Mapping[str, bytes]) -> dict[str, bytes]:
@@ -191,11 +190,11 @@ class RefereeRewardManager:
             ends = [reward.judged for reward in await pending]
             members = list(zip(range(len(samples)), samples, ends, strict=True))
             rewards = shape_group(members, weighted(self._complete, pending.weight))
-            told = [_told(reward) for reward in rewards]
-            outcomes = [(reward, *self._final(reward, told)) for reward in rewards]
+            reports = [_report(reward) for reward in rewards]
+            outcomes = [(reward, *self._final(reward, reports)) for reward in rewards]
             pending.rewarded([recorded(reward, value, self._policy) for reward, value, _ in outcomes])
             if len(samples) < expected and self._meets:
-                for sample, one in zip(samples, told, strict=True):  # for those that come too late
+                for sample, one in zip(samples, reports, strict=True):  # for those that come too late
                     self._coordinator().tell(self._group(row, "reward")[0], sample.id, one, expected)
             return {reward.id: packed_outcome(reward, value, terms) for reward, value, terms in outcomes}
         except Exception as error:
@@ -236,27 +235,27 @@ class RefereeRewardManager:
     async def _value(self, row: Row, member: str, reward: Reward) -> tuple[float, dict[str, float]]:
         """The number for verl, and one of each of several judges; or UnscoredError, which verl's V1 trainer takes for
         "leave this prompt out". Only a row that lacks one waits for its siblings."""
-        told = _told(reward)
-        found = [told]
+        report = _report(reward)
+        found = [report]
         if self._meets:
-            lacks = None in told[2].values() if reward.value is not None else self._policy == "group_mean"
+            lacks = None in report[2].values() if reward.value is not None else self._policy == "group_mean"
             if lacks:
-                found = await self._meet(row, member, "reward", told) or [told]
+                found = await self._meet(row, member, "reward", report) or [report]
             else:
                 name, expected = self._group(row, "reward")
                 if expected > 1:
-                    self._coordinator().tell(name, member, told, expected)
+                    self._coordinator().tell(name, member, report, expected)
         value, terms = self._final(reward, found)
         if value is None:
-            raise self._unscored(row, reward.verdict)
+            raise self._unscored(row, reward)
         return value, terms
 
-    def _final(self, reward: Reward, found: Sequence[Told]) -> tuple[float | None, dict[str, float]]:
+    def _final(self, reward: Reward, found: Sequence[Report]) -> tuple[float | None, dict[str, float]]:
         """The same, given what siblings report; None where there is no number."""
         value = self._filled(found) if reward.value is None else reward.value
-        return value, terms_filled(_told(reward)[2], [terms for _, _, terms in found], self.settings.config.missing)
+        return value, terms_filled(_report(reward)[2], [terms for _, _, terms in found], self.settings.config.missing)
 
-    def _filled(self, found: Sequence[Told]) -> float | None:
+    def _filled(self, found: Sequence[Report]) -> float | None:
         """What the policy puts in place of a reward."""
         if self._policy == "value" and self.settings.config.missing.value is not None:
             return self.settings.config.missing.value
@@ -302,8 +301,8 @@ class RefereeRewardManager:
             row.uid,
             wait,
         )
-        why = f"its siblings were given their rewards without it, after group_wait = {wait:g} s"
-        return Unscored(reason=Reason.DEADLINE, detail=why)
+        detail = f"its siblings were given their rewards without it, after group_wait = {wait:g} s"
+        return Unscored(reason=Reason.DEADLINE, detail=detail)
 
     def _start(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         task = asyncio.get_running_loop().create_task(work)
@@ -326,17 +325,16 @@ class RefereeRewardManager:
             return "group_mean"
         return policy
 
-    def _unscored(self, row: Row, verdict: Verdict | Unscored) -> UnscoredError:
-        why = f"{verdict.reason}: {verdict.detail}" if isinstance(verdict, Unscored) else "the sum is not a number"
+    def _unscored(self, row: Row, reward: Reward) -> UnscoredError:
         return UnscoredError(
-            f"rollout {row.session or '?'} of prompt {row.uid or '?'} was not scored ({why}), so it has no reward. "
-            "verl's V1 trainer leaves the prompt out of the step, or replaces it with "
+            f"rollout {row.session or '?'} of prompt {row.uid or '?'} was not scored ({why(reward)}), so it has no "
+            "reward. verl's V1 trainer leaves the prompt out of the step, or replaces it with "
             "trainer.v1.sampler.sync_refill_failed_groups=True. To train on a number instead, set [missing] policy to "
             "group_mean or value in referee.toml."
         )
 
 
-def _told(reward: Reward) -> Told:
+def _report(reward: Reward) -> Report:
     return reward.value, reward.rule - reward.penalty, terms_given(reward)
 
 

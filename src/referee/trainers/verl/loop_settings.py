@@ -16,7 +16,7 @@ from referee.trainers.verl.config import LengthPenaltyConfig, in_own_keys, merge
 
 GROUP_WAIT = 600.0
 """Seconds a reward waits for its siblings at most, when it depends on them."""
-KNOWN = ("config", "group_wait", "length_penalty", "rule", "rule_keys", "shared")
+KNOWN = ("config", "group_wait", "length_penalty", "rule", "rule_keys")
 RATE_LIMITED = {"max_concurrent": "concurrency", "max_rpm": "rpm", "max_tpm": "tpm", "timeout": "attempt_timeout"}
 """Keys under `reward` that verl's rate_limited manager reads, and what they are under [limits] in referee.toml."""
 VALIDATION = ("test", "val", "valid", "validation", "dev", "eval")
@@ -44,7 +44,6 @@ class LoopSettings(Struct, frozen=True):
     group_wait: float
     rule: bool
     rule_keys: tuple[str, ...]
-    shared: bool
 
 
 def loop_settings(config: Any) -> LoopSettings:
@@ -77,7 +76,6 @@ def loop_settings(config: Any) -> LoopSettings:
         group_wait=float(wait),
         rule=bool(ours.get("rule", True)),
         rule_keys=(keys,) if isinstance(keys, str) else tuple(str(key) for key in keys),
-        shared=bool(ours.get("shared", True)),
     )
 
 

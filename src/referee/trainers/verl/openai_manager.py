@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from referee import clock
 from referee.cache import KeyMaker
 from referee.config import load
-from referee.errors import TicketTimeout
 from referee.judging import first_round, make_judge, refuse_groups
 from referee.records import Reward, Sample
 from referee.ticket import Ticket
@@ -50,8 +50,8 @@ class AsyncOpenAIManager:
             referee={"missing": {"policy": "abstain"}, **(referee or {})},
         )
         self.reward_coefficient = reward_coefficient
-        self._config.settings("thread")  # a key that is missing is missed now
-        judges = load(self._config.settings("thread", keyless=True)).judge
+        with in_own_keys():
+            judges = load(self._config.settings("thread")).judge  # a key that is missing is missed now
         refuse_groups(judges, "AsyncOpenAIManager", "LengthPenaltyRewardManager")
         self._backend = Backend(self._config)
 
@@ -75,25 +75,18 @@ class AsyncOpenAIManager:
         progress_callback: Callable[[int, int], None] | None = None,
     ) -> list[float | None]:
         """The same on an event loop. `progress_callback(done, all)` is called as scores land."""
-        until = clock.monotonic() + timeout
-        stream = ticket.__aiter__()
-        done = 0
-        with in_own_keys():
-            while True:
-                try:
-                    await clock.within(stream.__anext__(), max(0.0, until - clock.monotonic()))
-                except StopAsyncIteration:
-                    return self._scores(ticket.result(0.0))
-                except TimeoutError:
-                    if ticket.done():
-                        return self._scores(ticket.result(0.0))
-                    raise TicketTimeout(
-                        f"{ticket.landed()} of {len(ticket)} scores are there after {timeout:g} s; the rest is still "
-                        "being judged. Ask again, raise the timeout, or cancel the ticket."
-                    ) from None
+
+        async def follow() -> None:
+            done = 0
+            async for _ in ticket:
                 done += 1
                 if progress_callback is not None:
                     progress_callback(done, len(ticket))
+
+        with in_own_keys():
+            with contextlib.suppress(TimeoutError):
+                await clock.within(follow(), timeout)
+            return self.collect(ticket, 0.0)
 
     async def submit_and_get_batch_results(
         self, responses_to_evaluate: Sequence[Item], check_interval: float = 0.01
