@@ -253,7 +253,7 @@ def test_weight_counts_from_the_next_step_on_and_is_taken_back(tmp_path: Path, m
 
 def test_what_does_not_fit_is_dropped_and_counted(monkeypatch: Any) -> None:
     """The caller is not held up, and what was there before is looked at."""
-    monkeypatch.setattr(module, "MAX_BATCHES", 2)
+    monkeypatch.setattr(module, "MAX_SAMPLES", 32)
     go = threading.Event()
     config = load({"endpoint": MAIN, "audit": {"enable": True}})
     auditor = Auditor(config, lambda line: go.wait(PATIENCE), lambda config: pytest.fail("nothing was scored"))

@@ -49,11 +49,13 @@ def invoke(*arguments: object) -> tuple[int, str]:
 
 
 def test_the_record_gives_the_alarms_of_the_live_run(hacked: list[list[Seen]], tmp_path: Path) -> None:
-    """Same signals at the same steps, though lines of a batch come in any order."""
+    """Same signals at the same steps, though lines of a batch come in any order, and the audit had seen later ones."""
     live = Watch()
     told = [alarm for samples in hacked for alarm in live.see(samples) if not alarm.over]
     said = [(alarm.signal, alarm.step) for alarm in told]
-    found = audit(TimeOrder(write(tmp_path / "ledger-20260101T000000Z-1.jsonl", lines_of_steps(hacked))))
+    lines = lines_of_steps(hacked)
+    lines.insert(140, AuditLine(what="canary", wrong=True, value=0.0, step=99))
+    found = audit(TimeOrder(write(tmp_path / "ledger-20260101T000000Z-1.jsonl", lines)))
     assert found.alarms
     assert {(one.signal, one.step) for one in found.alarms} <= set(said)
     grown = {one.signal: one.critical_step for one in found.alarms if one.critical_step is not None}

@@ -10,6 +10,7 @@ from tests.signals.runs import Answer, began, nothing, step_of, watched
 
 from referee.signals import Alarm, Seen, Watch, presence
 from referee.signals.hollow import Hollow, Rules
+from referee.signals.judges import Verdicts
 from referee.signals.relations import Relation, style_of
 from referee.signals.rounds import Round
 
@@ -301,6 +302,29 @@ def test_a_judge_that_no_longer_tells_answers_apart() -> None:
     alarms = watched(make, 20)[1]
     assert began(alarms) == {"verdicts"}
     assert "spread of scores among siblings" in alarms[0].sentence
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_eight_prompts_that_are_all_easy_by_chance_are_no_jump(seed: int) -> None:
+    """A judge of right and wrong, prompts that a policy always or never solves: means of a few groups move a lot."""
+    rng, signal = random.Random(seed), Verdicts()
+    for step in range(300):
+        values = [rng.choice((0.0, 1.0)) for _ in range(8)]
+        samples = [Seen(step=step, prompt_key=f"{n}", value=value) for n, value in enumerate(values) for _ in "ab"]
+        signal.see(Round(samples))
+        assert signal.finding() is None
+
+
+def test_a_batch_that_comes_late_is_no_jump() -> None:
+    """One slow answer may hold up the first batches of a file until the policy of later ones is better."""
+
+    def make(rng: random.Random, step: int, answer: Answer) -> None:
+        answer["value"] += 0.4 * (step >= 10) - 0.2
+
+    rng, watch = random.Random(3), Watch()
+    steps = {step: step_of(rng, step, make, groups=32) for step in range(20)}
+    order = [*range(10, 18), 0, 1, 2, 3, 4, 18, 19]
+    assert [alarm for step in order for alarm in watch.see(steps[step])] == []
 
 
 def test_milliseconds_are_not_slow() -> None:

@@ -32,8 +32,8 @@ from referee.signals import Alarm, Asked, Watch, WatchSettings
 
 log = logging.getLogger("referee.audit")
 
-MAX_BATCHES, MAX_SAMPLES = 256, 16384
-"""Finished batches, and samples in them, that wait to be looked at; more are dropped."""
+MAX_SAMPLES = 16384
+"""Samples of finished batches that wait to be looked at; batches beyond that are dropped."""
 ONE_BY_ONE = 64
 """Samples that count as a batch where they are submitted one at a time."""
 MEASURED = 256
@@ -86,7 +86,7 @@ class Auditor:
         with self._lock:
             if self._closed:
                 return
-            if self._inbox.qsize() >= MAX_BATCHES or (self._held and self._held + len(samples) > MAX_SAMPLES):
+            if self._held and self._held + len(samples) > MAX_SAMPLES:
                 self._dropped += 1
                 return
             self._held += len(samples)

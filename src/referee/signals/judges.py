@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from statistics import fmean, median, pstdev
+from collections.abc import Sequence
+from statistics import fmean, median, pstdev, pvariance
 
 from referee.signals.findings import Family, Finding, percent
 from referee.signals.rounds import BASELINE, WINDOW, Round, sample_of
@@ -21,8 +22,7 @@ SLOW, SLOW_SHARE, QUICK_S = 3.0, 0.3, 0.5
 """Multiple of the median latency of the start, how many answers may take longer, and the seconds within which none is
 slow: where a judge takes milliseconds, several times that is the load of the machine."""
 JUMP, JUMP_SPREAD, JUMP_SURE = 0.2, 0.1, 6.0
-"""Jumps of the mean score and of the spread among siblings that are said, and in standard errors: 6 is right for 100
-million looks."""
+"""Jumps of the mean score and of the spread among siblings that are said, and in standard errors."""
 BEFORE = 4
 """Rounds that a jump is measured against."""
 LEAST_GROUPS = 8
@@ -200,7 +200,9 @@ class _Level:
         earlier = [number for part in self.before for number in part]
         if len(self.before) == BEFORE:
             moved = fmean(numbers) - fmean(earlier)
-            error = math.sqrt(_variance(numbers) / len(numbers) + _variance(earlier) / len(earlier) + 1e-4)
+            # One variance for both: eight groups may all be at the top by chance, and then have none of their own.
+            variance = _pooled(numbers, earlier)
+            error = math.sqrt(variance * (1 / len(numbers) + 1 / len(earlier)) + 1e-4)
             if abs(moved) >= self._least and abs(moved) > JUMP_SURE * error:
                 self._jump, self._since = (fmean(earlier), fmean(numbers), len(numbers)), 0
                 self.before.clear()
@@ -226,6 +228,7 @@ class Verdicts:
 
     def __init__(self) -> None:
         self._mean, self._spread = _Level(JUMP), _Level(JUMP_SPREAD)
+        self._step = -1
         self.looked_at = 0
         self._flat: deque[bool] = deque(maxlen=WINDOW // 8)
         self._top: deque[bool] = deque(maxlen=WINDOW)
@@ -241,6 +244,9 @@ class Verdicts:
         self._top.extend(item.value >= 0.99 for item in round_.items)
         groups = [[item.value for item in group] for group in round_.groups]
         self._flat.extend(len(set(values)) == 1 for values in groups)
+        if round_.step is not None and round_.step < self._step:
+            return  # a batch that one slow answer held up: a jump back to it, and from it, is none of the judge's
+        self._step = round_.step if round_.step is not None else self._step
         self._mean.see([fmean(values) for values in groups])
         self._spread.see([pstdev(values) for values in groups])
 
@@ -262,6 +268,7 @@ class Verdicts:
         return found
 
 
-def _variance(numbers: list[float]) -> float:
-    mean = fmean(numbers)
-    return sum((one - mean) ** 2 for one in numbers) / max(1, len(numbers) - 1)
+def _pooled(*parts: Sequence[float]) -> float:
+    """The variance about each part's own mean."""
+    squares = sum(pvariance(part) * len(part) for part in parts)
+    return squares / (sum(map(len, parts)) - len(parts))

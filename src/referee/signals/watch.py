@@ -128,8 +128,9 @@ class Watch:
 
     def hear(self, answers: Sequence[Asked]) -> list[Alarm]:
         """Answers to the audit's own questions, one round of them or a part of it."""
-        for answer in answers:
-            self._at(answer.step)
+        if not self.samples or self.step is None:  # a record's answers may be ahead of its batches
+            for answer in answers:
+                self._at(answer.step)
         for listener in list(self._listeners):
             self._safely(listener, functools.partial(listener.hear, answers))
         return self._alarms()
