@@ -25,7 +25,7 @@ from typing import Any
 
 from msgspec import field
 
-from referee.ledger.audited import AlarmLine, AuditLine, MeasuresLine, NoteLine
+from referee.ledger.audit_lines import AlarmLine, AuditLine, MeasuresLine, NoteLine
 from referee.ledger.base import BaseLine
 from referee.ledger.total import TotalLine
 

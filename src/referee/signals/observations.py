@@ -1,4 +1,4 @@
-"""One judged live sample, as the signals see it. Data only."""
+"""What signals look at: judged samples of the run, and answers to the audit's own questions. Data only."""
 
 from __future__ import annotations
 
@@ -18,12 +18,10 @@ _PRESENCE = re.compile(
 )
 
 
-class Seen(Struct, frozen=True, kw_only=True, gc=False):
+class Observation(Struct, frozen=True, kw_only=True, gc=False):
     """One sample that a judge was asked about: what a gate settled is not among them."""
 
     step: int | None = None
-    order: int = 0
-    """Counts the samples of a run."""
     batch: str = ""
     index: int = 0
     id: str = ""
@@ -43,9 +41,35 @@ class Seen(Struct, frozen=True, kw_only=True, gc=False):
     fingerprint: str = ""
     provider: str = ""
     latency_s: float = 0.0
-    criteria: tuple[tuple[str, bool | None, bool], ...] = ()
-    """Of a rubric: each criterion's name, whether it speaks for the answer, and whether it only asks that something
-    is there (see `presence`)."""
+    criteria: tuple[tuple[bool | None, bool], ...] = ()
+    """Of a rubric: whether each criterion speaks for the answer, and whether it only asks that something is there (see
+    `presence`)."""
+
+
+class AuditAnswer(Struct, frozen=True, kw_only=True, gc=False):
+    """What a judge said to a canary, a rewritten answer or a fixed one, or a shadow judge to a live one."""
+
+    what: str
+    """canary, shadow, probe or fixed."""
+    name: str = ""
+    """Which canary, shadow judge, rewrite or fixed answer."""
+    judge: str = ""
+    step: int | None = None
+    batch: str = ""
+    index: int = -1
+    id: str = ""
+    wrong: bool | None = None
+    """Of a canary: whether it deserves the lowest score."""
+    before: float | None = None
+    """Of a shadow or probe the live answer's value, of a fixed answer its first one."""
+    value: float | None = None
+    chance: float = 1.0
+    """How often this sample is drawn, compared with an even draw from the same answers: above 1 for high scores."""
+    model: str = ""
+    fingerprint: str = ""
+    unscored: str = ""
+    text: str = ""
+    """What was shown as the answer, where texts are kept."""
 
 
 def presence(text: str) -> bool:
