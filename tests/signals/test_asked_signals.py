@@ -32,7 +32,7 @@ def canaries(credited: Callable[[int, str], float], refused: float = 0.0) -> Ask
         value = float(rng.random() >= (refused if step >= 30 else 0.0))
         return [
             *wrong,
-            AuditAnswer(what="canary", name="reference", wrong=False, step=step, value=value, text="It is so."),
+            AuditAnswer(what="canary", name="reference", wrong=False, step=step, value=value, answer="It is so."),
         ]
 
     return ask

@@ -17,7 +17,6 @@ from referee.audit.questions import (
     ROUND_PROMPTS,
     Question,
     answer_of,
-    audit_line,
     canary_round,
     counts,
     credits_worthless,
@@ -80,11 +79,12 @@ def ask_afterwards(
         for _ in by_judge:
             mine, ends = done.get()
             given = [
-                (answer_of(one, case, True, one.live.sample.step if one.live else None), case)
+                answer_of(one, case, True, one.live.sample.step if one.live else None)
                 for one, case in zip(mine, ends, strict=True)
             ]
-            lenient = credits_worthless([one for one, _ in given if one])
-            found += [audit_line(one, case, counts(one, lenient)) for one, case in given if one is not None]
+            answers = [one for one in given if one is not None]
+            lenient = credits_worthless(answers)
+            found += [one if counts(one, lenient) else replace(one, wrong=None) for one in answers]
     finally:
         clients.close(10.0)
     return found

@@ -17,11 +17,13 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from msgspec.structs import replace
+
 from referee import clock
 from referee.audit.clients import Client, Ends, JudgeClients, processes_of
 from referee.audit.judged import judged_samples, observations_of
 from referee.audit.plan import Plan
-from referee.audit.questions import Question, answer_of, audit_line
+from referee.audit.questions import Question, answer_of
 from referee.audit.user_canaries import read_user_canaries
 from referee.config import Config
 from referee.errors import RewardHacked
@@ -231,16 +233,14 @@ class Auditor:
         if self._clients.exhausted(judge, ends):
             self._plan.drop(judge)
         self._plan.share.count_audit(judge, [end for case in ends for end in case])
+        self._cost += sum(end.cost for case in ends for end in case)
         content, known = self._config.ledger.content, judge in self._plan.lenient
-        several = len(self._config.known_judges) > 1
         answers = [(one, answer_of(one, case, content, self._step)) for one, case in zip(questions, ends, strict=True)]
         counted = self._plan.record_answers(judge, answers)
-        for (_, one), case in zip(answers, ends, strict=True):
-            self._cost += sum(end.cost for end in case)
-            if one is not None:
-                self._record(
-                    audit_line(one, case, any(one is other for other in counted), content, several, clock.wall())
-                )
+        named = judge if len(self._config.known_judges) > 1 else ""
+        for one in [one for _, one in answers if one is not None]:
+            wrong = one.wrong if any(one is other for other in counted) else None
+            self._record(replace(one, wall=clock.wall(), judge=named, wrong=wrong))
         if judge in self._plan.lenient and not known:
             words = f"judge {judge} credits a worthless answer that tries nothing: wrong canaries tell nothing about it"
             log.info("%s, and are asked no more", words)

@@ -6,7 +6,6 @@ import functools
 import heapq
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -18,7 +17,7 @@ from referee.ledger.build_lines import digest
 from referee.records import Reason
 from referee.rollouts.messages import read_text
 from referee.rollouts.turns import own_words
-from referee.signals import Alarm, AuditAnswer, Observation, Watch, presence
+from referee.signals import Alarm, Observation, Watch, presence
 from referee.version import VERSION
 
 OPEN = 8192
@@ -97,7 +96,7 @@ class _LedgerAudit:
         self._criteria: dict[tuple[str, int], list[tuple[bool | None, bool]]] = {}
         self._lengths: dict[str, dict[int, int]] = {}
         """By batch and index, as rewards say them."""
-        self._answers: list[AuditAnswer] = []
+        self._answers: list[AuditLine] = []
         self._digest = ""
         self._steps: set[int] = set()
         self._alarms: dict[str, list[Alarm]] = {}
@@ -116,7 +115,7 @@ class _LedgerAudit:
             elif isinstance(line, BatchLine):
                 self._finish(line.batch)
             elif isinstance(line, AuditLine):
-                self._answers.append(answer_of(line))
+                self._answers.append(line)
                 if len(self._answers) >= TOGETHER:
                     self._observe_answers()
             elif isinstance(line, RunLine):
@@ -250,12 +249,3 @@ def _criteria(line: VerdictLine | JudgeLine) -> list[tuple[bool | None, bool]]:
             passed = (value if part.get("true_is") != "bad" else 1.0 - value) > PASSED
         found.append((passed, _presence(str(part.get("text") or part.get("name", "")))))
     return found
-
-
-def answer_of(line: AuditLine) -> AuditAnswer:
-    """An answer to one of the audit's own questions, from its line."""
-    fields: dict[str, Any] = {name: getattr(line, name) for name in _SHARED}
-    return AuditAnswer(**fields, text=line.answer)
-
-
-_SHARED = tuple(name for name in AuditAnswer.__struct_fields__ if name in AuditLine.__struct_fields__)

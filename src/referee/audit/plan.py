@@ -20,8 +20,8 @@ from referee.audit.questions import (
 from referee.audit.share import Share
 from referee.audit.user_canaries import UserCanary
 from referee.config import Config, JudgeConfig
+from referee.ledger import AuditLine
 from referee.records import Reward
-from referee.signals import AuditAnswer
 
 PROMPTS = 32
 """Latest prompts that canaries may be put under."""
@@ -182,7 +182,7 @@ class Plan:
         if self._shadow is not None and self._shadow.name == judge:
             self._shadow = None
 
-    def record_answers(self, judge: str, answers: Sequence[tuple[Question, AuditAnswer | None]]) -> list[AuditAnswer]:
+    def record_answers(self, judge: str, answers: Sequence[tuple[Question, AuditLine | None]]) -> list[AuditLine]:
         """A judge has answered all that it was asked. Returns what the signals are to observe."""
         self._away.pop(judge, None)
         if credits_worthless([one for _, one in answers if one]):

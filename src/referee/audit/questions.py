@@ -228,7 +228,7 @@ def drawn(
     return found[:count]
 
 
-def answer_of(question: Question, ends: Sequence[Settled], content: bool, step: int | None) -> AuditAnswer | None:
+def answer_of(question: Question, ends: Sequence[Settled], content: bool, step: int | None) -> AuditLine | None:
     """What the answers say; None where a gate answered, or nothing was asked in the end. `step`: the run's now."""
     last = ends[-1]
     values = [end.verdict.value if isinstance(end.verdict, Verdict) else None for end in ends]
@@ -237,7 +237,7 @@ def answer_of(question: Question, ends: Sequence[Settled], content: bool, step: 
         return None
     live, reply = question.live, last.reply
     shown = question.text or (own_words(live.sample.response) if live else "")
-    return AuditAnswer(
+    return AuditLine(
         what=question.what,
         name=question.name,
         judge=question.judge,
@@ -252,7 +252,9 @@ def answer_of(question: Question, ends: Sequence[Settled], content: bool, step: 
         model=last.model,
         fingerprint=reply.fingerprint if reply else "",
         unscored=missing.reason.value if missing is not None else "",
-        text=shown if content else "",
+        cost=sum(end.cost for end in ends),
+        answer=shown if content else "",
+        why=last.verdict.reason if content and isinstance(last.verdict, Verdict) else "",
     )
 
 
@@ -265,35 +267,3 @@ def credits_worthless(answers: Iterable[AuditAnswer]) -> bool:
 def counts(one: AuditAnswer, lenient: bool) -> bool:
     """Whether it tells anything. Wrong canaries do not about a judge that credits what is worthless."""
     return one.name != LENIENT.name and (not one.wrong or not lenient or one.name.startswith(USER_PREFIX))
-
-
-def audit_line(
-    one: AuditAnswer,
-    ends: Sequence[Settled],
-    counted: bool,
-    content: bool = True,
-    several: bool = True,
-    wall: float = 0.0,
-) -> AuditLine:
-    """The line of the ledger. `several`: the run has several judges, so that it must say which was asked."""
-    verdict = ends[-1].verdict
-    return AuditLine(
-        wall=wall,
-        what=one.what,
-        name=one.name,
-        judge=one.judge if several else "",
-        step=one.step,
-        batch=one.batch,
-        index=one.index,
-        id=one.id,
-        wrong=one.wrong if counted else None,
-        before=one.before,
-        value=one.value,
-        chance=one.chance,
-        model=one.model,
-        fingerprint=one.fingerprint,
-        unscored=one.unscored,
-        cost=sum(end.cost for end in ends),
-        answer=one.text,
-        why=verdict.reason if content and isinstance(verdict, Verdict) else "",
-    )

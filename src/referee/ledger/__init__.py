@@ -13,12 +13,12 @@ from referee.ledger.lines import (
     RewardLine,
     RunLine,
     TextLine,
+    TotalLine,
     VerdictLine,
     judges_in,
 )
 from referee.ledger.metrics import Tally
 from referee.ledger.reader import Reading, read
-from referee.ledger.total import TotalLine
 from referee.ledger.writer import Ledger, NullLedger, open_ledger
 
 __all__ = [

@@ -46,30 +46,41 @@ class Observation(Struct, frozen=True, kw_only=True, gc=False):
     `presence`)."""
 
 
-class AuditAnswer(Struct, frozen=True, kw_only=True, gc=False):
-    """What a judge said to a canary, a rewritten answer or a fixed one, or a shadow judge to a live one."""
+class AuditAnswer(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type", tag="audit", gc=False):
+    """What a judge said to one of the audit's questions, beside the rewards and no part of them."""
 
-    what: str
-    """canary, shadow, probe or fixed."""
+    wall: float = 0.0
+    """When it was recorded, in seconds since the epoch."""
+    what: str = ""
+    """canary: an answer whose worth is known. shadow: a live answer shown to the shadow judge. probe: a live answer
+    changed in a way that must not raise its score. fixed: an answer of the fixed set, asked again and again."""
     name: str = ""
     """Which canary, shadow judge, rewrite or fixed answer."""
     judge: str = ""
+    """The judge that was asked; in the ledger, where there are several."""
     step: int | None = None
+    """Of the live samples at that time, where they name one."""
     batch: str = ""
     index: int = -1
+    """The live sample it is about, where there is one: its batch and its position there."""
     id: str = ""
     wrong: bool | None = None
-    """Of a canary: whether it deserves the lowest score."""
+    """Of a canary, whether it deserves the lowest score (true) or a high one (false). None: it does not count, because
+    the judge credits worthless answers in general."""
     before: float | None = None
-    """Of a shadow or probe the live answer's value, of a fixed answer its first one."""
+    """The live answer's value in [0, 1], of a probe as judged again, or that of a fixed answer the first time."""
     value: float | None = None
+    """What was said now, in [0, 1]. None: unscored."""
     chance: float = 1.0
     """How often this sample is drawn, compared with an even draw from the same answers: above 1 for high scores."""
     model: str = ""
     fingerprint: str = ""
     unscored: str = ""
-    text: str = ""
-    """What was shown as the answer, where texts are kept."""
+    cost: float = 0.0
+    """US dollars."""
+    answer: str = ""
+    why: str = ""
+    """What was shown as the answer and the judge's words; only with `[ledger] content = true`."""
 
 
 def presence(text: str) -> bool:

@@ -97,11 +97,6 @@ class PhraseTest:
         """Of the latest answers, how many have it."""
         return sum(yes for yes, _ in self._recent) / max(1, len(self._recent))
 
-    def like(self, other: PhraseTest) -> bool:
-        """Whether the two are mostly in the same of the latest answers."""
-        pairs = [(x, y) for (x, _), (y, _) in zip(reversed(self._recent), reversed(other._recent), strict=False)]
-        return 2 * sum(x and y for x, y in pairs) > sum(x or y for x, y in pairs)
-
     def spread(self) -> bool:
         """Whether it has spread since the start; once it has, until half of that is gone."""
         rate = (self.at_start * BASELINE + 1) / (BASELINE + 2)
@@ -148,7 +143,8 @@ class Phrases(Signal):
         self._alpha = alpha
         self._start: list[Text] = []
         self._recent: deque[Text] = deque(maxlen=WINDOW)
-        self._new = _Waiting()
+        self._new: tuple[list[set[str]], list[set[str]]] = [], []
+        """The phrases of the best and the worst siblings that are not counted yet."""
         self._halves = (_Counts(), _Counts())
         self._tested: list[PhraseTest] = []
         self._proposed = 0
@@ -173,7 +169,7 @@ class Phrases(Signal):
 
     def _count(self, groups: Sequence[Sequence[Item]]) -> None:
         """Phrases of the best and the worst quarter of each group, without those of its prompt."""
-        new = self._new
+        best, worst = self._new
         for group in groups:
             ordered = sorted(group, key=lambda item: item.value)
             quarter = max(1, len(ordered) // 4)
@@ -181,20 +177,20 @@ class Phrases(Signal):
                 continue
             seen = group[0].observed
             own = phrases(ends(words_of(f"{seen.prompt}\n{seen.reference or ''}")))
-            new.best += [(phrases(ends(item.words)) | item.text[1]) - own for item in ordered[-quarter:]]
-            new.worst += [(phrases(ends(item.words)) | item.text[1]) - own for item in ordered[:quarter]]
-        if len(new.best) * 2 >= TOGETHER:
-            self._new = _Waiting()
-            self._propose(new)
+            best += [(phrases(ends(item.words)) | item.text[1]) - own for item in ordered[-quarter:]]
+            worst += [(phrases(ends(item.words)) | item.text[1]) - own for item in ordered[:quarter]]
+        if len(best) * 2 >= TOGETHER:
+            self._new = [], []
+            self._propose(best, worst)
 
-    def _propose(self, new: _Waiting) -> None:
+    def _propose(self, new_best: Sequence[set[str]], new_worst: Sequence[set[str]]) -> None:
         """Phrases that the better siblings have, and that more answers have than at the start."""
         half, old = self._halves
-        half.best.update(chain.from_iterable(new.best))
-        half.worst.update(chain.from_iterable(new.worst))
-        half.answers += len(new.best) + len(new.worst)
+        half.best.update(chain.from_iterable(new_best))
+        half.worst.update(chain.from_iterable(new_worst))
+        half.answers += len(new_best) + len(new_worst)
         named: list[tuple[float, int, str]] = []
-        for name in [name for name, count in Counter(chain.from_iterable(new.best)).items() if count > 1]:
+        for name in [name for name, count in Counter(chain.from_iterable(new_best)).items() if count > 1]:
             best = half.best[name] + old.best[name]
             worst = half.worst[name] + old.worst[name]
             if best >= OFTEN and best > worst and (best - worst) ** 2 > PROPOSED**2 * (best + worst):
@@ -233,7 +229,8 @@ class Phrases(Signal):
         found = sorted((one for one in self._tested if one.passed() and one.spread()), key=lambda one: -one.share())
         if not found:
             return None
-        others = [one for one in found[1:] if not one.like(found[0])]
+        first = self._places(found[0].phrase)
+        others = [one for one in found[1:] if not _alike(first, self._places(one.phrase))]
         return found[0].finding([shown(one.phrase) for one in others[:3]], self.looked_at)
 
     def measures(self) -> dict[str, float]:
@@ -242,14 +239,6 @@ class Phrases(Signal):
             return {}
         paid = [one for one in self._tested if one.passed()]
         return {"phrase": max((one.share() for one in paid), default=0.0), "phrase_tested": float(len(self._tested))}
-
-
-class _Waiting:
-    """The phrases of answers that are not yet counted."""
-
-    def __init__(self) -> None:
-        self.best: list[set[str]] = []
-        self.worst: list[set[str]] = []
 
 
 class _Counts:

@@ -61,7 +61,7 @@ def shown_sample(one: Observation, phrase: str = "") -> dict[str, Any]:
 
 def shown_answer(one: AuditAnswer, **more: float | None) -> dict[str, Any]:
     """An answer to one of the audit's questions, the same."""
-    return _shown(one, one.text) | more
+    return _shown(one, one.answer) | more
 
 
 def _shown(one: Observation | AuditAnswer, text: str, phrase: str = "") -> dict[str, Any]:
