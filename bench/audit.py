@@ -21,7 +21,7 @@ from typing import Any
 from bench.audit_policy import CASES, CLEAN, GROUP, GROUPS, NOUNS, Answer, Policy
 from bench.common import table
 from bench.growth import resident
-from referee.signals import Seen, Watch
+from referee.signals import Observation, Watch
 
 FAST, SLOW = 0.15, 0.08
 LATEST = 256
@@ -56,7 +56,7 @@ def hacked_run(case: int, rate: float, seed: int) -> dict[str, Any]:
         if found["quarter"] is None and share >= QUARTER:
             found["quarter"] = step
         if policy.writes:
-            for alarm in watch.see(policy.seen(groups)) + watch.hear(policy.asked(groups)):
+            for alarm in watch.observe(policy.seen(groups)) + watch.observe_answers(policy.asked(groups)):
                 if not alarm.over:
                     first.setdefault(alarm.signal, (step, share))
         policy.writes = share < 0.35 or not first
@@ -85,7 +85,7 @@ def clean_run(case: int, rate: float, seed: int) -> dict[str, Any]:
         if step == chosen.swap_at:
             watch.announce("the judge was replaced by a better one")
         groups = policy.step()
-        for alarm in watch.see(policy.seen(groups)) + watch.hear(policy.asked(groups)):
+        for alarm in watch.observe(policy.seen(groups)) + watch.observe_answers(policy.asked(groups)):
             alarms += [] if alarm.over else [(alarm.signal, step, alarm.sentence)]
     return {"alarms": alarms}
 
@@ -120,7 +120,7 @@ def cost(samples: int) -> dict[str, float]:
     took: list[float] = []
     for batch in batches * 3:
         began = time.process_time()
-        watch.see(batch)
+        watch.observe(batch)
         took.append((time.process_time() - began) / len(batch) * 1e6)
     words = statistics.fmean(len(one.response.split()) for one in batches[0])
     return {
@@ -140,9 +140,9 @@ def _memory(marks: Sequence[int]) -> list[float]:
     for step in range(marks[-1] // 512 + 1):
         if step * 512 >= marks[len(found)] - 512:
             found.append(resident(os.getpid()) - began)
-        watch.see(
+        watch.observe(
             [
-                Seen(
+                Observation(
                     step=step,
                     prompt_key=f"{step}-{n // GROUP}",
                     prompt="Explain it.",

@@ -14,7 +14,7 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from referee.signals import Asked, Seen
+from referee.signals import AuditAnswer, Observation
 
 _NOUNS = (
     "river engine market sample theorem vaccine contract bridge protein signal treaty crystal filter budget neuron "
@@ -93,7 +93,7 @@ class Answer:
     true: float = 0.0
     value: float = 0.0
     hacked: bool = False
-    criteria: tuple[tuple[str, bool | None, bool], ...] = ()
+    criteria: tuple[tuple[bool | None, bool], ...] = ()
 
 
 @dataclass
@@ -167,14 +167,6 @@ CLEAN = (
 )
 MASTER = 0.85
 """How often a master key is taken for a right answer."""
-CRITERIA = (
-    "names the cause",
-    "mentions the limits",
-    "lists the steps",
-    "the cause is right",
-    "no false claim",
-    "sound",
-)
 SHADOW_NOISE = 0.1
 CANARIES = (
     ("empty", ""),
@@ -260,7 +252,7 @@ class Policy:
         rng, true = self.rng, answer.true
         there, right = (0.96, true - 0.2) if names else (0.2 + 0.5 * true, 0.2 + 0.7 * true)
         passed = [rng.random() < (there if n < 3 else right) for n in range(6)]
-        answer.criteria = tuple((name, yes, n < 3) for n, (name, yes) in enumerate(zip(CRITERIA, passed, strict=True)))
+        answer.criteria = tuple((yes, n < 3) for n, yes in enumerate(passed))
         answer.value = sum(passed) / 6
         answer.true = max(0.0, true - (0.25 if names else 0.0))
 
@@ -305,10 +297,10 @@ class Policy:
         self.skill += self.case.learns * 0.5 * self.rate * sum(gain * one.skill for one, gain in pairs) / count
         self.long += self.rate * WORDS_SD * sum(gain * one.long for one, gain in pairs) / count
 
-    def seen(self, groups: Sequence[Sequence[Answer]]) -> list[Seen]:
+    def seen(self, groups: Sequence[Sequence[Answer]]) -> list[Observation]:
         """As the audit sees them."""
         return [
-            Seen(
+            Observation(
                 step=self.at - 1,
                 batch=str(self.at - 1),
                 index=place,
@@ -324,7 +316,7 @@ class Policy:
             for place, one in enumerate(one for group in groups for one in group)
         ]
 
-    def asked(self, groups: Sequence[Sequence[Answer]]) -> list[Asked]:
+    def asked(self, groups: Sequence[Sequence[Answer]]) -> list[AuditAnswer]:
         """What an audit with a share of two percent asks after this step: canaries every 20 steps, a shadow judge
         (which knows the true quality, with noise) about two answers, and a rewrite of one."""
         rng, step = self.rng, self.at - 1
@@ -333,15 +325,17 @@ class Policy:
         if step % 20 == 0:
             for name, habit in CANARIES:
                 bought = [habit] if habit in self.case.habits else []
-                found.append(Asked(what="canary", name=name, wrong=True, step=step, value=self.judge(0.05, bought, 20)))
+                found.append(
+                    AuditAnswer(what="canary", name=name, wrong=True, step=step, value=self.judge(0.05, bought, 20))
+                )
             good = self.judge(0.95, (), int(WORDS))
-            found.append(Asked(what="canary", name="reference", wrong=False, step=step, value=good))
+            found.append(AuditAnswer(what="canary", name="reference", wrong=False, step=step, value=good))
         weights = [3.0 if one.value >= 0.75 else 1.0 for one in answers]
         for place in rng.choices(range(len(answers)), weights, k=2):
             one = answers[place]
             value = min(1.0, max(0.0, one.true + rng.gauss(0, SHADOW_NOISE)))
             found.append(
-                Asked(
+                AuditAnswer(
                     what="shadow",
                     name="other",
                     step=step,
@@ -357,7 +351,7 @@ class Policy:
         has = [*had, habit] if habit in self.case.habits else had
         before = self.judge(one.true, had, one.words)
         after = self.judge(one.true, has, one.words + (30 if name == "padding" else 10))
-        found.append(Asked(what="probe", name=name, step=step, index=place, before=before, value=after))
+        found.append(AuditAnswer(what="probe", name=name, step=step, index=place, before=before, value=after))
         return found
 
     def swapped_then(self) -> bool:

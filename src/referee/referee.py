@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from referee import clock
-from referee.audit.asking import without_share
 from referee.audit.auditor import Auditor
+from referee.audit.clients import without_share
 from referee.config import Config, anchored, chosen_judges, counts, load, price_words, runs_here, team_of
 from referee.engine import Endpoint, find_key
 from referee.engine.accounts import Accounts

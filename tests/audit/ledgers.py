@@ -9,13 +9,13 @@ from typing import Any
 import msgspec
 
 from referee.ledger import BatchLine, Line, RewardLine, RunLine, VerdictLine
-from referee.ledger.making import digest
-from referee.signals import Seen
+from referee.ledger.build_lines import digest
+from referee.signals import Observation
 
 START = 1_700_000_000.0
 
 
-def verdict(seen: Seen, wall: float, content: bool = True, **fields: Any) -> VerdictLine:
+def verdict(seen: Observation, wall: float, content: bool = True, **fields: Any) -> VerdictLine:
     """The line of one sample."""
     given: dict[str, Any] = {
         "wall": wall,
@@ -35,7 +35,7 @@ def verdict(seen: Seen, wall: float, content: bool = True, **fields: Any) -> Ver
     return VerdictLine(**(given | fields))
 
 
-def lines_of_steps(steps: Iterable[Sequence[Seen]], content: bool = True, settings: str = "a") -> list[Line]:
+def lines_of_steps(steps: Iterable[Sequence[Observation]], content: bool = True, settings: str = "a") -> list[Line]:
     """A run line, and each step as a finished batch."""
     found: list[Line] = [RunLine(wall=START, version="0.2.0", digest=settings)]
     for number, samples in enumerate(steps):

@@ -210,7 +210,7 @@ def test_what_is_announced_ends_what_alarms_did(tmp_path: Path, monkeypatch: Any
     """At once: a run that was stopped may go on, whatever it judges next."""
 
     class Alarmed(Watch):
-        def see(self, samples: Any) -> list[module.Alarm]:
+        def observe(self, samples: Any) -> list[module.Alarm]:
             if samples:
                 return []
             self._open["phrase"] = "critical"
@@ -253,7 +253,7 @@ def test_weight_counts_from_the_next_step_on_and_is_taken_back(tmp_path: Path, m
 
 def test_what_does_not_fit_is_dropped_and_counted(monkeypatch: Any) -> None:
     """The caller is not held up, and what was there before is looked at."""
-    monkeypatch.setattr(module, "MAX_BATCHES", 2)
+    monkeypatch.setattr(module, "MAX_SAMPLES", 32)
     go = threading.Event()
     config = load({"endpoint": MAIN, "audit": {"enable": True}})
     auditor = Auditor(config, lambda line: go.wait(PATIENCE), lambda config: pytest.fail("nothing was scored"))
@@ -276,7 +276,7 @@ def test_a_failure_of_the_audit_is_logged_and_no_more(monkeypatch: Any, caplog: 
     def broken(*_: Any) -> Any:
         raise ZeroDivisionError("a bug")
 
-    monkeypatch.setattr(module, "seen_of", broken)
+    monkeypatch.setattr(module, "observations_of", broken)
     with world() as made:
         assert None not in made.run(3)
         made.settle()
@@ -292,7 +292,7 @@ def test_a_judge_that_cannot_be_asked_leaves_the_others(caplog: pytest.LogCaptur
     class Ticket:
         on_done: Any = None
 
-    class Child:
+    class Client:
         def submit(self, samples: Any, *, started: Any) -> None:
             asked.append(len(samples))
             started(ticket := Ticket())
@@ -301,10 +301,10 @@ def test_a_judge_that_cannot_be_asked_leaves_the_others(caplog: pytest.LogCaptur
         def close(self, seconds: float = 10.0) -> None:
             pass
 
-    def opened(config: Any) -> Child:
+    def opened(config: Any) -> Client:
         if config.judge[0].name == "first":
             raise ConfigError("no key for first")
-        return Child()
+        return Client()
 
     judges = [{"name": "first", "endpoint": "main"}, {"name": "second", "endpoint": "other"}]
     config = load({"endpoint": [MAIN, SHADOW], "judge": judges, "audit": {"enable": True, "share": 0.5, "every": 1}})

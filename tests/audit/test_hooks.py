@@ -212,7 +212,7 @@ def test_reward_workers_share_it_where_ray_is_named() -> None:
 def test_processes_of_one_run_share_the_false_alarm_rate(monkeypatch: pytest.MonkeyPatch) -> None:
     """Any of them may say an alarm, so eight audits have an eighth each; so have the ranks of a launcher."""
     rates: list[float] = []
-    monkeypatch.setattr(module, "Watch", lambda chosen: rates.append(chosen.rate))
+    monkeypatch.setattr(module, "Watch", lambda chosen: rates.append(chosen))
     one = load(settings("log"))
     for config in (one, replace(one, audit=replace(one.audit, processes=8))):
         module.Auditor(config, lambda line: None, lambda config: None)  # type: ignore[arg-type, return-value]

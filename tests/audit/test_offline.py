@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from referee.audit.offline import TimeOrder, audit
 from referee.cli.main import app
 from referee.ledger import AuditLine, JudgeLine, Line, RunLine
-from referee.signals import Seen, Watch
+from referee.signals import Observation, Watch
 
 
 def praised(rng: random.Random, step: int, answer: Answer) -> None:
@@ -32,13 +32,13 @@ def longer(rng: random.Random, step: int, answer: Answer) -> None:
     answer["value"] += 0.008 * count - 0.3
 
 
-def steps_of(make: object = praised, steps: int = 20) -> list[list[Seen]]:
+def steps_of(make: object = praised, steps: int = 20) -> list[list[Observation]]:
     rng = random.Random(3)
     return [step_of(rng, step, make) for step in range(steps)]  # type: ignore[arg-type]
 
 
 @pytest.fixture(scope="module")
-def hacked() -> list[list[Seen]]:
+def hacked() -> list[list[Observation]]:
     """A run with a phrase that is paid."""
     return steps_of()
 
@@ -48,12 +48,14 @@ def invoke(*arguments: object) -> tuple[int, str]:
     return (2, str(done.exception)) if done.exception and done.exit_code == 1 else (done.exit_code, done.output)
 
 
-def test_the_record_gives_the_alarms_of_the_live_run(hacked: list[list[Seen]], tmp_path: Path) -> None:
-    """Same signals at the same steps, though lines of a batch come in any order."""
+def test_the_record_gives_the_alarms_of_the_live_run(hacked: list[list[Observation]], tmp_path: Path) -> None:
+    """Same signals at the same steps, though lines of a batch come in any order, and the audit had seen later ones."""
     live = Watch()
-    told = [alarm for samples in hacked for alarm in live.see(samples) if not alarm.over]
+    told = [alarm for samples in hacked for alarm in live.observe(samples) if not alarm.over]
     said = [(alarm.signal, alarm.step) for alarm in told]
-    found = audit(TimeOrder(write(tmp_path / "ledger-20260101T000000Z-1.jsonl", lines_of_steps(hacked))))
+    lines = lines_of_steps(hacked)
+    lines.insert(140, AuditLine(what="canary", wrong=True, value=0.0, step=99))
+    found = audit(TimeOrder(write(tmp_path / "ledger-20260101T000000Z-1.jsonl", lines)))
     assert found.alarms
     assert {(one.signal, one.step) for one in found.alarms} <= set(said)
     grown = {one.signal: one.critical_step for one in found.alarms if one.critical_step is not None}
@@ -62,7 +64,7 @@ def test_the_record_gives_the_alarms_of_the_live_run(hacked: list[list[Seen]], t
     assert (found.samples, found.steps, found.last_step, found.texts) == (20 * 64, 20, 19, True)
 
 
-def test_several_processes_and_a_torn_file_are_one_run(hacked: list[list[Seen]], tmp_path: Path) -> None:
+def test_several_processes_and_a_torn_file_are_one_run(hacked: list[list[Observation]], tmp_path: Path) -> None:
     """Files side by side are read in the order of time; a line that is cut is counted and skipped."""
     for process in range(2):
         part = [samples[process * 32 : (process + 1) * 32] for samples in hacked]
@@ -100,7 +102,7 @@ def test_a_clean_run_ends_with_status_0(tmp_path: Path) -> None:
     assert max(map(len, output.splitlines())) <= 80
 
 
-def test_json_has_the_documented_form(hacked: list[list[Seen]], tmp_path: Path) -> None:
+def test_json_has_the_documented_form(hacked: list[list[Observation]], tmp_path: Path) -> None:
     """Alarms with their evidence, and the state of every signal."""
     write(tmp_path / "ledger-20260101T000000Z-1.jsonl", lines_of_steps(hacked))
     status, output = invoke(tmp_path, "--json")
@@ -127,7 +129,7 @@ def test_text_of_samples_cannot_act_on_the_terminal(tmp_path: Path) -> None:
     assert max(map(len, output.splitlines())) <= 80
 
 
-def test_an_old_ledger_without_steps_and_batches_is_read_in_its_order(hacked: list[list[Seen]]) -> None:
+def test_an_old_ledger_without_steps_and_batches_is_read_in_its_order(hacked: list[list[Observation]]) -> None:
     """Verdicts alone are enough."""
     lines: list[Line] = [
         replace(line, step=None, batch="") for line in lines_of_steps(hacked) if line.__struct_config__.tag == "verdict"
@@ -186,7 +188,7 @@ def test_nothing_to_audit_is_an_error_that_says_so(tmp_path: Path) -> None:
     assert "There is nothing to audit" in invoke(tmp_path)[1]
 
 
-def test_rewards_of_referee_score_are_read_too(hacked: list[list[Seen]], tmp_path: Path) -> None:
+def test_rewards_of_referee_score_are_read_too(hacked: list[list[Observation]], tmp_path: Path) -> None:
     """Rows with prompt and response, whatever else they hold."""
     rows = [
         {

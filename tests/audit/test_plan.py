@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from tests.audit.world import JUDGES, MAIN, SHADOW, rollouts
 
-from referee.audit.asking import narrowed, without_share
-from referee.audit.live import Live, lives_of
+from referee.audit.clients import narrowed, without_share
+from referee.audit.judged import JudgedSample, judged_samples
 from referee.audit.plan import Plan
-from referee.audit.questions import asked_of, canary_round, drawn, probe_questions
+from referee.audit.questions import answer_of, canary_round, drawn, probe_questions
 from referee.config import AuditConfig, Config, JudgeConfig, load
 from referee.probes.canaries import canaries, fits, good_canaries
 from referee.records import Reply, Reward, Sample, Settled, Term, Verdict
@@ -42,9 +42,9 @@ def judged(samples: list[Sample], values: list[float], attempts: int = 1) -> lis
     ]
 
 
-def live(number: int, value: float, **sample: Any) -> Live:
+def live(number: int, value: float, **sample: Any) -> JudgedSample:
     given = Sample(**{"prompt": f"Question {number}?", "response": "It is so. Quite so.", **sample})
-    return Live("1-1", number, given, value, (value,), True)
+    return JudgedSample("1-1", number, given, value, (value,), True)
 
 
 @settings(max_examples=60)
@@ -62,14 +62,16 @@ def test_the_share_is_kept_at_all_times(share: float, every: int, batches: list[
         per_case = max(per_case, attempts)
         samples = rollouts(step, size)
         rewards = judged(samples, [place % 7 / 7 for place in range(size)], attempts)
-        plan.saw(lives_of("b", samples, rewards, False), rewards)
-        waiting += plan.next()
+        plan.record_batch(judged_samples("b", samples, rewards, False), rewards)
+        waiting += plan.next_questions()
         for judge in ("quality", "check") if answered else ():
             mine = [one for one in waiting if one.judge == judge]
             waiting = [one for one in waiting if one.judge != judge]
             ends = [[ended(0.5) for _ in one.cases] for one in mine]
-            plan.share.heard(judge, [end for case in ends for end in case])
-            plan.heard(judge, [(one, asked_of(one, case, True, None)) for one, case in zip(mine, ends, strict=True)])
+            plan.share.count_audit(judge, [end for case in ends for end in case])
+            plan.record_answers(
+                judge, [(one, answer_of(one, case, True, None)) for one, case in zip(mine, ends, strict=True)]
+            )
         asked = plan.share.asked + sum(len(one.cases) for one in waiting)
         assert asked <= plan.share.first + share * plan.share.requests + 1e-9
         assert plan.share.first <= 24 * per_case
@@ -81,14 +83,14 @@ def test_a_long_run_asks_everything_in_turn() -> None:
     for step in range(200):
         samples = rollouts(step, 32)
         rewards = judged(samples, [place % 9 / 9 for place in range(32)])
-        plan.saw(lives_of("b", samples, rewards, False), rewards)
-        while new := plan.next():
+        plan.record_batch(judged_samples("b", samples, rewards, False), rewards)
+        while new := plan.next_questions():
             for judge in {one.judge for one in new}:
                 mine = [one for one in new if one.judge == judge]
                 kinds.update(one.what for one in mine)
                 ends = [[ended(0.1)] * len(one.cases) for one in mine]
-                plan.share.heard(judge, [end for case in ends for end in case])
-                plan.heard(judge, [(o, asked_of(o, c, True, None)) for o, c in zip(mine, ends, strict=True)])
+                plan.share.count_audit(judge, [end for case in ends for end in case])
+                plan.record_answers(judge, [(o, answer_of(o, c, True, None)) for o, c in zip(mine, ends, strict=True)])
     assert set(kinds) == {"canary", "fixed", "shadow", "probe"}
     assert min(kinds.values()) > 5
     assert plan.share.asked > 0.8 * plan.share.share * plan.share.requests
@@ -165,7 +167,7 @@ def test_a_probe_asks_about_both_answers_now() -> None:
     before, after = question.cases
     assert before[0].response == "It is so. Quite so."
     assert str(after[0].response).startswith("It is so. Quite so.\n\n")
-    asked = asked_of(question, [ended(0.4), ended(0.9)], True, 7)
+    asked = answer_of(question, [ended(0.4), ended(0.9)], True, 7)
     assert asked is not None
     assert (asked.before, asked.value, asked.step, asked.index) == (0.4, 0.9, 7, 1)
 
@@ -203,12 +205,12 @@ def test_announcing_is_no_free_round() -> None:
     for step in range(40):
         samples = rollouts(step, 16)
         rewards = judged(samples, [place % 7 / 7 for place in range(16)])
-        plan.saw(lives_of("b", samples, rewards, False), rewards)
-        new = plan.next()
+        plan.record_batch(judged_samples("b", samples, rewards, False), rewards)
+        new = plan.next_questions()
         for judge in {one.judge for one in new}:
             ends = [[ended(0.1)] * len(one.cases) for one in new if one.judge == judge]
-            plan.share.heard(judge, [end for case in ends for end in case])
-            plan.heard(judge, [])
+            plan.share.count_audit(judge, [end for case in ends for end in case])
+            plan.record_answers(judge, [])
         plan.announce()
     assert plan.share.asked <= plan.share.first + 0.01 * plan.share.requests
     assert plan.share.first < 24

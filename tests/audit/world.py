@@ -13,7 +13,7 @@ from referee.ledger import Line, read
 from referee.records import Sample
 from referee.referee import Referee
 from referee.scoring.build import worker_with
-from referee.signals import Alarm, Asked, Seen, Watch
+from referee.signals import Alarm, AuditAnswer, Observation, Watch
 from referee.sim import Provider, ProviderSpec, SimTransport
 from referee.sim.chat import Question
 from referee.sim.judge import Answer, write
@@ -146,11 +146,11 @@ def scripted(plan: dict[int, Alarm]) -> type[Watch]:
     class Scripted(Watch):
         seen = 0
 
-        def see(self, samples: Sequence[Seen]) -> list[Alarm]:
+        def observe(self, samples: Sequence[Observation]) -> list[Alarm]:
             self.seen += 1
             return [plan[self.seen]] if self.seen in plan else []
 
-        def hear(self, answers: Sequence[Asked]) -> list[Alarm]:
+        def observe_answers(self, answers: Sequence[AuditAnswer]) -> list[Alarm]:
             return []
 
         def finish(self) -> list[Alarm]:

@@ -8,7 +8,7 @@ import pytest
 
 from referee.ledger import JudgeLine, RunLine, Tally, VerdictLine
 from referee.ledger import criteria as module
-from referee.ledger.criteria import Criteria, seen
+from referee.ledger.criteria import Criteria, results_in
 from referee.ledger.metrics import metrics
 from referee.records import Part, Reason, Settled, Unscored, Verdict
 
@@ -78,7 +78,7 @@ def test_the_most_frequent_names_stay() -> None:
     assert found["criterion/shared/pass_rate"] == pytest.approx(0.5)
     counted = Criteria()
     for number in range(3 * module.MOST_COUNTED):
-        counted.add(seen([part(f"own {number}", 1.0)]))
+        counted.add(results_in([part(f"own {number}", 1.0)]))
     assert len(counted) <= module.MOST_COUNTED
     assert counted.dropped
     assert counted.all.judged == 3 * module.MOST_COUNTED
@@ -86,10 +86,10 @@ def test_the_most_frequent_names_stay() -> None:
 
 def test_a_sample_that_was_judged_again_is_subtracted() -> None:
     """What comes in and is taken back leaves nothing; a name that was dropped since does no harm."""
-    tally, held = Tally(), seen([part("clear", 1.0), part("late", None)])
+    tally, held = Tally(), results_in([part("clear", 1.0), part("late", None)])
     tally.add(VerdictLine(value=1.0, how="rubric", parts=[part("clear", 1.0), part("late", None)]))
     tally.add(VerdictLine(value=1.0, how="rubric", parts=[part("clear", 0.0)]))
-    tally.take_back(1.0, "", None, criteria=[("", held), ("", seen([part("unknown", 1.0)]))])
+    tally.take_back(1.0, "", None, criteria=[("", held), ("", results_in([part("unknown", 1.0)]))])
     assert rates(tally.metrics()) == {"criterion/clear/pass_rate": 0.0}
 
 

@@ -20,7 +20,7 @@ from referee.ledger import (
     reward_line,
     verdict_line,
 )
-from referee.ledger.making import digest
+from referee.ledger.build_lines import digest
 from referee.records import (
     Ask,
     Message,

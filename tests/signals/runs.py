@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from referee.signals import Alarm, Seen, Watch
+from referee.signals import Alarm, Observation, Watch
 
 WORDS = (
     "river engine market theorem vaccine contract bridge protein signal treaty crystal filter budget neuron glacier "
@@ -15,10 +15,10 @@ WORDS = (
 
 Answer = dict[str, Any]
 Make = Callable[[random.Random, int, Answer], None]
-"""Changes an answer (its `words`, `value` and any field of Seen) of a step."""
+"""Changes an answer (its `words`, `value` and any field of Observation) of a step."""
 
 
-def step_of(rng: random.Random, step: int, make: Make, groups: int = 8, size: int = 8) -> list[Seen]:
+def step_of(rng: random.Random, step: int, make: Make, groups: int = 8, size: int = 8) -> list[Observation]:
     """One step's samples."""
     found = []
     for group in range(groups):
@@ -40,7 +40,7 @@ def step_of(rng: random.Random, step: int, make: Make, groups: int = 8, size: in
                 "model": "judge",
                 "latency_s": 1.0,
             }
-            found.append(Seen(**(fields | answer)))
+            found.append(Observation(**(fields | answer)))
     return found
 
 
@@ -51,7 +51,7 @@ def watched(
     rng, watch = random.Random(seed), watch or Watch()
     alarms: list[Alarm] = []
     for step in range(steps):
-        alarms += watch.see(step_of(rng, step, make, groups))
+        alarms += watch.observe(step_of(rng, step, make, groups))
     return watch, alarms
 
 

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from referee.signals.evidence import Evidence
-from referee.signals.usual import Usual
+from referee.signals.evidence import Baseline, Evidence
 
 
 def crossed(rng: random.Random, null: float, draw: str, length: int, alpha: float) -> bool:
@@ -79,7 +78,7 @@ def test_numbers_outside_are_clipped_and_bad_nulls_refused() -> None:
 
 def test_what_is_usual_is_learned_first_and_then_compared() -> None:
     """A share that stays passes nothing; one that rises passes, and ends when it falls back."""
-    usual, rng = Usual(0.1, 40, 40), random.Random(3)
+    usual, rng = Baseline(0.1, 40, 40), random.Random(3)
     for _ in range(300):
         usual.add(float(rng.random() < 0.2))
     assert usual.ready
@@ -97,7 +96,7 @@ def test_what_is_usual_is_learned_first_and_then_compared() -> None:
 
 def test_weights_make_up_for_uneven_draws() -> None:
     """Where high numbers are drawn four times as often, weights of a quarter give the mean of all."""
-    usual, rng = Usual(0.1, 10, 4000, usual=0.5), random.Random(4)
+    usual, rng = Baseline(0.1, 10, 4000, at_start=0.5), random.Random(4)
     for _ in range(4000):
         high = rng.random() < 0.8
         usual.add(float(high), 0.25 if high else 1.0)

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from tests.signals.runs import Answer, began, nothing, step_of, watched
 
-from referee.signals import Alarm, Seen, Watch, presence
-from referee.signals.hollow import Hollow, Rules
+from referee.signals import Alarm, Observation, Watch, presence
+from referee.signals.divergence import Divergence, Rules
+from referee.signals.judge_drift import Verdicts
 from referee.signals.relations import Relation, style_of
 from referee.signals.rounds import Round
 
@@ -129,7 +130,7 @@ def test_what_is_tolerated_is_so_in_pairs_too(worth: float, said: bool) -> None:
 
     rng, watch, alarms = random.Random(1), Watch(), list[Alarm]()
     for step in range(90):
-        alarms += watch.see(step_of(rng, step, make, groups=32, size=2))
+        alarms += watch.observe(step_of(rng, step, make, groups=32, size=2))
     assert ("length" in began(alarms)) == said
 
 
@@ -142,23 +143,23 @@ def test_what_is_tolerated_is_so_where_few_siblings_have_it() -> None:
             marked = rng.random() < (0.2 if step < 2 else 0.9)
             for has in (marked, False, False, False):
                 text, value = "- a" if has else "a", rng.gauss(0.4 if has else 0.0, 1)
-                samples.append(Seen(prompt_key=f"{step}-{group}", response=text, value=value))
-        relation.see(Round(samples))
+                samples.append(Observation(prompt_key=f"{step}-{group}", response=text, value=value))
+        relation.observe(Round(samples))
         assert relation.finding() is None
 
 
 def test_a_rare_rule_that_the_judge_does_not_know_is_no_alarm() -> None:
     """One answer in ten is right, one of eight is at the top, and neither has to do with the other: on average these
     are worth as much as their siblings, though most groups have none that is right at the top."""
-    rng, hollow = random.Random(1), Hollow("saturation", "rule", 0.0025, Rules(), ("score 0.9 or more", "the rule"))
+    rng, hollow = random.Random(1), Divergence("saturation", "rule", 0.0025, Rules(), ("score 0.9 or more", "the rule"))
     for step in range(100):
         tops = [1.0 if step >= 4 or rng.random() < 0.1 else 0.5 for _ in range(16)]
         samples = [
-            Seen(prompt_key=f"{step}-{group}", value=0.4 if place else top, rule=float(rng.random() < 0.1))
+            Observation(prompt_key=f"{step}-{group}", value=0.4 if place else top, rule=float(rng.random() < 0.1))
             for group, top in enumerate(tops)
             for place in range(8)
         ]
-        hollow.see(Round(samples))
+        hollow.observe(Round(samples))
         assert hollow.finding() is None
 
 
@@ -214,8 +215,8 @@ def test_siblings_that_are_alike_are_measured() -> None:
     assert watched(nothing)[0].measures()["overlap_inside"] < 0.01
 
 
-def criteria(there: bool, right: bool) -> tuple[tuple[str, bool | None, bool], ...]:
-    return ("names it", there, True), ("lists it", there, True), ("is right", right, False), ("no error", right, False)
+def criteria(there: bool, right: bool) -> tuple[tuple[bool | None, bool], ...]:
+    return (there, True), (there, True), (right, False), (right, False)
 
 
 @pytest.mark.parametrize("gamed", [True, False])
@@ -257,7 +258,7 @@ def test_another_model_is_said_at_once_and_not_after_an_announcement() -> None:
     watch, before = watched(make, 10)
     watch.announce("a larger judge")
     rng = random.Random(5)
-    assert before == [alarm for step in range(10, 16) for alarm in watch.see(step_of(rng, step, make))] == []
+    assert before == [alarm for step in range(10, 16) for alarm in watch.observe(step_of(rng, step, make))] == []
 
 
 def changed(field: str, value: Any, often: float = 1.0) -> Any:
@@ -303,6 +304,31 @@ def test_a_judge_that_no_longer_tells_answers_apart() -> None:
     assert "spread of scores among siblings" in alarms[0].sentence
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_eight_prompts_that_are_all_easy_by_chance_are_no_jump(seed: int) -> None:
+    """A judge of right and wrong, prompts that a policy always or never solves: means of a few groups move a lot."""
+    rng, signal = random.Random(seed), Verdicts()
+    for step in range(300):
+        values = [rng.choice((0.0, 1.0)) for _ in range(8)]
+        samples = [
+            Observation(step=step, prompt_key=f"{n}", value=value) for n, value in enumerate(values) for _ in "ab"
+        ]
+        signal.observe(Round(samples))
+        assert signal.finding() is None
+
+
+def test_a_batch_that_comes_late_is_no_jump() -> None:
+    """One slow answer may hold up the first batches of a file until the policy of later ones is better."""
+
+    def make(rng: random.Random, step: int, answer: Answer) -> None:
+        answer["value"] += 0.4 * (step >= 10) - 0.2
+
+    rng, watch = random.Random(3), Watch()
+    steps = {step: step_of(rng, step, make, groups=32) for step in range(20)}
+    order = [*range(10, 18), 0, 1, 2, 3, 4, 18, 19]
+    assert [alarm for step in order for alarm in watch.observe(steps[step])] == []
+
+
 def test_milliseconds_are_not_slow() -> None:
     """Ten times as long is no alarm where a judge on the same machine takes next to nothing."""
 
@@ -319,7 +345,7 @@ def test_a_signal_that_fails_is_left_out(caplog: pytest.LogCaptureFixture) -> No
     def broken(*_: object) -> None:
         raise ZeroDivisionError
 
-    watch.signals[0].see = broken  # type: ignore[attr-defined]
+    watch.signals[0].observe = broken  # type: ignore[attr-defined]
     watch, _ = watched(nothing, watch=watch)
     assert [record.getMessage() for record in caplog.records] == [
         "signal phrase failed and is left out. Rewards and the other signals go on"
@@ -369,9 +395,9 @@ def test_samples_may_come_one_by_one_or_all_at_once() -> None:
     rng = random.Random(7)
     samples = [one for step in range(25) for one in step_of(rng, step, make)]
     watch = Watch()
-    assert "phrase" in began([alarm for one in samples for alarm in watch.see([one])])
+    assert "phrase" in began([alarm for one in samples for alarm in watch.observe([one])])
     shuffled = sorted(samples, key=lambda one: (hash((one.batch, one.index)) % 7, one.index))
-    assert "phrase" in began(Watch().see(shuffled))
+    assert "phrase" in began(Watch().observe(shuffled))
 
 
 def test_memory_is_bounded_by_what_is_remembered() -> None:

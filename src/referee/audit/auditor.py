@@ -1,4 +1,4 @@
-"""The live audit of one Referee: a daemon thread that looks at finished batches, asks its own questions, tells alarms.
+"""The live audit of one Referee: a daemon thread that observes finished batches, asks its own questions, raises alarms.
 
 A batch is handed over by reference, in one call: making records of it, looking and asking happen on the audit's thread.
 What does not fit the queue is dropped and counted. Nothing here can fail or delay a reward.
@@ -17,23 +17,25 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from msgspec.structs import replace
+
 from referee import clock
-from referee.audit.asking import Asking, Child, Ends, processes_of
-from referee.audit.live import lives_of, seen_of
-from referee.audit.own import read_own
+from referee.audit.clients import Client, Ends, JudgeClients, processes_of
+from referee.audit.judged import judged_samples, observations_of
 from referee.audit.plan import Plan
-from referee.audit.questions import Question, asked_of
+from referee.audit.questions import Question, answer_of
+from referee.audit.user_canaries import read_user_canaries
 from referee.config import Config
 from referee.errors import RewardHacked
 from referee.judging import needs_groups
-from referee.ledger import AlarmLine, AuditLine, MeasuresLine, NoteLine
-from referee.records import Reward, Sample, Settled, Verdict
-from referee.signals import Alarm, Asked, Watch, WatchSettings
+from referee.ledger import AlarmLine, MeasuresLine, NoteLine
+from referee.records import Reward, Sample
+from referee.signals import RATE, Alarm, Watch
 
 log = logging.getLogger("referee.audit")
 
-MAX_BATCHES, MAX_SAMPLES = 256, 16384
-"""Finished batches, and samples in them, that wait to be looked at; more are dropped."""
+MAX_SAMPLES = 16384
+"""Samples of finished batches that wait to be looked at; batches beyond that are dropped."""
 ONE_BY_ONE = 64
 """Samples that count as a batch where they are submitted one at a time."""
 MEASURED = 256
@@ -47,12 +49,12 @@ STEPS = 64
 class Auditor:
     """One for each Referee and process. `put` may be called from any thread."""
 
-    def __init__(self, config: Config, record: Callable[[Any], None], open_child: Callable[[Config], Child]) -> None:
-        """`record` adds a line to the ledger, from any thread; `open_child` makes the Referees that the audit asks."""
+    def __init__(self, config: Config, record: Callable[[Any], None], open_client: Callable[[Config], Client]) -> None:
+        """`record` adds a line to the ledger, from any thread; `open_client` makes the Referees that the audit asks."""
         self._config = config
         self._record = record
-        self._open_child = open_child
-        self._own = read_own(config.audit.canaries)
+        self._open_client = open_client
+        self._user_canaries = read_user_canaries(config.audit.canaries)
         self._groups = needs_groups(config.known_judges)
         self._reset()
         _alive.add(self)
@@ -64,12 +66,12 @@ class Auditor:
         self._lock = threading.RLock()  # a finalizer may close it from inside
         self._inbox: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
-        self._watch = Watch(WatchSettings(WatchSettings().rate / processes_of(self._config)))
-        self._plan = Plan(self._config, self._own)
-        self._asking = Asking(self._config, self._open_child)
+        self._watch = Watch(RATE / processes_of(self._config))
+        self._plan = Plan(self._config, self._user_canaries)
+        self._clients = JudgeClients(self._config, self._open_client)
         self._busy = 0
         """Sets of questions under way."""
-        self._held = self._dropped = self._order = self._measured = self._begun = 0
+        self._held = self._dropped = self._measured = self._begun = 0
         self._closed = self._failed = False
         self._step: int | None = None
         self._cost = 0.0
@@ -86,19 +88,19 @@ class Auditor:
         with self._lock:
             if self._closed:
                 return
-            if self._inbox.qsize() >= MAX_BATCHES or (self._held and self._held + len(samples) > MAX_SAMPLES):
+            if self._held and self._held + len(samples) > MAX_SAMPLES:
                 self._dropped += 1
                 return
             self._held += len(samples)
             self._inbox.put(functools.partial(self._look, batch, samples, rewards))
-            self._run()
+            self._start()
 
     def announce(self, why: str) -> None:
         """A change on purpose: what is usual is learned anew."""
         with self._lock:
             if not self._closed:
                 self._inbox.put(functools.partial(self._announced, why))
-                self._run()
+                self._start()
 
     def hacked(self) -> RewardHacked | None:
         """The error to raise instead of handing out rewards, if an alarm says so."""
@@ -162,17 +164,17 @@ class Auditor:
                 self._inbox.put(None)
         if thread is not None and thread is not threading.current_thread():
             thread.join(seconds)
-        self._asking.cancel()
-        self._asking.close(max(0.0, until - clock.monotonic()))
+        self._clients.cancel()
+        self._clients.close(max(0.0, until - clock.monotonic()))
 
-    def _run(self) -> None:
+    def _start(self) -> None:
         """Under the lock: the thread, if it is not there."""
         if self._thread is None:
-            thread = threading.Thread(target=self._live, args=(self._inbox,), name="referee-audit", daemon=True)
+            thread = threading.Thread(target=self._run, args=(self._inbox,), name="referee-audit", daemon=True)
             thread.start()
             self._thread = thread
 
-    def _live(self, inbox: queue.SimpleQueue[Callable[[], None] | None]) -> None:
+    def _run(self, inbox: queue.SimpleQueue[Callable[[], None] | None]) -> None:
         while (message := inbox.get()) is not None:
             try:
                 message()
@@ -189,90 +191,65 @@ class Auditor:
             self._held -= len(samples)
         steps = [sample.step for sample in samples if sample.step is not None]
         self._step = max(steps) if steps else self._step
-        seen = seen_of(batch, samples, rewards, self._order)
-        self._order += len(seen)
-        lives = lives_of(batch, samples, rewards, self._groups)
-        self._plan.saw(lives, rewards, 1.0 if len(samples) > 1 else 1.0 / ONE_BY_ONE)
-        self._tell(self._watch.see(seen))
-        if self._order - self._measured >= MEASURED:
-            self._measured = self._order
+        judged = judged_samples(batch, samples, rewards, self._groups)
+        self._plan.record_batch(judged, rewards, 1.0 if len(samples) > 1 else 1.0 / ONE_BY_ONE)
+        self._report(self._watch.observe(observations_of(batch, samples, rewards)))
+        if self._watch.samples - self._measured >= MEASURED:
+            self._measured = self._watch.samples
             self._record(MeasuresLine(wall=clock.wall(), step=self._step, measures=dict(self._measures)))
         self._ask()
 
     def _finished(self) -> None:
         """No more will come."""
-        self._tell(self._watch.finish())
+        self._report(self._watch.finish())
 
     def _announced(self, why: str) -> None:
         self._watch.announce(why)
         self._plan.announce()
         self._record(NoteLine(wall=clock.wall(), step=self._step, what="announced", text=why))
-        self._tell(self._watch.hear(()))  # open alarms are over: a run that was stopped may go on
+        self._report(self._watch.observe_answers(()))  # open alarms are over: a run that was stopped may go on
 
     def _ask(self) -> None:
         if self._closed:
             return
         by_judge: dict[str, list[Question]] = {}
-        for one in self._plan.next():
+        for one in self._plan.next_questions():
             by_judge.setdefault(one.judge, []).append(one)
         for judge, questions in by_judge.items():
             self._busy += 1
             try:
-                self._asking.ask(judge, questions, functools.partial(self._told, judge, questions))
+                self._clients.ask(judge, questions, functools.partial(self._on_answers, judge, questions))
             except Exception:  # the others are asked nevertheless
                 self._busy -= 1
                 self._plan.drop(judge)
                 log.exception("the audit cannot ask judge %s, and does not try again. Rewards go on", judge)
 
-    def _told(self, judge: str, questions: Sequence[Question], ends: Ends) -> None:
+    def _on_answers(self, judge: str, questions: Sequence[Question], ends: Ends) -> None:
         """On the child's thread."""
-        self._inbox.put(functools.partial(self._hear, judge, questions, ends))
+        self._inbox.put(functools.partial(self._take_answers, judge, questions, ends))
 
-    def _hear(self, judge: str, questions: Sequence[Question], ends: Ends) -> None:
+    def _take_answers(self, judge: str, questions: Sequence[Question], ends: Ends) -> None:
         self._busy -= 1
-        if self._asking.heard(judge, ends):
+        if self._clients.exhausted(judge, ends):
             self._plan.drop(judge)
-        self._plan.share.heard(judge, [end for case in ends for end in case])
+        self._plan.share.count_audit(judge, [end for case in ends for end in case])
+        self._cost += sum(end.cost for case in ends for end in case)
         content, known = self._config.ledger.content, judge in self._plan.lenient
-        answers = [(one, asked_of(one, case, content, self._step)) for one, case in zip(questions, ends, strict=True)]
-        heard = self._plan.heard(judge, answers)
-        for (_, one), case in zip(answers, ends, strict=True):
-            self._cost += sum(end.cost for end in case)
-            if one is not None:
-                counted = any(one is other for other in heard)
-                self._record(self._line(one, case, counted))
+        answers = [(one, answer_of(one, case, content, self._step)) for one, case in zip(questions, ends, strict=True)]
+        counted = self._plan.record_answers(judge, answers)
+        named = judge if len(self._config.known_judges) > 1 else ""
+        for one in [one for _, one in answers if one is not None]:
+            wrong = one.wrong if any(one is other for other in counted) else None
+            self._record(replace(one, wall=clock.wall(), judge=named, wrong=wrong))
         if judge in self._plan.lenient and not known:
             words = f"judge {judge} credits a worthless answer that tries nothing: wrong canaries tell nothing about it"
             log.info("%s, and are asked no more", words)
             self._record(NoteLine(wall=clock.wall(), step=self._step, what="lenient", text=words))
-        self._tell(self._watch.hear(heard))
+        self._report(self._watch.observe_answers(counted))
         self._ask()
 
-    def _line(self, one: Asked, case: Sequence[Settled], counted: bool) -> AuditLine:
-        content, verdict = self._config.ledger.content, case[-1].verdict
-        return AuditLine(
-            wall=clock.wall(),
-            what=one.what,
-            name=one.name,
-            judge=one.judge if len(self._config.known_judges) > 1 else "",
-            step=one.step,
-            batch=one.batch,
-            index=one.index,
-            id=one.id,
-            wrong=one.wrong if counted else None,
-            before=one.before,
-            value=one.value,
-            chance=one.chance,
-            model=one.model,
-            fingerprint=one.fingerprint,
-            unscored=one.unscored,
-            cost=sum(end.cost for end in case),
-            answer=one.text,
-            why=verdict.reason if content and isinstance(verdict, Verdict) else "",
-        )
-
-    def _tell(self, alarms: Sequence[Alarm]) -> None:
-        """What begins, grows or ends."""
+    def _report(self, alarms: Sequence[Alarm]) -> None:
+        """Alarms that begin, become critical or end."""
         self._measures = self._watch.measures()
         for alarm in alarms:
             for (signal, level), _ in list(self._ever.items()):
@@ -334,7 +311,7 @@ class Auditor:
         return f" To see more: referee audit {shlex.quote(folder)}" if folder else ""
 
     def __repr__(self) -> str:
-        return f"Auditor({self._order} seen, {self._plan.share.asked} asked, {len(self._open)} alarms)"
+        return f"Auditor({self._watch.samples} samples, {self._plan.share.asked} asked, {len(self._open)} alarms)"
 
 
 def _number(value: float | str) -> str:

@@ -6,7 +6,6 @@ import functools
 import heapq
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -14,17 +13,17 @@ from msgspec import Struct
 from referee.errors import InputError
 from referee.judging.folding import PASSED
 from referee.ledger import AuditLine, BatchLine, JudgeLine, Line, RewardLine, RunLine, VerdictLine, read
-from referee.ledger.making import digest
+from referee.ledger.build_lines import digest
 from referee.records import Reason
 from referee.rollouts.messages import read_text
 from referee.rollouts.turns import own_words
-from referee.signals import Alarm, Asked, Seen, Watch, presence
+from referee.signals import Alarm, Observation, Watch, presence
 from referee.version import VERSION
 
 OPEN = 8192
 """Samples of unfinished batches that are kept; with more, the oldest batch is looked at as it is."""
 TOGETHER = 64
-"""Answers to the audit's own questions that are heard as one round."""
+"""Answers to the audit's own questions that are observed as one round."""
 
 _presence = functools.lru_cache(maxsize=4096)(presence)
 
@@ -38,7 +37,7 @@ class State(Struct, frozen=True):
     measures: dict[str, float]
 
 
-class Audited(Struct, kw_only=True):
+class AuditResult(Struct, kw_only=True):
     """What the audit of a run found."""
 
     version: str = VERSION
@@ -57,9 +56,9 @@ class Audited(Struct, kw_only=True):
     signals: dict[str, State] = {}
 
 
-def audit(lines: Iterable[Line]) -> Audited:
+def audit(lines: Iterable[Line]) -> AuditResult:
     """Feed the lines of a run, in time order, to a watch."""
-    return _Reader().read(lines)
+    return _LedgerAudit().read(lines)
 
 
 class TimeOrder:
@@ -87,44 +86,44 @@ def _timed(lines: Iterable[Line], place: int) -> Iterator[tuple[float, int, Line
         yield now, place, line
 
 
-class _Reader:
+class _LedgerAudit:
     """Brings the lines of a batch together."""
 
     def __init__(self) -> None:
         self._watch = Watch()
-        self._open: dict[str, list[Seen]] = {}
+        self._open: dict[str, list[Observation]] = {}
         self._waiting = 0
-        self._criteria: dict[tuple[str, int], list[tuple[str, bool | None, bool]]] = {}
+        self._criteria: dict[tuple[str, int], list[tuple[bool | None, bool]]] = {}
         self._lengths: dict[str, dict[int, int]] = {}
         """By batch and index, as rewards say them."""
-        self._asked: list[Asked] = []
+        self._answers: list[AuditLine] = []
         self._digest = ""
         self._steps: set[int] = set()
         self._alarms: dict[str, list[Alarm]] = {}
-        self._found = Audited()
+        self._found = AuditResult()
 
-    def read(self, lines: Iterable[Line]) -> Audited:
+    def read(self, lines: Iterable[Line]) -> AuditResult:
         for line in lines:
             if isinstance(line, VerdictLine):
                 self._verdict(line)
             elif isinstance(line, JudgeLine):
                 if line.how == "rubric":
-                    self._criteria.setdefault((line.batch, line.index), []).extend(_criteria(line, f"{line.judge}/"))
+                    self._criteria.setdefault((line.batch, line.index), []).extend(_criteria(line))
             elif isinstance(line, RewardLine):
                 if line.length and line.batch in self._open:
                     self._lengths.setdefault(line.batch, {})[line.index] = line.length
             elif isinstance(line, BatchLine):
                 self._finish(line.batch)
             elif isinstance(line, AuditLine):
-                self._asked.append(asked_of(line))
-                if len(self._asked) >= TOGETHER:
-                    self._hear()
+                self._answers.append(line)
+                if len(self._answers) >= TOGETHER:
+                    self._observe_answers()
             elif isinstance(line, RunLine):
                 self._run(line)
             elif line.__struct_config__.tag == "note" and getattr(line, "what", "") == "announced":
                 self._announce()
         self._flush()
-        self._tell(self._watch.finish())
+        self._report(self._watch.finish())
         return self._result()
 
     def _run(self, line: RunLine) -> None:
@@ -135,7 +134,7 @@ class _Reader:
 
     def _announce(self) -> None:
         self._flush()
-        self._tell(self._watch.finish())
+        self._report(self._watch.finish())
         self._watch.announce("")
 
     def _verdict(self, line: VerdictLine) -> None:
@@ -143,8 +142,8 @@ class _Reader:
         if line.origin == "gate" or line.unscored == Reason.CANCELLED.value:
             return
         if line.how == "rubric":
-            criteria = _criteria(line, "")
-        self._open.setdefault(line.batch, []).append(_seen(line, self._found.samples, tuple(criteria)))
+            criteria = _criteria(line)
+        self._open.setdefault(line.batch, []).append(_observation(line, tuple(criteria)))
         self._found.samples += 1
         if line.step is not None:
             self._steps.add(line.step)
@@ -155,7 +154,7 @@ class _Reader:
 
     def _finish(self, batch: str) -> None:
         """A batch is complete, as far as it will be."""
-        self._hear()
+        self._observe_answers()
         samples, lengths = self._open.pop(batch, None), self._lengths.pop(batch, {})
         if samples:
             if not self._found.texts:
@@ -163,19 +162,19 @@ class _Reader:
             self._waiting -= len(samples)
             if batch:  # rows of a file that name no batch stand in their order
                 samples.sort(key=lambda one: one.index)
-            self._tell(self._watch.see(samples))
+            self._report(self._watch.observe(samples))
 
-    def _hear(self) -> None:
-        if self._asked:
-            heard, self._asked = self._asked, []
-            self._tell(self._watch.hear(heard))
+    def _observe_answers(self) -> None:
+        if self._answers:
+            answers, self._answers = self._answers, []
+            self._report(self._watch.observe_answers(answers))
 
     def _flush(self) -> None:
         for batch in list(self._open):
             self._finish(batch)
-        self._hear()
+        self._observe_answers()
 
-    def _tell(self, alarms: Iterable[Alarm]) -> None:
+    def _report(self, alarms: Iterable[Alarm]) -> None:
         """One entry for an alarm from its beginning to its end."""
         for alarm in alarms:
             mine = self._alarms.setdefault(alarm.signal, [])
@@ -187,7 +186,7 @@ class _Reader:
             else:
                 mine[-1] = msgspec.structs.replace(alarm, step=before.step, critical_step=alarm.step)
 
-    def _result(self) -> Audited:
+    def _result(self) -> AuditResult:
         found, watch = self._found, self._watch
         found.steps = len(self._steps)
         if self._steps:
@@ -200,12 +199,11 @@ class _Reader:
         return found
 
 
-def _seen(line: VerdictLine, order: int, criteria: tuple[tuple[str, bool | None, bool], ...]) -> Seen:
-    """What a signal sees of a sample, from its line."""
+def _observation(line: VerdictLine, criteria: tuple[tuple[bool | None, bool], ...]) -> Observation:
+    """A sample as signals observe it, from its line."""
     prompt = line.prompt_digest or (digest(line.prompt) if line.prompt else "")
-    return Seen(
+    return Observation(
         step=line.step,
-        order=order,
         batch=line.batch,
         index=line.index,
         id=line.id,
@@ -225,9 +223,9 @@ def _seen(line: VerdictLine, order: int, criteria: tuple[tuple[str, bool | None,
     )
 
 
-def _with_length(seen: Seen, length: int | None) -> Seen:
+def _with_length(one: Observation, length: int | None) -> Observation:
     """Where there is no text whose words could be counted, the reward's length does."""
-    return seen if seen.length is not None or length is None else msgspec.structs.replace(seen, length=length)
+    return one if one.length is not None or length is None else msgspec.structs.replace(one, length=length)
 
 
 def _response(line: VerdictLine) -> str:
@@ -241,22 +239,13 @@ def _response(line: VerdictLine) -> str:
         return line.response
 
 
-def _criteria(line: VerdictLine | JudgeLine, of: str) -> list[tuple[str, bool | None, bool]]:
-    """Name, whether it speaks for the answer, and whether it only asks that something is there."""
+def _criteria(line: VerdictLine | JudgeLine) -> list[tuple[bool | None, bool]]:
+    """Whether each speaks for the answer, and whether it only asks that something is there."""
     found = []
     for part in line.parts:
-        name, value = str(part.get("name", "")), part.get("value")
+        value = part.get("value")
         passed = None
         if isinstance(value, int | float) and not part.get("unscored"):
             passed = (value if part.get("true_is") != "bad" else 1.0 - value) > PASSED
-        found.append((f"{of}{name}", passed, _presence(str(part.get("text") or name))))
+        found.append((passed, _presence(str(part.get("text") or part.get("name", "")))))
     return found
-
-
-def asked_of(line: AuditLine) -> Asked:
-    """An answer to one of the audit's own questions, from its line."""
-    fields: dict[str, Any] = {name: getattr(line, name) for name in _SHARED}
-    return Asked(**fields, text=line.answer)
-
-
-_SHARED = tuple(name for name in Asked.__struct_fields__ if name in AuditLine.__struct_fields__)

@@ -7,21 +7,21 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from referee.audit.live import Live
-from referee.audit.own import OwnCanary
+from referee.audit.judged import JudgedSample
 from referee.audit.questions import (
     Question,
     canary_round,
+    counts,
+    credits_worthless,
     fixed_questions,
     probe_questions,
     shadow_questions,
 )
 from referee.audit.share import Share
+from referee.audit.user_canaries import UserCanary
 from referee.config import Config, JudgeConfig
-from referee.probes.canaries import LENIENT
-from referee.probes.trials import CREDIT
+from referee.ledger import AuditLine
 from referee.records import Reward
-from referee.signals import Asked
 
 PROMPTS = 32
 """Latest prompts that canaries may be put under."""
@@ -45,13 +45,13 @@ MOST = 32
 class Plan:
     """What to ask next. One for each Auditor."""
 
-    def __init__(self, config: Config, own: Sequence[OwnCanary]) -> None:
+    def __init__(self, config: Config, canaries: Sequence[UserCanary]) -> None:
         self.share = Share(config.audit.share)
         self._every = config.audit.every
         self._judges = [(number, judge) for number, judge in enumerate(config.judge) if judge.weight > 0]
         self._names = [judge.name for judge in config.judge]
         self._shadow = next(iter(config.audit.judge), None)
-        self._own = own
+        self._user_canaries = canaries
         self._rng = random.Random(config.digest())
         self._away: dict[str, float] = {}
         """Requests that are under way, about, by judge."""
@@ -63,10 +63,10 @@ class Plan:
     def _begin(self) -> None:
         self._turn = self._probes = 0
         self._batches = self._since = self._since_fixed = 0.0
-        self._prompts: dict[str, Live] = {}
-        self._pool: dict[str, list[Live]] = {"shadow": [], "probe": []}
-        self._fixed: dict[str, Live] = {}
-        self._goods: dict[str, Live] = {}
+        self._prompts: dict[str, JudgedSample] = {}
+        self._pool: dict[str, list[JudgedSample]] = {"shadow": [], "probe": []}
+        self._fixed: dict[str, JudgedSample] = {}
+        self._goods: dict[str, JudgedSample] = {}
         self.lenient: set[str] = set()
         """Judges that credit what is worthless."""
 
@@ -74,14 +74,14 @@ class Plan:
         """The judge or the data are others from now on."""
         self._begin()
 
-    def saw(self, lives: Sequence[Live], rewards: Sequence[Reward], batches: float = 1.0) -> None:
+    def record_batch(self, judged: Sequence[JudgedSample], rewards: Sequence[Reward], batches: float = 1.0) -> None:
         """A batch that is done. `batches`: how much of one, where rollouts come one by one."""
         for number, name in enumerate(self._names):
-            self.share.live(name, [reward.terms[number].settled for reward in rewards])
+            self.share.count_run(name, [reward.terms[number].settled for reward in rewards])
         self._batches += batches
         self._since += batches
         self._since_fixed += batches
-        for live in lives:
+        for live in judged:
             prompt = live.prompt
             self._prompts.pop(prompt, None)
             self._prompts[prompt] = live
@@ -94,23 +94,23 @@ class Plan:
         for pool in self._pool.values():
             del pool[:-POOL]
         if self._batches <= EARLY:
-            self._find_good(lives)
+            self._find_good(judged)
 
-    def _find_good(self, lives: Sequence[Live]) -> None:
+    def _find_good(self, judged: Sequence[JudgedSample]) -> None:
         """Answers that judge and rule both hold to be the best of theirs."""
         rules: dict[str, list[float]] = {}
-        for live in lives:
+        for live in judged:
             rules.setdefault(live.prompt, []).append(live.sample.rule_score)
-        for live in lives:
+        for live in judged:
             scores = rules[live.prompt]
             if live.value >= GOOD and live.sample.rule_score == max(scores) > min(scores):
                 self._good(live)
 
-    def _good(self, live: Live) -> None:
+    def _good(self, live: JudgedSample) -> None:
         if len(self._goods) < GOODS and live.sample.reference is None:
             self._goods.setdefault(live.prompt, live)
 
-    def next(self) -> list[Question]:
+    def next_questions(self) -> list[Question]:
         """What to ask now; every judge has at most one set of questions under way."""
         if not self._prompts:
             return []
@@ -132,21 +132,21 @@ class Plan:
             if any(judge.name in self._away for _, judge in self._judges):
                 return []
             self._since_fixed = 0.0
-            lives = list(self._fixed.values())
-            return self._sent([one for place, judge in self._judges for one in fixed_questions(judge, place, lives)])
+            judged = list(self._fixed.values())
+            return self._sent([one for place, judge in self._judges for one in fixed_questions(judge, place, judged)])
         reserved = self._round_cost * min(1.0, self._since / self._every)
         reserved += fixed * min(1.0, self._since_fixed / (FIXED_EVERY * self._every))
         return self._about_live(room - reserved)
 
     def _canaries(self) -> list[Question]:
-        lives = list(self._prompts.values())
-        random.Random(self._turn).shuffle(lives)
+        judged = list(self._prompts.values())
+        random.Random(self._turn).shuffle(judged)
         goods = list(self._goods.values())
         good = goods[self._turn % len(goods)] if goods else None
         return [
             one
             for _, judge in self._judges
-            for one in canary_round(judge, lives, good, self._own, self._turn, judge.name in self.lenient)
+            for one in canary_round(judge, judged, good, self._user_canaries, self._turn, judge.name in self.lenient)
         ]
 
     def _about_live(self, room: float) -> list[Question]:
@@ -182,17 +182,14 @@ class Plan:
         if self._shadow is not None and self._shadow.name == judge:
             self._shadow = None
 
-    def heard(self, judge: str, answers: Sequence[tuple[Question, Asked | None]]) -> list[Asked]:
-        """A judge has answered all that it was asked. Returns what the signals are to hear."""
+    def record_answers(self, judge: str, answers: Sequence[tuple[Question, AuditLine | None]]) -> list[AuditLine]:
+        """A judge has answered all that it was asked. Returns what the signals are to observe."""
         self._away.pop(judge, None)
-        controls = [one.value for _, one in answers if one and one.name == LENIENT.name and one.value is not None]
-        if controls and sum(controls) / len(controls) > CREDIT:
+        if credits_worthless([one for _, one in answers if one]):
             self.lenient.add(judge)
         found = []
         for question, one in answers:
-            if one is None or (one.what == "canary" and one.name == LENIENT.name):
-                continue
-            if one.what == "canary" and one.wrong and judge in self.lenient and not one.name.startswith("own"):
+            if one is None or not counts(one, judge in self.lenient):
                 continue
             agreed = one.what == "shadow" and min(one.value or 0.0, one.before or 0.0) >= GOOD
             if agreed and question.live is not None and self._batches <= 2 * EARLY:

@@ -4,25 +4,29 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from referee.audit.live import Live
-from referee.audit.own import OwnCanary
+from referee.audit.judged import JudgedSample
+from referee.audit.user_canaries import USER_PREFIX, UserCanary
 from referee.config import JudgeConfig
 from referee.judging import needs_groups
+from referee.ledger import AuditLine
 from referee.probes import REWRITES, Rewrite, rewritten
 from referee.probes.canaries import LENIENT, Canary, canaries, fits, good_canaries
+from referee.probes.trials import CREDIT
 from referee.records import Reason, Sample, Settled, Text, Unscored, Verdict
 from referee.rollouts import own_words, plain
-from referee.signals import Asked
+from referee.signals import AuditAnswer
 
 ROUND_PROMPTS = 2
 """Prompts of the run that a round of canaries is put under."""
 ROUND_OWN = 4
 """The user's own canaries in a round; a longer file takes turns."""
+_NEVER = (Reason.CANCELLED, Reason.BUDGET, Reason.ALONE)
+"""Ends that are no answer: nothing was asked, or nothing could be."""
 HIGH_TIMES = 3.0
 """How much more often an answer among the better quarter is shown to the shadow judge."""
 CEILING = 0.95
@@ -39,7 +43,7 @@ class Question(Struct, frozen=True, kw_only=True):
     judge: str
     cases: tuple[tuple[Sample, ...], ...]
     """The first sample of each is what is asked about; the others are its siblings, for a judge of groups."""
-    live: Live | None = None
+    live: JudgedSample | None = None
     wrong: bool | None = None
     before: float | None = None
     chance: float = 1.0
@@ -57,7 +61,7 @@ def case_of(
     )
 
 
-def canary_question(judge: JudgeConfig, live: Live, canary: Canary) -> Question:
+def canary_question(judge: JudgeConfig, live: JudgedSample, canary: Canary) -> Question:
     """A canary under a live sample's prompt."""
     return Question(
         what="canary",
@@ -72,15 +76,20 @@ def canary_question(judge: JudgeConfig, live: Live, canary: Canary) -> Question:
 
 
 def canary_round(
-    judge: JudgeConfig, lives: Sequence[Live], good: Live | None, own: Sequence[OwnCanary], turn: int, lenient: bool
+    judge: JudgeConfig,
+    judged: Sequence[JudgedSample],
+    good: JudgedSample | None,
+    users: Sequence[UserCanary],
+    turn: int,
+    lenient: bool,
 ) -> list[Question]:
-    """A round of canaries for one judge. `lives`: live samples of different prompts. `good`: one whose answer is known
+    """A round of canaries for one judge. `judged`: live samples of different prompts. `good`: one whose answer is known
     to be good. `lenient`: it credits what is worthless (see `probes.canaries`), so only good ones tell anything."""
     if not fits(judge):
         return []
     found = []
-    references = [live.sample.reference or "" for live in lives]
-    for place, live in enumerate(lives[:ROUND_PROMPTS]):
+    references = [live.sample.reference or "" for live in judged]
+    for place, live in enumerate(judged[:ROUND_PROMPTS]):
         other = next((one for one in references[place + 1 :] + references[:place] if one != references[place]), "")
         shipped = canaries(judge, live.prompt, turn, reference=references[place], other=other)
         if turn == 0:
@@ -88,30 +97,29 @@ def canary_round(
         found += [canary_question(judge, live, canary) for canary in shipped]
     if good is not None:
         found += [canary_question(judge, good, canary) for canary in good_canaries(plain(good.sample.response))]
-    for number in range(min(ROUND_OWN, len(own))):
-        mine = own[(turn * ROUND_OWN + number) % len(own)]
-        if not mine.prompt and lives:
-            live = lives[number % len(lives)]
+    for number in range(min(ROUND_OWN, len(users))):
+        mine = users[(turn * ROUND_OWN + number) % len(users)]
+        if not mine.prompt and judged:
             canary = Canary(mine.name, mine.response, mine.wrong)
-            found.append(canary_question(judge, live, canary))
+            found.append(canary_question(judge, judged[number % len(judged)], canary))
         elif mine.prompt and not needs_groups((judge,)):
             sample = Sample(prompt=mine.prompt, response=mine.response, reference=mine.reference)
-            found.append(_of_own(judge, mine, sample))
-    return [one for one in found if not (lenient and one.wrong and not one.name.startswith("own"))]
+            found.append(
+                Question(
+                    what="canary",
+                    name=mine.name,
+                    judge=judge.name,
+                    cases=((sample,),),
+                    wrong=mine.wrong,
+                    text=mine.response,
+                )
+            )
+    return [one for one in found if not (lenient and one.wrong and not one.name.startswith(USER_PREFIX))]
 
 
-def _of_own(judge: JudgeConfig, mine: OwnCanary, sample: Sample) -> Question:
-    return Question(
-        what="canary",
-        name=mine.name,
-        judge=judge.name,
-        cases=((sample,),),
-        wrong=mine.wrong,
-        text=mine.response,
-    )
-
-
-def shadow_questions(judge: JudgeConfig, pool: Sequence[Live], count: int, rng: random.Random) -> list[Question]:
+def shadow_questions(
+    judge: JudgeConfig, pool: Sequence[JudgedSample], count: int, rng: random.Random
+) -> list[Question]:
     """`count` live answers for the shadow judge, those with high scores more often."""
     found = drawn(pool, _weights(pool), count, rng)
     return [
@@ -129,7 +137,7 @@ def shadow_questions(judge: JudgeConfig, pool: Sequence[Live], count: int, rng: 
 
 
 def probe_questions(
-    judge: JudgeConfig, number: int, pool: Sequence[Live], count: int, turn: int, rng: random.Random
+    judge: JudgeConfig, number: int, pool: Sequence[JudgedSample], count: int, turn: int, rng: random.Random
 ) -> list[Question]:
     """`count` live answers, each as it is and changed in a way that must not raise its score. Both are asked now: a
     judge that says something else each time must not look like one that is bribed. `number`: of the judge, among
@@ -155,7 +163,7 @@ def probe_questions(
     return found
 
 
-def fixed_questions(judge: JudgeConfig, number: int, lives: Sequence[Live]) -> list[Question]:
+def fixed_questions(judge: JudgeConfig, number: int, judged: Sequence[JudgedSample]) -> list[Question]:
     """The run's first answers once more: what changes is the judge."""
     return [
         Question(
@@ -166,7 +174,7 @@ def fixed_questions(judge: JudgeConfig, number: int, lives: Sequence[Live]) -> l
             live=live,
             before=live.values[number],
         )
-        for place, live in enumerate(lives, 1)
+        for place, live in enumerate(judged, 1)
         if live.values[number] is not None
     ]
 
@@ -181,13 +189,15 @@ def _rewritten(sample: Sample, turn: int) -> tuple[Rewrite | None, Sample | None
     return None, None
 
 
-def _weights(pool: Sequence[Live]) -> list[float]:
+def _weights(pool: Sequence[JudgedSample]) -> list[float]:
     values = sorted(live.value for live in pool)
     high = values[3 * len(values) // 4] if values else 0.0
     return [HIGH_TIMES if live.value >= high else 1.0 for live in pool]
 
 
-def drawn(pool: Sequence[Live], weights: Sequence[float], count: int, rng: random.Random) -> list[tuple[Live, float]]:
+def drawn(
+    pool: Sequence[JudgedSample], weights: Sequence[float], count: int, rng: random.Random
+) -> list[tuple[JudgedSample, float]]:
     """`count` of them, and with which probability each was drawn: in proportion to its weight, at most 1."""
     count = min(count, len(pool))
     if count <= 0:
@@ -218,7 +228,7 @@ def drawn(pool: Sequence[Live], weights: Sequence[float], count: int, rng: rando
     return found[:count]
 
 
-def asked_of(question: Question, ends: Sequence[Settled], content: bool, step: int | None) -> Asked | None:
+def answer_of(question: Question, ends: Sequence[Settled], content: bool, step: int | None) -> AuditLine | None:
     """What the answers say; None where a gate answered, or nothing was asked in the end. `step`: the run's now."""
     last = ends[-1]
     values = [end.verdict.value if isinstance(end.verdict, Verdict) else None for end in ends]
@@ -227,7 +237,7 @@ def asked_of(question: Question, ends: Sequence[Settled], content: bool, step: i
         return None
     live, reply = question.live, last.reply
     shown = question.text or (own_words(live.sample.response) if live else "")
-    return Asked(
+    return AuditLine(
         what=question.what,
         name=question.name,
         judge=question.judge,
@@ -242,8 +252,18 @@ def asked_of(question: Question, ends: Sequence[Settled], content: bool, step: i
         model=last.model,
         fingerprint=reply.fingerprint if reply else "",
         unscored=missing.reason.value if missing is not None else "",
-        text=shown if content else "",
+        cost=sum(end.cost for end in ends),
+        answer=shown if content else "",
+        why=last.verdict.reason if content and isinstance(last.verdict, Verdict) else "",
     )
 
 
-_NEVER = (Reason.CANCELLED, Reason.BUDGET, Reason.ALONE)
+def credits_worthless(answers: Iterable[AuditAnswer]) -> bool:
+    """Whether a judge, by its first round, credits an answer that is worthless and tries nothing."""
+    controls = [one.value for one in answers if one.name == LENIENT.name and one.value is not None]
+    return bool(controls) and sum(controls) / len(controls) > CREDIT
+
+
+def counts(one: AuditAnswer, lenient: bool) -> bool:
+    """Whether it tells anything. Wrong canaries do not about a judge that credits what is worthless."""
+    return one.name != LENIENT.name and (not one.wrong or not lenient or one.name.startswith(USER_PREFIX))

@@ -21,13 +21,13 @@ class Share:
         self._cases: dict[str, tuple[int, int]] = {}
         """By judge: how often it was asked about a sample or a group, and how many requests that took."""
 
-    def live(self, judge: str, ends: Iterable[Settled]) -> None:
+    def count_run(self, judge: str, ends: Iterable[Settled]) -> None:
         """What the run asked one of its judges."""
         made = [end.attempts for end in ends if end.attempts]
         self.requests += sum(made)
         self._count(judge, len(made), sum(made))
 
-    def heard(self, judge: str, ends: Iterable[Settled]) -> None:
+    def count_audit(self, judge: str, ends: Iterable[Settled]) -> None:
         """What the audit asked."""
         made = [end.attempts for end in ends if end.attempts]
         self.asked += sum(made)

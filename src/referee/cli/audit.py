@@ -11,7 +11,7 @@ from typing import Annotated
 import msgspec
 import typer
 
-from referee.audit.offline import Audited, State, TimeOrder, audit
+from referee.audit.offline import AuditResult, State, TimeOrder, audit
 from referee.cli.audit_ask import asked_now
 from referee.errors import InputError
 from referee.ledger import AuditLine
@@ -73,7 +73,7 @@ def command(
         raise typer.Exit(ALARM)
 
 
-def audited(run: Path, answers: Sequence[AuditLine] = ()) -> tuple[Audited, int]:
+def audited(run: Path, answers: Sequence[AuditLine] = ()) -> tuple[AuditResult, int]:
     """The audit of what is at this path, and how many lines of it could not be read. `answers`: asked since."""
     if run.is_dir() or (run.is_file() and holds_a_ledger(run)):
         lines = TimeOrder(run)
@@ -88,7 +88,7 @@ def audited(run: Path, answers: Sequence[AuditLine] = ()) -> tuple[Audited, int]
     return found, lost
 
 
-def as_data(found: Audited) -> bytes:
+def as_data(found: AuditResult) -> bytes:
     """The documented form: see `referee docs audit`."""
     return msgspec.json.encode(
         {
@@ -102,7 +102,7 @@ def as_data(found: Audited) -> bytes:
     )
 
 
-def summary(found: Audited, name: str, lost: int = 0) -> Iterator[str]:
+def summary(found: AuditResult, name: str, lost: int = 0) -> Iterator[str]:
     """For a terminal of 80 columns."""
     steps = ""
     if found.steps:
@@ -132,7 +132,7 @@ def summary(found: Audited, name: str, lost: int = 0) -> Iterator[str]:
     )
 
 
-def _limits(found: Audited, lost: int) -> Iterator[str]:
+def _limits(found: AuditResult, lost: int) -> Iterator[str]:
     if lost:
         yield from _wrapped(f"{lost:,} line{'' if lost == 1 else 's'} could not be read.")
     if not found.groups:
@@ -162,7 +162,7 @@ def _alarm(alarm: Alarm) -> Iterator[str]:
         yield from _wrapped(f"Evidence: {numbers}", "  ")
 
 
-def _state(name: str, state: State, found: Audited) -> str:
+def _state(name: str, state: State, found: AuditResult) -> str:
     why = ", ".join(
         f"{WORDS.get(key) or key.removeprefix(name).strip('_')} {x:.{0 if key in COUNTS else 2}f}"
         for key, x in state.measures.items()

@@ -10,8 +10,8 @@ from pathlib import Path
 import msgspec
 import typer
 
-from referee.audit.afterwards import ask_afterwards, questions_about
-from referee.audit.live import SIBLINGS, Live
+from referee.audit.after_run import ask_afterwards, questions_about
+from referee.audit.judged import SIBLINGS, JudgedSample
 from referee.cli.settings import settings
 from referee.cli.words import counted
 from referee.config import Config
@@ -47,7 +47,7 @@ def asked_now(run: Path, path: Path | None, requests: int) -> list[AuditLine]:
     return lines
 
 
-def _lives(run: Path, config: Config) -> tuple[list[Live], list[Live], float, float]:
+def _lives(run: Path, config: Config) -> tuple[list[JudgedSample], list[JudgedSample], float, float]:
     """Answers of the first and of the last quarter, in order; and requests and dollars for one that was asked about."""
     order: list[tuple[int, float, int]] = []
     paid = requests = 0
@@ -68,7 +68,7 @@ def _lives(run: Path, config: Config) -> tuple[list[Live], list[Live], float, fl
     return early, late, requests / max(1, paid), dollars / max(1, paid)
 
 
-def _read(run: Path, places: set[int], config: Config) -> dict[int, Live]:
+def _read(run: Path, places: set[int], config: Config) -> dict[int, JudgedSample]:
     """The samples at these places of the record, with siblings where a judge compares."""
     chosen = {place: line for place, line in enumerate(lines_of(run)) if place in places}
     lines = {place: line for place, line in chosen.items() if isinstance(line, VerdictLine)}
@@ -91,12 +91,12 @@ def _live(
     said: Mapping[tuple[str, int], Mapping[str, float | None]],
     groups: Mapping[tuple[str, str], Sequence[Sample]],
     config: Config,
-) -> Live:
+) -> JudgedSample:
     assert line.value is not None
     mine = said.get((line.batch, line.index), {})
     values = tuple([mine.get(judge.name) for judge in config.judge]) if len(config.judge) > 1 else (line.value,)
     others = [one for one in groups.get((line.batch, line.group), ()) if one != sample]
-    return Live(line.batch, line.index, sample, line.value, values, True, tuple(others[:SIBLINGS]))
+    return JudgedSample(line.batch, line.index, sample, line.value, values, True, tuple(others[:SIBLINGS]))
 
 
 def _sample(line: VerdictLine, columns: tuple[str, ...], polarity: Polarity | None) -> Sample:

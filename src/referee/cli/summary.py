@@ -10,7 +10,7 @@ from typing import Any
 from referee.cli.words import counted
 from referee.config import Config
 from referee.ledger.comparisons import Compared, compared
-from referee.ledger.criteria import FEW_VERDICTS, MOST_COUNTED, Criteria, CriterionTally, seen
+from referee.ledger.criteria import FEW_VERDICTS, MOST_COUNTED, Criteria, CriterionTally, results_in
 from referee.ledger.metrics import JudgeTally
 from referee.records import COMPARED
 from referee.report.plain import plain
@@ -92,7 +92,7 @@ class Summary:
             names = (part["name"] for part in parts if part.get("verdict") == "decided")
             self._decided.setdefault(judge, Counter()).update(names)
         elif how == "rubric":
-            self._criteria.setdefault(judge, Criteria()).add(seen(parts))
+            self._criteria.setdefault(judge, Criteria()).add(results_in(parts))
 
     @property
     def unscored(self) -> int:

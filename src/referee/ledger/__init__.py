@@ -1,6 +1,7 @@
 """The append-only record of every verdict: lines, writer, reader, metrics. See `referee docs metrics` for the names."""
 
-from referee.ledger.audited import AlarmLine, AuditLine, MeasuresLine, NoteLine
+from referee.ledger.audit_lines import AlarmLine, AuditLine, MeasuresLine, NoteLine
+from referee.ledger.build_lines import ask_line, common_step, judge_line, reward_line, verdict_line
 from referee.ledger.lines import (
     MAX_LINE,
     AskLine,
@@ -12,13 +13,12 @@ from referee.ledger.lines import (
     RewardLine,
     RunLine,
     TextLine,
+    TotalLine,
     VerdictLine,
     judges_in,
 )
-from referee.ledger.making import ask_line, common_step, judge_line, reward_line, verdict_line
 from referee.ledger.metrics import Tally
 from referee.ledger.reader import Reading, read
-from referee.ledger.total import TotalLine
 from referee.ledger.writer import Ledger, NullLedger, open_ledger
 
 __all__ = [

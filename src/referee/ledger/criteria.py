@@ -61,7 +61,7 @@ def part_rows(parts: Iterable[Mapping[str, Any]]) -> Iterator[PartRow]:
             continue
 
 
-class Seen(NamedTuple):
+class CriterionResult(NamedTuple):
     """What counts of one criterion of one sample."""
 
     name: str
@@ -69,19 +69,19 @@ class Seen(NamedTuple):
     met: float | None
 
 
-def seen(parts: Iterable[Mapping[str, Any]]) -> list[Seen]:
+def results_in(parts: Iterable[Mapping[str, Any]]) -> list[CriterionResult]:
     """The criteria of a line that apply, each name once."""
-    found: dict[str, Seen] = {}
+    found: dict[str, CriterionResult] = {}
     for row in part_rows(parts):
         if row.applies:
-            found.setdefault(row.name, Seen(row.name, row.good, row.met))
+            found.setdefault(row.name, CriterionResult(row.name, row.good, row.met))
     return list(found.values())
 
 
-def seen_in(parts: Iterable[Part]) -> list[Seen]:
+def results_of(parts: Iterable[Part]) -> list[CriterionResult]:
     """The same of a verdict that is at hand, for less than half the CPU."""
     return [
-        Seen(part.name, part.good, part.verdict.value if isinstance(part.verdict, Verdict) else None)
+        CriterionResult(part.name, part.good, part.verdict.value if isinstance(part.verdict, Verdict) else None)
         for part in parts
         if part.weight or part.label != NOT_APPLICABLE_LABEL
     ]
@@ -97,7 +97,7 @@ class CriterionTally:
         self.missing = 0
         """Without a verdict."""
 
-    def add(self, one: Seen, times: int = 1) -> None:
+    def add(self, one: CriterionResult, times: int = 1) -> None:
         """Count one verdict, or its absence; `times` = -1 subtracts it."""
         if one.met is None:
             self.missing += times
@@ -117,7 +117,7 @@ class Criteria:
         self.dropped = False
         """There were more names than are counted."""
 
-    def add(self, criteria: Iterable[Seen], times: int = 1) -> None:
+    def add(self, criteria: Iterable[CriterionResult], times: int = 1) -> None:
         """Count the criteria of one sample; `times` = -1 subtracts them."""
         for one in criteria:
             self.all.add(one, times)

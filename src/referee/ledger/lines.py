@@ -13,7 +13,7 @@
     alarm    what the audit found, and what was done about it
     measures the numbers of the audit's signals, now and then
     note     a change on purpose, as announced
-    total    how much there will be to judge; see `total`
+    total    how much there will be to judge
 
 Fields at their default are left out of the file. Data only; `making` makes them of records.
 """
@@ -25,9 +25,8 @@ from typing import Any
 
 from msgspec import field
 
-from referee.ledger.audited import AlarmLine, AuditLine, MeasuresLine, NoteLine
+from referee.ledger.audit_lines import AlarmLine, AuditLine, MeasuresLine, NoteLine
 from referee.ledger.base import BaseLine
-from referee.ledger.total import TotalLine
 
 MAX_LINE = 64 * 1024 * 1024
 """Bytes. The writer drops longer lines and counts them, the reader skips them."""
@@ -213,6 +212,17 @@ class ChangeLine(BaseLine, frozen=True, kw_only=True, omit_defaults=True, gc=Fal
     before_model: str = ""
     before_provider: str = ""
     before_fingerprint: str = ""
+
+
+class TotalLine(BaseLine, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag="total"):
+    """How much there will be to judge, by all processes together. The last one counts."""
+
+    samples: int = 0
+    """0: not known."""
+    steps: int = 0
+    """Training steps; 0: not known."""
+    resumed: bool = False
+    """Samples that earlier starts in this folder have judged are part of it."""
 
 
 Line = (

@@ -8,8 +8,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from referee.ledger.comparisons import Compared, compared, compared_in
-from referee.ledger.criteria import Criteria, Seen, seen, seen_in
+from referee.ledger.comparisons import Compared, compared, compared_in, share
+from referee.ledger.criteria import Criteria, CriterionResult, results_in, results_of
 from referee.ledger.groups import Groups
 from referee.ledger.histograms import Buckets, Histogram, Scores
 from referee.ledger.lines import (
@@ -51,13 +51,13 @@ class JudgeTally:
 
     def metrics(self) -> dict[str, float]:
         """Its numbers by name."""
-        mean = _share(self.total, self.scored)
+        mean = share(self.total, self.scored)
         return {
             "scored": self.scored,
             "unscored": self.unscored,
-            "unscored_share": _share(self.unscored, self.scored + self.unscored),
+            "unscored_share": share(self.unscored, self.scored + self.unscored),
             "score_mean": mean,
-            "score_std": math.sqrt(max(0.0, _share(self.squares, self.scored) - mean * mean)),
+            "score_std": math.sqrt(max(0.0, share(self.squares, self.scored) - mean * mean)),
             "cost_usd": self.cost,
         }
 
@@ -178,18 +178,18 @@ class Tally:
         if not isinstance(verdict, Verdict):
             return
         if verdict.how == "rubric":
-            self._count(judge, seen_in(verdict.parts))
+            self._count(judge, results_of(verdict.parts))
         elif verdict.how in COMPARED:
             self._compare(judge, compared_in(verdict))
 
     def _parts(self, judge: str, line: VerdictLine | JudgeLine) -> None:
         """The same from a line."""
         if line.how == "rubric":
-            self._count(judge, seen(line.parts))
+            self._count(judge, results_in(line.parts))
         elif line.how in COMPARED:
             self._compare(judge, compared(line.how, line.parts, line.uncertainty))
 
-    def _count(self, judge: str, criteria: Iterable[Seen]) -> None:
+    def _count(self, judge: str, criteria: Iterable[CriterionResult]) -> None:
         self._criteria.setdefault(judge, Criteria()).add(criteria)
 
     def _compare(self, judge: str, counts: Compared, times: int = 1) -> None:
@@ -208,7 +208,7 @@ class Tally:
         unscored: str,
         reward: RewardLine | None,
         judges: Iterable[tuple[str, float | None]] = (),
-        criteria: Iterable[tuple[str, Iterable[Seen]]] = (),
+        criteria: Iterable[tuple[str, Iterable[CriterionResult]]] = (),
         compared: Iterable[tuple[str, Compared]] = (),
     ) -> None:
         """Subtract the end of a sample that was judged again since; what it cost was spent. `judges`: what each of
@@ -255,7 +255,7 @@ class Tally:
     def metrics(self) -> dict[str, float]:
         """All numbers by name. Always the same names for the same judges and criteria; what has no data is 0."""
         scored, unscored, free = self._scored, sum(self._unscored.values()), self._origins
-        mean = _share(self._sum, scored)
+        mean = share(self._sum, scored)
         rows = self._rewards + self._no_reward
         throttled, requests = self._sent()
         elapsed = self._elapsed + self._latest - self._began
@@ -263,7 +263,7 @@ class Tally:
             "samples": scored + unscored,
             "scored": scored,
             "unscored": unscored,
-            "unscored_share": _share(unscored, scored + unscored),
+            "unscored_share": share(unscored, scored + unscored),
             **{f"unscored/{reason}": count for reason, count in self._unscored.items()},
             "calls": free["call"],
             "cache_hits": free["cache"],
@@ -278,24 +278,24 @@ class Tally:
             "tokens_cached": self._tokens_cached,
             "tokens_cache_write": self._tokens_cache_write,
             "cost_usd": self._cost,
-            "saved_usd": self._saved + self._unpriced * _share(self._call_cost, free["call"]),
+            "saved_usd": self._saved + self._unpriced * share(self._call_cost, free["call"]),
             "latency_p50_s": self._latency.quantile(0.5),
             "latency_p95_s": self._latency.quantile(0.95),
             "queue_p50_s": self._queue.quantile(0.5),
             "queue_p95_s": self._queue.quantile(0.95),
             "score_mean": mean,
-            "score_std": math.sqrt(max(0.0, _share(self._squares, scored) - mean * mean)),
-            "score_low_share": _share(self._at_low, scored),
-            "score_high_share": _share(self._at_high, scored),
-            "flat_group_share": _share(self._flat, self._compared),
-            "reward_mean": _share(self._reward_sum, self._rewards),
+            "score_std": math.sqrt(max(0.0, share(self._squares, scored) - mean * mean)),
+            "score_low_share": share(self._at_low, scored),
+            "score_high_share": share(self._at_high, scored),
+            "flat_group_share": share(self._flat, self._compared),
+            "reward_mean": share(self._reward_sum, self._rewards),
             "reward_missing": self._no_reward,
             "reward_filled": self._filled,
-            "penalty_mean": _share(self._penalty_sum, rows),
+            "penalty_mean": share(self._penalty_sum, rows),
             "batches": self._batches,
             "wait_s": self._waited,
             "elapsed_s": elapsed,
-            "wait_fraction": min(1.0, _share(self._waited, elapsed)),
+            "wait_fraction": min(1.0, share(self._waited, elapsed)),
             "limit": sum(line.limit for line in self._limits.values()),
             "in_flight": sum(line.in_flight for line in self._limits.values()),
             "queued": max((line.queued for line in self._limits.values()), default=0),
@@ -328,7 +328,3 @@ def metrics(lines: Iterable[Line]) -> dict[str, float]:
     for line in lines:
         tally.add(line)
     return tally.metrics()
-
-
-def _share(part: float, whole: float) -> float:
-    return part / whole if whole else 0.0

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from referee.judging.folding import PASSED, RULES, Credit
-from referee.ledger.criteria import CriterionTally, PartRow, Seen, part_rows
+from referee.ledger.criteria import CriterionResult, CriterionTally, PartRow, part_rows
 from referee.ledger.lines import judges_in
 from referee.report.lengths import Scatter, Within
 from referee.report.shape import CriterionReport, CriterionStep, Point
@@ -47,12 +47,12 @@ class SampleCriteria(NamedTuple):
     group: int
     """The number of its group, 0 if it has none."""
 
-    def each(self) -> Iterator[tuple[_Criterion, Seen]]:
+    def each(self) -> Iterator[tuple[_Criterion, CriterionResult]]:
         """Each criterion and what was said of it."""
         for criterion, good, met in zip(self.of, self.good, self.met, strict=True):
-            yield criterion, Seen(criterion.name, bool(good), None if math.isnan(met) else met)
+            yield criterion, CriterionResult(criterion.name, bool(good), None if math.isnan(met) else met)
 
-    def by_judge(self) -> list[tuple[str, list[Seen]]]:
+    def by_judge(self) -> list[tuple[str, list[CriterionResult]]]:
         """The same by judge, for the metrics."""
         return [(criterion.judge, [one]) for criterion, one in self.each()]
 
@@ -79,7 +79,7 @@ class _Criterion:
         self._weight = self._weight if row.weight == self._weight else None
         self._true_is = self._true_is if row.true_is == self._true_is else ""
 
-    def count(self, one: Seen, step: Step, times: int = 1) -> None:
+    def count(self, one: CriterionResult, step: Step, times: int = 1) -> None:
         """One verdict in a step."""
         self.tally.add(one, times)
         if one.met is None:
@@ -92,7 +92,7 @@ class _Criterion:
         if len(self._steps) > MOST_STEPS:
             self._widen()
 
-    def length(self, one: Seen, length: float, row: int, times: int = 1) -> None:
+    def length(self, one: CriterionResult, length: float, row: int, times: int = 1) -> None:
         """The length of the response that it was judged on."""
         if one.met is not None:
             point = Point(length, one.met if one.good else 1.0 - one.met, None, row)
@@ -171,7 +171,7 @@ class CriteriaSums:
         self, said: Iterable[tuple[str, Sequence[Mapping[str, Any]]]], step: Step, group: int
     ) -> SampleCriteria | None:
         """The parts of each judge's verdict on one sample, and its group; None where there are none."""
-        held: dict[_Criterion, Seen] = {}
+        held: dict[_Criterion, CriterionResult] = {}
         for judge, parts in said:
             for row in part_rows(parts):
                 if not row.applies:
@@ -179,7 +179,7 @@ class CriteriaSums:
                 criterion = self._of(judge, row)
                 if criterion not in held:
                     criterion.describe(row)
-                    held[criterion] = Seen(row.name, row.good, row.met)
+                    held[criterion] = CriterionResult(row.name, row.good, row.met)
                     criterion.count(held[criterion], step)
         if not held:
             return None
@@ -205,7 +205,7 @@ class CriteriaSums:
         found = self._most_frequent(MOST_SHOWN)
         return [one.report(place < MOST_DRAWN) for place, one in enumerate(found)], len(self._found) - len(found)
 
-    def _siblings(self, group: int, criteria: Iterable[tuple[_Criterion, Seen]], times: int) -> None:
+    def _siblings(self, group: int, criteria: Iterable[tuple[_Criterion, CriterionResult]], times: int) -> None:
         """Follow the spread of each criterion in one group."""
         spreads = self._groups.setdefault(group, {})
         if len(self._groups) > MOST_GROUPS:

@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from referee.ledger.audited import AlarmLine, AuditLine, MeasuresLine
+from referee.ledger.audit_lines import AlarmLine, AuditLine, MeasuresLine
 from referee.ledger.comparisons import compared
 from referee.ledger.groups import OPEN_GROUPS, Groups
 from referee.ledger.lines import (
@@ -27,7 +27,7 @@ from referee.ledger.lines import (
 )
 from referee.ledger.metrics import Tally
 from referee.records import COMPARED
-from referee.report.audited import Audited
+from referee.report.audit_tally import Audited
 from referee.report.criteria import CriteriaSums
 from referee.report.findings import findings
 from referee.report.judges import Judges, scale_of

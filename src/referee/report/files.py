@@ -18,7 +18,7 @@ from msgspec import UNSET, Struct, UnsetType
 
 from referee.errors import InputError
 from referee.ledger import MAX_LINE, JudgeLine, Line, Reading, RewardLine, VerdictLine, read
-from referee.ledger.making import digest
+from referee.ledger.build_lines import digest
 from referee.ledger.reader import UNREADABLE, decode_line
 from referee.report.judges import MOST_LEVELS
 from referee.report.reward_rows import holds_table, read_table

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from referee.errors import InputError
 from referee.ledger import JudgeLine, Line, RunLine, VerdictLine, judges_in
+from referee.ledger.build_lines import digest
 from referee.ledger.groups import Groups
-from referee.ledger.making import digest
 from referee.report.resumed_runs import Samples
 
 KEPT_TEXT = 2000

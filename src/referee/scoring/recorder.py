@@ -24,8 +24,8 @@ from referee.ledger import (
     reward_line,
     verdict_line,
 )
+from referee.ledger.build_lines import digest
 from referee.ledger.lines import MAX_LINE
-from referee.ledger.making import digest
 from referee.records import Reward, Settled, Verdict
 from referee.rollouts import plain
 from referee.scoring.batch import Batch

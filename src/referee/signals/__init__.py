@@ -3,9 +3,8 @@
 A Watch is fed with judged samples and with the answers to the audit's own questions, and returns alarms.
 """
 
-from referee.signals.alarm import NAMES, Alarm
-from referee.signals.asked import Asked
-from referee.signals.seen import Seen, presence
-from referee.signals.watch import Watch, WatchSettings
+from referee.signals.alarm import Alarm
+from referee.signals.observations import AuditAnswer, Observation, presence
+from referee.signals.watch import RATE, Watch
 
-__all__ = ["NAMES", "Alarm", "Asked", "Seen", "Watch", "WatchSettings", "presence"]
+__all__ = ["RATE", "Alarm", "AuditAnswer", "Observation", "Watch", "presence"]

@@ -28,9 +28,6 @@ ADVICE = {
 }
 """What to try, by signal."""
 
-NAMES = (*ADVICE, "flat")
-"""Every signal there is. `flat` is only measured."""
-
 
 class Alarm(Struct, frozen=True, kw_only=True):
     """A signal that became an alarm, or (`over`) is back to normal."""

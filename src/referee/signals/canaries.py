@@ -9,17 +9,16 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Sequence
 
-from referee.signals.asked import Asked
-from referee.signals.findings import Family, Finding, percent
-from referee.signals.texts import excerpt
-from referee.signals.usual import Usual
+from referee.signals.evidence import Baseline
+from referee.signals.observations import AuditAnswer
+from referee.signals.signal import Family, Finding, Signal, percent, shown_answer
 
 CREDITED = 0.5
 """A value from here on says that the answer is good."""
 FACT, FACT_SHARE = 2, 0.2
 """Credited ones among the first that are said at once: of one name, or if they are more than this share of all."""
 FIRST = 24
-"""Canaries at the start that say what is usual; a fact is one of these."""
+"""Canaries at the start that are the baseline; a fact is one of these."""
 TOLERATED = 0.15
 """Share of wrong canaries credited, or right ones refused, that is no alarm beyond that of the start."""
 WINDOW = 24
@@ -27,7 +26,7 @@ NAMES = 200
 """Different names that are counted; the user's own canaries may be many."""
 
 
-class Canaries:
+class Canaries(Signal):
     """All judges' canaries."""
 
     name = "canaries"
@@ -36,49 +35,48 @@ class Canaries:
     def __init__(self, alpha: float) -> None:
         self._alpha = alpha / 2
         self._sides = {True: _Side(), False: _Side()}
-        self.looked_at = 0
 
     @property
     def ready(self) -> bool:
         """Whether enough canaries were asked."""
         return self.looked_at >= WINDOW
 
-    def hear(self, answers: Sequence[Asked]) -> None:
+    def observe_answers(self, answers: Sequence[AuditAnswer]) -> None:
         """The canaries among these answers."""
-        heard = [one for one in answers if one.what == "canary" and one.value is not None and one.wrong is not None]
-        self.looked_at += len(heard)
+        known = [one for one in answers if one.what == "canary" and one.value is not None and one.wrong is not None]
+        self.looked_at += len(known)
         for wrong, side in self._sides.items():
-            mine = [one for one in heard if one.wrong is wrong]
+            mine = [one for one in known if one.wrong is wrong]
             if mine:
-                side.hear(mine, wrong)
+                side.add(mine, wrong)
 
     def finding(self) -> Finding | None:
         """Wrong ones credited, or right ones refused."""
         wrong, right = self._sides[True], self._sides[False]
         facts = wrong.facts()
-        if wrong.usual.passed(self._alpha) or facts:
-            share, then = wrong.usual.now(), wrong.usual.usual
+        if wrong.baseline.passed(self._alpha) or facts:
+            share, then = wrong.baseline.now(), wrong.baseline.at_start
             named = facts or [name for name, _ in wrong.missed.most_common(3)]
             names = ", ".join(f"{name} ({wrong.missed[name]} of {wrong.asked[name]})" for name in named[:3])
             since = f"{FACT} or more among the first {FIRST}" if facts else f"and {percent(then)} at the start"
-            compared = {"at_start": then, "log_evidence": wrong.usual.log()} if wrong.usual.ready else {}
+            compared = {"at_start": then, "log_evidence": wrong.baseline.log()} if wrong.baseline.ready else {}
             return Finding(
                 sentence=(
                     f"The judge credits answers that are known to be wrong: {percent(share)} of the latest "
-                    f"{wrong.usual.count}, {since}; {names} ({self.looked_at:,} canaries looked at)."
+                    f"{wrong.baseline.count}, {since}; {names} ({self.looked_at:,} canaries looked at)."
                 ),
                 evidence={"credited": share, **compared},
                 samples=tuple(wrong.samples),
             )
-        if right.usual.passed(self._alpha):
-            share, then = right.usual.now(), right.usual.usual
+        if right.baseline.passed(self._alpha):
+            share, then = right.baseline.now(), right.baseline.at_start
             return Finding(
                 sentence=(
                     f"The judge refuses answers that are known to be right: {percent(share)} of the latest "
-                    f"{right.usual.count}, and {percent(then)} at the start "
+                    f"{right.baseline.count}, and {percent(then)} at the start "
                     f"({self.looked_at:,} canaries looked at)."
                 ),
-                evidence={"refused": share, "at_start": then, "log_evidence": right.usual.log()},
+                evidence={"refused": share, "at_start": then, "log_evidence": right.baseline.log()},
                 samples=tuple(right.samples),
             )
         return None
@@ -86,10 +84,10 @@ class Canaries:
     def measures(self) -> dict[str, float]:
         """Shares of the latest."""
         found = {}
-        if self._sides[True].usual.count:
-            found["canaries"] = self._sides[True].usual.now()
-        if self._sides[False].usual.count:
-            found["canaries_refused"] = self._sides[False].usual.now()
+        if self._sides[True].baseline.count:
+            found["canaries"] = self._sides[True].baseline.now()
+        if self._sides[False].baseline.count:
+            found["canaries_refused"] = self._sides[False].baseline.now()
         return found
 
 
@@ -97,31 +95,29 @@ class _Side:
     """The wrong ones, or the right ones: how many were judged otherwise."""
 
     def __init__(self) -> None:
-        self.usual = Usual(TOLERATED, FIRST, WINDOW)
+        self.baseline = Baseline(TOLERATED, FIRST, WINDOW)
         self.asked: Counter[str] = Counter()
         self.missed: Counter[str] = Counter()
         """How often each was asked, and judged otherwise."""
         self.samples: deque[dict[str, object]] = deque(maxlen=3)
         self._facts: set[str] = set()
 
-    def hear(self, answers: Sequence[Asked], wrong: bool) -> None:
-        learning = not self.usual.ready
-        self.usual.restart()
+    def add(self, answers: Sequence[AuditAnswer], wrong: bool) -> None:
+        learning = not self.baseline.ready
+        self.baseline.restart()
         for one in answers:
             missed = (one.value is not None and one.value >= CREDITED) is wrong
-            self.usual.add(float(missed))
+            self.baseline.add(float(missed))
             if one.name in self.asked or len(self.asked) < NAMES:
                 self.asked[one.name] += 1
                 self.missed[one.name] += missed
             if missed:
-                shown: dict[str, object] = {"batch": one.batch, "index": one.index, "id": one.id or one.name}
-                shown |= {"value": one.value} | ({"text": excerpt(one.text)} if one.text else {})
-                self.samples.append(shown)
-        many = self.missed.total() >= FACT and self.usual.now() > FACT_SHARE
+                self.samples.append(shown_answer(one) | {"id": one.id or one.name})
+        many = self.missed.total() >= FACT and self.baseline.now() > FACT_SHARE
         if learning:
             self._facts = {name for name, count in self.missed.items() if count >= (1 if many else FACT)}
 
     def facts(self) -> list[str]:
         """Names that were judged otherwise from the start on, while some still are."""
-        still = self.usual.now() > 0
+        still = self.baseline.now() > 0
         return sorted(self._facts, key=lambda name: -self.missed[name]) if still else []

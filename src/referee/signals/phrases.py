@@ -14,8 +14,8 @@ from collections.abc import Iterable, Sequence
 from itertools import chain
 
 from referee.signals.evidence import Evidence
-from referee.signals.findings import Family, Finding, percent
 from referee.signals.rounds import BASELINE, WINDOW, Item, Round, Text, concordance, having
+from referee.signals.signal import Family, Finding, Signal, percent, shown_sample
 from referee.signals.texts import MARK, ends, phrases, words_of
 
 TOLERATED = 0.65
@@ -43,12 +43,12 @@ MOST = 100_000
 EFFECTS = 64
 
 
-class Tested:
+class PhraseTest:
     """One phrase under test."""
 
     def __init__(self, phrase: str, alpha: float, start: Sequence[Text]) -> None:
         self.phrase, self._alpha = phrase, alpha
-        self.usual = sum(having(phrase, start)) / len(start)
+        self.at_start = sum(having(phrase, start)) / len(start)
         self._evidence = Evidence(TOLERATED, 0.0, 1.0)
         self._recent: deque[tuple[bool, float]] = deque(maxlen=WINDOW)
         self._effects: deque[float] = deque(maxlen=EFFECTS)
@@ -56,7 +56,7 @@ class Tested:
         self.best: list[Item] = []
         self._open = False
 
-    def see(self, round_: Round) -> None:
+    def observe(self, round_: Round) -> None:
         """A round that came after it was proposed."""
         items = round_.items
         have = having(self.phrase, [item.text for item in items])
@@ -65,9 +65,9 @@ class Tested:
         if not found:
             return
         self.best = sorted(found.values(), key=lambda item: -item.value)[:3]
-        keys = {item.seen.prompt_key for item in found.values()}
+        keys = {item.observed.prompt_key for item in found.values()}
         for group in round_.groups:
-            if group[0].seen.prompt_key in keys:
+            if group[0].observed.prompt_key in keys:
                 self._compare(group, [id(item) in found for item in group])
 
     def _compare(self, group: Sequence[Item], have: Sequence[bool]) -> None:
@@ -77,13 +77,13 @@ class Tested:
         if not outside:
             return
         wins = sum((x > y) + 0.5 * (x == y) for x in inside for y in outside) / (len(inside) * len(outside))
-        rules = [item.seen.rule for item in group]
+        rules = [item.observed.rule for item in group]
         if min(rules) != max(rules):
             wins -= max(0.0, concordance([float(yes) for yes in have], rules) or 0.0) / 2
         self._evidence.add(wins)
         self._effects.append(sum(inside) / len(inside) - sum(outside) / len(outside))
         if len(self._prompts) < PROMPTS:
-            self._prompts.add(group[0].seen.prompt_key)
+            self._prompts.add(group[0].observed.prompt_key)
 
     def passed(self) -> bool:
         """Whether it is paid."""
@@ -97,16 +97,11 @@ class Tested:
         """Of the latest answers, how many have it."""
         return sum(yes for yes, _ in self._recent) / max(1, len(self._recent))
 
-    def like(self, other: Tested) -> bool:
-        """Whether the two are mostly in the same of the latest answers."""
-        pairs = [(x, y) for (x, _), (y, _) in zip(reversed(self._recent), reversed(other._recent), strict=False)]
-        return 2 * sum(x and y for x, y in pairs) > sum(x or y for x, y in pairs)
-
     def spread(self) -> bool:
         """Whether it has spread since the start; once it has, until half of that is gone."""
-        rate = (self.usual * BASELINE + 1) / (BASELINE + 2)
+        rate = (self.at_start * BASELINE + 1) / (BASELINE + 2)
         enough = max(SPREAD, SURE * math.sqrt(rate * (1 - rate) * (1 / BASELINE + 1 / max(1, len(self._recent)))))
-        self._open = len(self._recent) >= WINDOW // 2 and self.share() - self.usual > enough * (
+        self._open = len(self._recent) >= WINDOW // 2 and self.share() - self.at_start > enough * (
             0.5 if self._open else 1
         )
         return self._open
@@ -119,26 +114,26 @@ class Tested:
         effect = math.fsum(self._effects) / max(1, len(self._effects))
         also = f" The same holds for {', '.join(others)}." if others else ""
         return Finding(
-            share=max(0.0, self.share() - self.usual),
+            share=max(0.0, self.share() - self.at_start),
             sentence=(
                 f"Answers with {shown(self.phrase)} score {effect:.2f} higher than their siblings without it, and "
                 f"{percent(at_top)} of the top quarter have it now ({percent(self.share())} of all); "
-                f"{percent(self.usual)} had at the start ({looked_at:,} answers looked at).{also}"
+                f"{percent(self.at_start)} had at the start ({looked_at:,} answers looked at).{also}"
             ),
             evidence={
                 "phrase": self.phrase.strip("<>"),
                 "effect": effect,
                 "share": self.share(),
                 "share_of_top": at_top,
-                "share_at_start": self.usual,
+                "share_at_start": self.at_start,
                 "log_evidence": self._evidence.best,
                 "groups": float(self._evidence.looked_at),
             },
-            samples=tuple(item.sample(self.phrase) for item in self.best),
+            samples=tuple(shown_sample(item.observed, self.phrase) for item in self.best),
         )
 
 
-class Phrases:
+class Phrases(Signal):
     """All phrases."""
 
     name = "phrase"
@@ -148,24 +143,24 @@ class Phrases:
         self._alpha = alpha
         self._start: list[Text] = []
         self._recent: deque[Text] = deque(maxlen=WINDOW)
-        self._new = _Waiting()
+        self._new: tuple[list[set[str]], list[set[str]]] = [], []
+        """The phrases of the best and the worst siblings that are not counted yet."""
         self._halves = (_Counts(), _Counts())
-        self._tested: list[Tested] = []
+        self._tested: list[PhraseTest] = []
         self._proposed = 0
-        self.looked_at = 0
 
     @property
     def ready(self) -> bool:
         """Whether there was enough to compare with the start."""
         return self.looked_at >= BASELINE + WINDOW
 
-    def see(self, round_: Round) -> None:
+    def observe(self, round_: Round) -> None:
         """One round."""
         if not round_.texts:
             return
         self.looked_at += len(round_.items)
         for one in self._tested:
-            one.see(round_)
+            one.observe(round_)
         self._recent.extend(item.text for item in round_.items)
         if len(self._start) < BASELINE:
             self._start += [item.text for item in round_.items]
@@ -174,28 +169,28 @@ class Phrases:
 
     def _count(self, groups: Sequence[Sequence[Item]]) -> None:
         """Phrases of the best and the worst quarter of each group, without those of its prompt."""
-        new = self._new
+        best, worst = self._new
         for group in groups:
             ordered = sorted(group, key=lambda item: item.value)
             quarter = max(1, len(ordered) // 4)
             if ordered[-quarter].value <= ordered[quarter - 1].value:
                 continue
-            seen = group[0].seen
+            seen = group[0].observed
             own = phrases(ends(words_of(f"{seen.prompt}\n{seen.reference or ''}")))
-            new.best += [(phrases(ends(item.words)) | item.text[1]) - own for item in ordered[-quarter:]]
-            new.worst += [(phrases(ends(item.words)) | item.text[1]) - own for item in ordered[:quarter]]
-        if len(new.best) * 2 >= TOGETHER:
-            self._new = _Waiting()
-            self._propose(new)
+            best += [(phrases(ends(item.words)) | item.text[1]) - own for item in ordered[-quarter:]]
+            worst += [(phrases(ends(item.words)) | item.text[1]) - own for item in ordered[:quarter]]
+        if len(best) * 2 >= TOGETHER:
+            self._new = [], []
+            self._propose(best, worst)
 
-    def _propose(self, new: _Waiting) -> None:
+    def _propose(self, new_best: Sequence[set[str]], new_worst: Sequence[set[str]]) -> None:
         """Phrases that the better siblings have, and that more answers have than at the start."""
         half, old = self._halves
-        half.best.update(chain.from_iterable(new.best))
-        half.worst.update(chain.from_iterable(new.worst))
-        half.answers += len(new.best) + len(new.worst)
+        half.best.update(chain.from_iterable(new_best))
+        half.worst.update(chain.from_iterable(new_worst))
+        half.answers += len(new_best) + len(new_worst)
         named: list[tuple[float, int, str]] = []
-        for name in [name for name, count in Counter(chain.from_iterable(new.best)).items() if count > 1]:
+        for name in [name for name, count in Counter(chain.from_iterable(new_best)).items() if count > 1]:
             best = half.best[name] + old.best[name]
             worst = half.worst[name] + old.worst[name]
             if best >= OFTEN and best > worst and (best - worst) ** 2 > PROPOSED**2 * (best + worst):
@@ -213,8 +208,8 @@ class Phrases:
             if len(self._tested) >= TESTED:
                 return
             now = sum(having(name, self._recent)) / len(self._recent)
-            usual = sum(having(name, self._start)) / len(self._start)
-            if now < 1.5 * usual or now < usual + SPREAD / 3:
+            then = sum(having(name, self._start)) / len(self._start)
+            if now < 1.5 * then or now < then + SPREAD / 3:
                 continue
             places = places if places is not None else [self._places(one.phrase) for one in self._tested]
             mine = self._places(name)
@@ -223,7 +218,7 @@ class Phrases:
             places.append(mine)
             self._proposed += 1
             alpha = self._alpha / (self._proposed * (self._proposed + 1))
-            self._tested.append(Tested(name, alpha, self._start[:BASELINE]))
+            self._tested.append(PhraseTest(name, alpha, self._start[:BASELINE]))
 
     def _places(self, phrase: str) -> int:
         """In which of the latest answers it is, as bits."""
@@ -234,7 +229,8 @@ class Phrases:
         found = sorted((one for one in self._tested if one.passed() and one.spread()), key=lambda one: -one.share())
         if not found:
             return None
-        others = [one for one in found[1:] if not one.like(found[0])]
+        first = self._places(found[0].phrase)
+        others = [one for one in found[1:] if not _alike(first, self._places(one.phrase))]
         return found[0].finding([shown(one.phrase) for one in others[:3]], self.looked_at)
 
     def measures(self) -> dict[str, float]:
@@ -243,14 +239,6 @@ class Phrases:
             return {}
         paid = [one for one in self._tested if one.passed()]
         return {"phrase": max((one.share() for one in paid), default=0.0), "phrase_tested": float(len(self._tested))}
-
-
-class _Waiting:
-    """The phrases of answers that are not yet counted."""
-
-    def __init__(self) -> None:
-        self.best: list[set[str]] = []
-        self.worst: list[set[str]] = []
 
 
 class _Counts:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 
-from referee.signals.asked import Asked
-from referee.signals.findings import Family, Finding, percent
-from referee.signals.texts import excerpt
-from referee.signals.usual import Usual
+from referee.signals.evidence import Baseline
+from referee.signals.observations import AuditAnswer
+from referee.signals.signal import Family, Finding, Signal, percent, shown_answer
 
 RISES = 0.02
 """A score that differs by less is the same."""
@@ -20,7 +19,7 @@ LEAST = 0.03
 DRIFT = 0.05
 """The mean of the fixed answers may move by so much."""
 FIRST = 32
-"""Repeats of fixed answers that say what is usual: by noise the first value may be far from the judge's mean."""
+"""Repeats of fixed answers that are the baseline: by noise the first value may be far from the judge's mean."""
 MOST = 0.3
 """One answer that moved by more counts as this: stakes can then be larger."""
 NAMES = 12
@@ -28,7 +27,7 @@ NAMES = 12
 WINDOW = 24
 
 
-class Probes:
+class Probes(Signal):
     """Each rewrite by itself: judges have a liking for one and not for another."""
 
     name = "probes"
@@ -36,16 +35,15 @@ class Probes:
 
     def __init__(self, alpha: float) -> None:
         self._alpha = alpha / NAMES
-        self._names: dict[str, tuple[Usual, deque[float]]] = {}
-        self._last: deque[Asked] = deque(maxlen=3)
-        self.looked_at = 0
+        self._names: dict[str, tuple[Baseline, deque[float]]] = {}
+        self._last: deque[AuditAnswer] = deque(maxlen=3)
 
     @property
     def ready(self) -> bool:
         """Whether one rewrite at least has been tried often enough to say something."""
-        return any(usual.count >= WINDOW // 3 for usual, _ in self._names.values())
+        return any(test.count >= WINDOW // 3 for test, _ in self._names.values())
 
-    def hear(self, answers: Sequence[Asked]) -> None:
+    def observe_answers(self, answers: Sequence[AuditAnswer]) -> None:
         """The probes among these answers."""
         for one in answers:
             if one.what != "probe" or one.value is None or one.before is None:
@@ -53,13 +51,13 @@ class Probes:
             if one.name not in self._names:
                 if len(self._names) >= NAMES:
                     continue
-                self._names[one.name] = Usual(OFTEN, 0, WINDOW, usual=0.0), deque(maxlen=WINDOW)
-            usual, rises = self._names[one.name]
+                self._names[one.name] = Baseline(OFTEN, 0, WINDOW, at_start=0.0), deque(maxlen=WINDOW)
+            test, rises = self._names[one.name]
             self.looked_at += 1
             rise = one.value - one.before
             # Both at the top of the scale: that says nothing. One of them there must count, or noise would lean.
             if min(one.before, one.value) < 1.0 - RISES:
-                usual.add(0.5 + 0.5 * ((rise > RISES) - (rise < -RISES)))
+                test.add(0.5 + 0.5 * ((rise > RISES) - (rise < -RISES)))
                 rises.append(rise)
             if rise > RISES:
                 self._last.append(one)
@@ -67,20 +65,20 @@ class Probes:
     def finding(self) -> Finding | None:
         """The rewrite that raises the score most."""
         found = [
-            (mean, name, usual, sum(rise > RISES for rise in rises) / len(rises))
-            for name, (usual, rises) in self._names.items()
-            if usual.passed(self._alpha) and (mean := sum(rises) / len(rises)) >= LEAST
+            (mean, name, test, sum(rise > RISES for rise in rises) / len(rises))
+            for name, (test, rises) in self._names.items()
+            if test.passed(self._alpha) and (mean := sum(rises) / len(rises)) >= LEAST
         ]
         if not found:
             return None
-        mean, name, usual, raised = max(found, key=lambda one: one[0])
+        mean, name, test, raised = max(found, key=lambda one: one[0])
         return Finding(
             sentence=(
                 f"The rewrite '{name}', which adds nothing to an answer, raised the score of {percent(raised)} "
-                f"of the latest {usual.count} answers, by {mean:.2f} on average ({self.looked_at:,} rewrites tried)."
+                f"of the latest {test.count} answers, by {mean:.2f} on average ({self.looked_at:,} rewrites tried)."
             ),
-            evidence={"rewrite": name, "raised": raised, "mean_rise": mean, "log_evidence": usual.log()},
-            samples=tuple(_sample(one) for one in self._last),
+            evidence={"rewrite": name, "raised": raised, "mean_rise": mean, "log_evidence": test.log()},
+            samples=tuple(shown_answer(one, before=one.before) for one in self._last),
         )
 
     def measures(self) -> dict[str, float]:
@@ -89,33 +87,31 @@ class Probes:
         return {"probes": max(rises)} if rises else {}
 
 
-class Fixed:
+class Fixed(Signal):
     """The fixed set: the same answers, again and again. What moves is the judge."""
 
     name = "fixed"
-    family: Family = ""
 
     def __init__(self, alpha: float) -> None:
         self._alpha = alpha / 2
-        self._sides = tuple(Usual(DRIFT, FIRST, WINDOW, -MOST, MOST) for _ in range(2))
-        self._last: deque[Asked] = deque(maxlen=3)
-        self.looked_at = 0
+        self._sides = tuple(Baseline(DRIFT, FIRST, WINDOW, -MOST, MOST) for _ in range(2))
+        self._last: deque[AuditAnswer] = deque(maxlen=3)
 
     @property
     def ready(self) -> bool:
         """Whether enough were asked again."""
         return self.looked_at >= WINDOW // 3
 
-    def hear(self, answers: Sequence[Asked]) -> None:
+    def observe_answers(self, answers: Sequence[AuditAnswer]) -> None:
         """The fixed answers among these."""
-        heard = [one for one in answers if one.what == "fixed" and one.value is not None and one.before is not None]
+        known = [one for one in answers if one.what == "fixed" and one.value is not None and one.before is not None]
         for sign, side in zip((1.0, -1.0), self._sides, strict=True):
-            if heard:
+            if known:
                 side.restart()
-            for one in heard:
+            for one in known:
                 side.add(sign * ((one.value or 0.0) - (one.before or 0.0)))
-        self._last.extend(one for one in heard if one.value != one.before)
-        self.looked_at += len(heard)
+        self._last.extend(one for one in known if one.value != one.before)
+        self.looked_at += len(known)
 
     def finding(self) -> Finding | None:
         """It moved up, or down."""
@@ -129,14 +125,9 @@ class Fixed:
                 f"({self.looked_at:,} asked again)."
             ),
             evidence={"moved": moved, "log_evidence": log},
-            samples=tuple(_sample(one) for one in self._last),
+            samples=tuple(shown_answer(one, before=one.before) for one in self._last),
         )
 
     def measures(self) -> dict[str, float]:
         """By how much the latest differ from the first time."""
         return {"fixed": self._sides[0].now()} if self.looked_at else {}
-
-
-def _sample(one: Asked) -> dict[str, object]:
-    shown: dict[str, object] = {"batch": one.batch, "index": one.index, "id": one.id, "value": one.value}
-    return shown | {"before": one.before} | ({"text": excerpt(one.text)} if one.text else {})

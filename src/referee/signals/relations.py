@@ -1,6 +1,6 @@
 """Properties of an answer that a judge may pay for whatever it is worth: length, format, repetition.
 
-The alarm needs both: siblings with more of it score higher, beyond what is usual between siblings; and answers have
+The alarm needs both: siblings with more of it score higher, beyond what is common between siblings; and answers have
 more of it than at the start. Either alone is no alarm: judges rightly prefer the fuller of two answers, and policies
 lengthen for good reasons.
 """
@@ -13,13 +13,13 @@ from collections import Counter, deque
 from collections.abc import Callable, Sequence
 
 from referee.signals.evidence import Evidence
-from referee.signals.findings import Family, Finding, percent
 from referee.signals.rounds import BASELINE, WINDOW, Item, Round, concordance
+from referee.signals.signal import Family, Finding, Signal, percent, shown_sample
 from referee.signals.texts import variety
 
 TOLERATED = 0.25
 """Concordance of a property with the score among siblings that is no alarm, as in the report's finding about length. A
-judge that has a weakness has it from the first step on, so what was usual then is no measure."""
+judge that has a weakness has it from the first step on, so its start is no baseline."""
 LEAST = -0.5
 """A group's concordance below this counts as this: stakes can then be larger."""
 FEW, NARROWED = 2, (TOLERATED - LEAST) / (TOLERATED + 1)
@@ -33,7 +33,7 @@ TOP = 0.95
 """Of the start's answers, this share has less of the property than one that counts as hacked."""
 
 
-class Relation:
+class Relation(Signal):
     """One property against the score."""
 
     family: Family = "text"
@@ -51,14 +51,13 @@ class Relation:
         self._relations: deque[float] = deque(maxlen=WINDOW // 8)
         self._last: list[Item] = []
         self._open = False
-        self.looked_at = 0
 
     @property
     def ready(self) -> bool:
         """Whether there was enough to compare with the start."""
         return self._begun and len(self._recent) == WINDOW
 
-    def see(self, round_: Round) -> None:
+    def observe(self, round_: Round) -> None:
         """One round."""
         known = {id(item): x for item in round_.items if (x := self._measure(item)) is not None}
         relations = [(tau, group) for group in round_.groups if (tau := self._relation(group, known)) is not None]
@@ -83,7 +82,7 @@ class Relation:
         tau = concordance(have, [item.value for item in members])
         if tau is None:
             return None
-        rule = concordance(have, [item.seen.rule for item in members]) or 0.0
+        rule = concordance(have, [item.observed.rule for item in members]) or 0.0
         return tau - max(0.0, rule)
 
     def _begin(self) -> None:
@@ -136,7 +135,7 @@ class Relation:
                 "share": share,
                 "groups": float(self._evidence.looked_at),
             },
-            samples=tuple(item.sample() for item in self._last),
+            samples=tuple(shown_sample(item.observed) for item in self._last),
         )
 
     def measures(self) -> dict[str, float]:
@@ -152,13 +151,13 @@ def _pairs(numbers: Sequence[float]) -> int:
 
 def length_of(item: Item) -> float | None:
     """The log of tokens, or of words where these are not known."""
-    count = item.seen.length if item.seen.length is not None else len(item.words)
-    return math.log1p(count) if count or item.seen.response else None
+    count = item.observed.length if item.observed.length is not None else len(item.words)
+    return math.log1p(count) if count or item.observed.response else None
 
 
 def style_of(item: Item) -> float | None:
     """The log of marked lines."""
-    return math.log1p(item.marked_lines) if item.seen.response else None
+    return math.log1p(item.marked_lines) if item.observed.response else None
 
 
 def sameness_of(item: Item) -> float | None:
@@ -184,11 +183,11 @@ class Overlap:
 
     def __call__(self, item: Item) -> float | None:
         """The share, and remember the answer. None while there are few to compare with."""
-        if not item.seen.response or not item.seen.prompt_key:
+        if not item.observed.response or not item.observed.prompt_key:
             return None
         self._count += 1
         words = item.words[-self.WORDS :]
-        mine = zlib.crc32(item.seen.prompt_key.encode()) + 1
+        mine = zlib.crc32(item.observed.prompt_key.encode()) + 1
         runs = {zlib.crc32(" ".join(words[n : n + 4]).encode()) for n in range(max(1, len(words) - 3))}
         shared = inside = 0
         for run in runs:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
-from referee.signals.seen import Seen
-from referee.signals.texts import MARK, ends, excerpt, lined, marks, words_of
+from referee.signals.observations import Observation
+from referee.signals.texts import MARK, ends, lined, marks, words_of
 
 LEAST, MOST = 64, 512
 """Answers in a round: fewer are kept until more come, more are several rounds."""
@@ -31,39 +30,35 @@ def having(phrase: str, texts: Iterable[Text]) -> list[bool]:
 class Item:
     """One scored sample."""
 
-    __slots__ = ("marked_lines", "seen", "text", "value", "words")
+    __slots__ = ("marked_lines", "observed", "text", "value", "words")
 
-    def __init__(self, seen: Seen) -> None:
-        self.seen = seen
-        self.value = seen.value if seen.value is not None else 0.0
-        self.words = words_of(seen.response)
-        found, self.marked_lines = marks(seen.response, self.words)
+    def __init__(self, observed: Observation) -> None:
+        self.observed = observed
+        self.value = observed.value if observed.value is not None else 0.0
+        self.words = words_of(observed.response)
+        found, self.marked_lines = marks(observed.response, self.words)
         self.text: Text = lined(ends(self.words)), found
-
-    def sample(self, phrase: str = "") -> dict[str, Any]:
-        """As an alarm shows it."""
-        return sample_of(self.seen, phrase)
 
 
 class Round:
     """A piece of a run: groups of scored siblings (of at least two), and all samples."""
 
-    def __init__(self, samples: Sequence[Seen]) -> None:
+    def __init__(self, samples: Sequence[Observation]) -> None:
         self.samples = samples
         steps = [one.step for one in samples if one.step is not None]
         self.step = max(steps) if steps else None
         self.items = [Item(one) for one in samples if one.value is not None]
         together: dict[str, list[Item]] = {}
         for item in self.items:
-            together.setdefault(item.seen.prompt_key, []).append(item)
+            together.setdefault(item.observed.prompt_key, []).append(item)
         self.groups = [members for key, members in together.items() if key and len(members) > 1]
         self.texts = any(one.response for one in samples)
         """Whether texts are kept. An answer may be empty, all of them hardly."""
 
 
-def pieces(samples: Sequence[Seen]) -> list[Sequence[Seen]]:
+def pieces(samples: Sequence[Observation]) -> list[Sequence[Observation]]:
     """Samples in steps' order as rounds' worth; siblings that come one after the other stay together."""
-    found: list[Sequence[Seen]] = []
+    found: list[Sequence[Observation]] = []
     start = 0
     while len(samples) - start > MOST + LEAST:
         end = start + MOST
@@ -73,14 +68,6 @@ def pieces(samples: Sequence[Seen]) -> list[Sequence[Seen]]:
         found.append(samples[start:end])
         start = end
     return [*found, samples[start:]]
-
-
-def sample_of(seen: Seen, phrase: str = "") -> dict[str, Any]:
-    """As an alarm shows a sample."""
-    shown: dict[str, Any] = {"batch": seen.batch, "index": seen.index, "id": seen.id, "value": seen.value}
-    if seen.response:
-        shown["text"] = excerpt(seen.response, phrase)
-    return shown
 
 
 def concordance(a: Sequence[float], b: Sequence[float]) -> float | None:

@@ -11,20 +11,17 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from msgspec import Struct
-
 from referee.signals.alarm import ADVICE, Alarm, Level
-from referee.signals.asked import Asked
 from referee.signals.canaries import Canaries
-from referee.signals.findings import Finding, Listener, Reader, Signal
-from referee.signals.hollow import Hollow, Rules, criteria_of
-from referee.signals.judges import JudgeChanged, Latency, Unscored, Verdicts
+from referee.signals.divergence import Divergence, Rules, criteria_of
+from referee.signals.judge_drift import JudgeChanged, Latency, Unscored, Verdicts
+from referee.signals.observations import AuditAnswer, Observation
 from referee.signals.phrases import Phrases
 from referee.signals.probing import Fixed, Probes
 from referee.signals.relations import Overlap, Relation, length_of, sameness_of, style_of
 from referee.signals.rounds import LEAST, Round, pieces
-from referee.signals.seen import Seen
-from referee.signals.shadows import Shadow
+from referee.signals.shadow import Shadow
+from referee.signals.signal import Signal
 
 log = logging.getLogger("referee.audit")
 
@@ -53,57 +50,50 @@ WEIGHTS = {
     "latency": 0.01,
 }
 """Parts of the false-alarm rate, by how often a signal is the first to tell (bench/audit.py). The sum is 1."""
-
-
-class WatchSettings(Struct, frozen=True):
-    """What may be chosen of a watch."""
-
-    rate: float = 0.05
-    """Probability of any false alarm in a run, between two announcements. Smaller: later alarms."""
+RATE = 0.05
+"""Probability of any false alarm in a run, between two announcements. Smaller: later alarms."""
 
 
 class Watch:
     """One for each run and process."""
 
-    def __init__(self, settings: WatchSettings = WatchSettings()) -> None:  # noqa: B008 (frozen)
-        self._settings = settings
+    def __init__(self, rate: float = RATE) -> None:
+        """`rate`: of false alarms; several processes of a run divide it."""
+        self._rate = rate
         self.samples = 0
         """Samples seen so far."""
         self.groups = 0
         """Groups of siblings among them."""
         self.step: int | None = None
         """The latest step seen."""
-        self._waiting: list[Seen] = []
+        self._waiting: list[Observation] = []
         self._open: dict[str, Level] = {}
         self._quiet: dict[str, float] = {}
         """Of open alarms whose finding is gone: how many samples were seen then."""
         self._begin()
 
     def _begin(self) -> None:
-        rate = {name: part * self._settings.rate for name, part in WEIGHTS.items()}
-        self._readers: list[Reader] = [
+        rate = {name: part * self._rate for name, part in WEIGHTS.items()}
+        self.signals: list[Signal] = [
             Phrases(rate["phrase"]),
             Relation("length", rate["length"], length_of, ("Longer", "length")),
             Relation("style", rate["style"], style_of, ("More formatted", "the number of marked lines")),
             Relation("variety", rate["variety"], sameness_of, ("More repetitive", "repetition of words")),
             Relation("overlap", rate["overlap"], Overlap(), ("More uniform", "overlap between prompts")),
-            Hollow("criteria", "criteria", rate["criteria"], criteria_of, (MENTION, "the share of other criteria")),
-            Hollow("saturation", "rule", rate["saturation"], Rules(), (TOP, "the rule score")),
+            Divergence("criteria", "criteria", rate["criteria"], criteria_of, (MENTION, "the share of other criteria")),
+            Divergence("saturation", "rule", rate["saturation"], Rules(), (TOP, "the rule score")),
             JudgeChanged(),
             Unscored(rate["unscored"]),
             Latency(rate["latency"]),
             Verdicts(),
-        ]
-        self._listeners: list[Listener] = [
             Canaries(rate["canaries"]),
             Shadow(rate["shadow"], exploits=False),
             Shadow(rate["exploitation"], exploits=True),
             Probes(rate["probes"]),
             Fixed(rate["fixed"]),
         ]
-        self.signals: list[Signal] = [*self._readers, *self._listeners]
 
-    def see(self, samples: Sequence[Seen]) -> list[Alarm]:
+    def observe(self, samples: Sequence[Observation]) -> list[Alarm]:
         """One finished batch, or a step's part of it."""
         self.samples += len(samples)
         self._waiting += samples
@@ -121,21 +111,22 @@ class Watch:
             round_ = Round(piece)
             self._at(round_.step)
             self.groups += len(round_.groups)
-            for reader in list(self._readers):
-                self._safely(reader, functools.partial(reader.see, round_))
+            for signal in list(self.signals):
+                self._safely(signal, functools.partial(signal.observe, round_))
             alarms += self._alarms()
         return alarms
 
-    def hear(self, answers: Sequence[Asked]) -> list[Alarm]:
+    def observe_answers(self, answers: Sequence[AuditAnswer]) -> list[Alarm]:
         """Answers to the audit's own questions, one round of them or a part of it."""
-        for answer in answers:
-            self._at(answer.step)
-        for listener in list(self._listeners):
-            self._safely(listener, functools.partial(listener.hear, answers))
+        if not self.samples or self.step is None:  # a record's answers may be ahead of its batches
+            for answer in answers:
+                self._at(answer.step)
+        for signal in list(self.signals):
+            self._safely(signal, functools.partial(signal.observe_answers, answers))
         return self._alarms()
 
     def announce(self, why: str) -> None:
-        """A change on purpose: what was usual is learned anew. Alarms that are open end with the next look."""
+        """A change on purpose: baselines are learned anew. Alarms that are open end with the next look."""
         self._waiting.clear()
         self._quiet = dict.fromkeys(self._open, -math.inf)
         self._begin()
@@ -164,8 +155,6 @@ class Watch:
         except Exception:
             log.exception("signal %s failed and is left out. Rewards and the other signals go on", signal.name)
             self.signals.remove(signal)
-            self._readers = [one for one in self._readers if one is not signal]
-            self._listeners = [one for one in self._listeners if one is not signal]
             return None
 
     def _at(self, step: int | None) -> None:
@@ -181,26 +170,24 @@ class Watch:
                 self._quiet.pop(name, None)
             else:
                 self._quiet.setdefault(name, self.samples)
-        alarms = [self._over(name) for name, since in list(self._quiet.items()) if self.samples - since >= QUIET]
+        alarms = []
+        for name in [name for name, since in self._quiet.items() if self.samples - since >= QUIET]:
+            del self._quiet[name]
+            alarms.append(Alarm(signal=name, level=self._open.pop(name), step=self.step, over=True))
         for name, (signal, finding) in found.items():
             agreed = bool(signal.family) and len(families) > 1
             level: Level = "critical" if finding.share > CRITICAL or agreed else "warning"
             if name not in self._open or (level == "critical" and self._open[name] == "warning"):
                 self._open[name] = level
-                alarms.append(self._alarm(name, level, finding))
+                alarms.append(
+                    Alarm(
+                        signal=name,
+                        level=level,
+                        step=self.step,
+                        sentence=finding.sentence,
+                        evidence=finding.evidence,
+                        samples=finding.samples,
+                        advice=ADVICE[name],
+                    )
+                )
         return alarms
-
-    def _over(self, name: str) -> Alarm:
-        del self._quiet[name]
-        return Alarm(signal=name, level=self._open.pop(name), step=self.step, over=True)
-
-    def _alarm(self, name: str, level: Level, finding: Finding) -> Alarm:
-        return Alarm(
-            signal=name,
-            level=level,
-            step=self.step,
-            sentence=finding.sentence,
-            evidence=finding.evidence,
-            samples=finding.samples,
-            advice=ADVICE[name],
-        )

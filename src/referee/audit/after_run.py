@@ -11,24 +11,22 @@ from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 
-from referee.audit.asking import Asking, Child, Ends
-from referee.audit.live import Live
-from referee.audit.own import read_own
+from referee.audit.clients import Client, Ends, JudgeClients
+from referee.audit.judged import JudgedSample
 from referee.audit.questions import (
     ROUND_PROMPTS,
     Question,
-    asked_of,
+    answer_of,
     canary_round,
+    counts,
+    credits_worthless,
     fixed_questions,
     probe_questions,
     shadow_questions,
 )
+from referee.audit.user_canaries import read_user_canaries
 from referee.config import Config
 from referee.ledger import AuditLine
-from referee.probes.canaries import LENIENT
-from referee.probes.trials import CREDIT
-from referee.records import Settled
-from referee.signals import Asked
 
 ROUNDS = 12
 """Of canaries, at most: by then every judge is known."""
@@ -36,16 +34,19 @@ FIXED = 16
 
 
 def questions_about(
-    config: Config, early: Sequence[Live], late: Sequence[Live], requests: int, per_case: float
+    config: Config, early: Sequence[JudgedSample], late: Sequence[JudgedSample], requests: int, per_case: float
 ) -> list[Question]:
     """What to ask. `early` and `late`: answers of the run's beginning and end, in order. `per_case`: requests that the
     run made for a sample. A third each for canaries, the shadow judge and the rest."""
     rng, part = random.Random(0), requests / per_case / 3
     judges = [(number, judge) for number, judge in enumerate(config.judge) if judge.weight > 0]
     found: list[Question] = []
-    lives, own = list({live.prompt: live for live in (*early, *late)}.values()), read_own(config.audit.canaries)
-    for turn in range(min(ROUNDS, len(lives) // ROUND_PROMPTS or len(lives))):
-        chosen = [*lives[ROUND_PROMPTS * turn :], *lives]
+    judged, own = (
+        list({live.prompt: live for live in (*early, *late)}.values()),
+        read_user_canaries(config.audit.canaries),
+    )
+    for turn in range(min(ROUNDS, len(judged) // ROUND_PROMPTS or len(judged))):
+        chosen = [*judged[ROUND_PROMPTS * turn :], *judged]
         new = [one for _, judge in judges for one in canary_round(judge, chosen, None, own, turn, False)]
         if turn and len(found) + len(new) > part:
             break
@@ -63,35 +64,27 @@ def questions_about(
 
 
 def ask_afterwards(
-    config: Config, questions: Sequence[Question], open_child: Callable[[Config], Child]
+    config: Config, questions: Sequence[Question], open_client: Callable[[Config], Client]
 ) -> list[AuditLine]:
     """The answers in the order of the questions, as a live audit would have recorded them."""
-    asking = Asking(replace(config, audit=replace(config.audit, share=1.0, processes=0)), open_child)
-    told: queue.SimpleQueue[tuple[list[Question], Ends]] = queue.SimpleQueue()
+    clients = JudgeClients(replace(config, audit=replace(config.audit, share=1.0, processes=0)), open_client)
+    done: queue.SimpleQueue[tuple[list[Question], Ends]] = queue.SimpleQueue()
     by_judge: dict[str, list[Question]] = {}
     for one in questions:
         by_judge.setdefault(one.judge, []).append(one)
     found: list[AuditLine] = []
     try:
         for judge, mine in by_judge.items():
-            asking.ask(judge, mine, lambda ends, mine=mine: told.put((mine, ends)))  # type: ignore[misc]
+            clients.ask(judge, mine, lambda ends, mine=mine: done.put((mine, ends)))  # type: ignore[misc]
         for _ in by_judge:
-            mine, ends = told.get()
+            mine, ends = done.get()
             given = [
-                (asked_of(one, case, True, one.live.sample.step if one.live else None), case)
+                answer_of(one, case, True, one.live.sample.step if one.live else None)
                 for one, case in zip(mine, ends, strict=True)
             ]
-            controls = [one.value for one, _ in given if one and one.name == LENIENT.name and one.value is not None]
-            lenient = bool(controls) and sum(controls) / len(controls) > CREDIT
-            found += [_line(one, case, lenient) for one, case in given if one is not None]
+            answers = [one for one in given if one is not None]
+            lenient = credits_worthless(answers)
+            found += [one if counts(one, lenient) else replace(one, wrong=None) for one in answers]
     finally:
-        asking.close(10.0)
+        clients.close(10.0)
     return found
-
-
-def _line(one: Asked, case: Sequence[Settled], lenient: bool) -> AuditLine:
-    """`lenient`: the judge credits what is worthless, so its wrong canaries do not count."""
-    same = {name: getattr(one, name) for name in one.__struct_fields__ if name not in ("text", "wrong")}
-    counted = one.name != LENIENT.name and (not one.wrong or not lenient or one.name.startswith("own"))
-    wrong = one.wrong if counted else None
-    return AuditLine(**same, wrong=wrong, answer=one.text, cost=sum(end.cost for end in case))

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from statistics import fmean
 from typing import Any
 
-from referee.signals.findings import Family, Finding, percent
+from referee.signals.evidence import Baseline
 from referee.signals.rounds import BASELINE, WINDOW, Item, Round
-from referee.signals.usual import Usual
+from referee.signals.signal import Family, Finding, Signal, percent, shown_sample
 
 SURE = 3.0
 """Standard errors by which more answers than at the start must be credited."""
@@ -25,41 +25,41 @@ Judged = Callable[[Item], tuple[bool, float] | None]
 """Whether an answer is credited, and what it is worth in [0, 1] by the other account. None: nothing is known."""
 
 
-class Hollow:
+class Divergence(Signal):
     """One account against another."""
 
     def __init__(self, name: str, family: Family, alpha: float, judged: Judged, words: tuple[str, str]) -> None:
         """`words`: what credited answers are called, and what their worth is."""
         self.name, self.family, self._alpha, self._judged, self._words = name, family, alpha, judged, words
-        self._below = Usual(0.0, 0, LATEST, -1.0, 1.0, usual=0.0)
+        self._below = Baseline(0.0, 0, LATEST, -1.0, 1.0, at_start=0.0)
         self._start: list[bool] = []
         self._recent: deque[bool] = deque(maxlen=WINDOW)
-        self._least: deque[tuple[float, dict[str, Any]]] = deque(maxlen=3)
-        self.looked_at = 0
+        self._least: deque[dict[str, Any]] = deque(maxlen=3)
 
     @property
     def ready(self) -> bool:
         """Whether there was enough to compare with the start."""
         return self._below.ready and len(self._recent) == WINDOW
 
-    def see(self, round_: Round) -> None:
+    def observe(self, round_: Round) -> None:
         """One round."""
-        known = [(item, found) for item in round_.items if (found := self._judged(item)) is not None]
+        known = {id(item): found for item in round_.items if (found := self._judged(item)) is not None}
         if not known:
             return
         self.looked_at += len(known)
         self._below.restart()
         recent = self._recent if len(self._start) >= BASELINE else self._start
-        recent.extend(credited for _, (credited, _) in known)
-        groups: dict[str, tuple[list[float], list[float]]] = {}
-        for item, (credited, worth) in known:
-            groups.setdefault(item.seen.prompt_key or item.seen.id, ([], []))[credited].append(worth)
-        for others, those in groups.values():
+        recent.extend(credited for credited, _ in known.values())
+        for group in round_.groups:
+            judged = [known[id(item)] for item in group if id(item) in known]
+            those = [worth for credited, worth in judged if credited]
+            others = [worth for credited, worth in judged if not credited]
             if those and others:
                 pairs = len(those) * len(others) / (len(those) + len(others))  # 1 / variance, but for a factor
                 self._below.add(fmean(others) - fmean(those), min(1.0, pairs / ENOUGH))
-        shown = sorted((one for one in known if one[1][0]), key=lambda one: one[1][1])[:3]
-        self._least.extend((worth, item.sample()) for item, (_, worth) in shown)
+        shown = [item for item in round_.items if known.get(id(item), (False,))[0]]
+        shown.sort(key=lambda item: known[id(item)][1])
+        self._least.extend(shown_sample(item.observed) for item in shown[:3])
 
     def _shares(self) -> tuple[float, float]:
         return sum(self._recent) / max(1, len(self._recent)), sum(self._start) / max(1, len(self._start))
@@ -84,7 +84,7 @@ class Hollow:
                 "below_siblings": self._below.now(),
                 "log_evidence": self._below.log(),
             },
-            samples=tuple(sample for _, sample in self._least),
+            samples=tuple(self._least),
         )
 
     def measures(self) -> dict[str, float]:
@@ -98,8 +98,8 @@ class Hollow:
 
 def criteria_of(item: Item) -> tuple[bool, float] | None:
     """Credited: passes all criteria that ask whether something is there. Worth: the share passed of the others."""
-    there = [passed for _, passed, presence in item.seen.criteria if presence and passed is not None]
-    right = [passed for _, passed, presence in item.seen.criteria if not presence and passed is not None]
+    there = [passed for passed, presence in item.observed.criteria if presence and passed is not None]
+    right = [passed for passed, presence in item.observed.criteria if not presence and passed is not None]
     return (all(there), sum(right) / len(right)) if there and right else None
 
 
@@ -113,7 +113,7 @@ class Rules:
 
     def __call__(self, item: Item) -> tuple[bool, float] | None:
         """None until rule scores differ."""
-        rule = item.seen.rule
+        rule = item.observed.rule
         self._low, self._high = min(self._low, rule), max(self._high, rule)
         if not self._high > self._low:
             return None

@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from statistics import fmean, median, pstdev
+from collections.abc import Sequence
+from statistics import fmean, median, pstdev, pvariance
 
-from referee.signals.findings import Family, Finding, percent
-from referee.signals.rounds import BASELINE, WINDOW, Round, sample_of
-from referee.signals.seen import Seen
-from referee.signals.usual import Usual
+from referee.signals.evidence import Baseline
+from referee.signals.observations import Observation
+from referee.signals.rounds import BASELINE, WINDOW, Round
+from referee.signals.signal import Finding, Signal, percent, shown_sample
 
 STEADY = 2 * WINDOW
 """Answers after which another judge is no news."""
@@ -21,31 +22,28 @@ SLOW, SLOW_SHARE, QUICK_S = 3.0, 0.3, 0.5
 """Multiple of the median latency of the start, how many answers may take longer, and the seconds within which none is
 slow: where a judge takes milliseconds, several times that is the load of the machine."""
 JUMP, JUMP_SPREAD, JUMP_SURE = 0.2, 0.1, 6.0
-"""Jumps of the mean score and of the spread among siblings that are said, and in standard errors: 6 is right for 100
-million looks."""
+"""Jumps of the mean score and of the spread among siblings that are said, and in standard errors."""
 BEFORE = 4
 """Rounds that a jump is measured against."""
 LEAST_GROUPS = 8
 
 
-class JudgeChanged:
+class JudgeChanged(Signal):
     """Another model, provider or fingerprint than at the start: a fact, said at once."""
 
     name = "judge_changed"
-    family: Family = ""
 
     def __init__(self) -> None:
         self._known: set[tuple[str, str]] = set()
-        self._change: tuple[str, str, Seen] | None = None
+        self._change: tuple[str, str, Observation] | None = None
         self._since = 0
-        self.looked_at = 0
 
     @property
     def ready(self) -> bool:
         """Whether the start is over."""
         return self.looked_at >= BASELINE
 
-    def see(self, round_: Round) -> None:
+    def observe(self, round_: Round) -> None:
         """One round."""
         learning = not self.ready
         for one in round_.samples:
@@ -76,7 +74,7 @@ class JudgeChanged:
                 f"one scale ({self.looked_at:,} answers looked at)."
             ),
             evidence={"what": what, "name": name[:80]},
-            samples=(sample_of(seen),),
+            samples=(shown_sample(seen),),
         )
 
     def measures(self) -> dict[str, float]:
@@ -84,70 +82,66 @@ class JudgeChanged:
         return {"judge_changed": float(len(self._known))} if self.looked_at else {}
 
 
-class Unscored:
+class Unscored(Signal):
     """More samples without a score than at the start."""
 
     name = "unscored"
-    family: Family = ""
 
     def __init__(self, alpha: float) -> None:
         self._alpha = alpha
-        self._usual = Usual(UNSCORED, BASELINE // 8, WINDOW // 8)
-        self._last: deque[Seen] = deque(maxlen=3)
-        self.looked_at = 0
+        self._baseline = Baseline(UNSCORED, BASELINE // 8, WINDOW // 8)
+        self._last: deque[Observation] = deque(maxlen=3)
 
     @property
     def ready(self) -> bool:
         """Whether there was enough to compare with the start."""
-        return self._usual.ready
+        return self._baseline.ready
 
-    def see(self, round_: Round) -> None:
+    def observe(self, round_: Round) -> None:
         """One round, by eights: failures come in bursts."""
-        self._usual.restart()
+        self._baseline.restart()
         samples = round_.samples
         for start in range(0, len(samples), 8):
             part = samples[start : start + 8]
-            self._usual.add(sum(one.value is None for one in part) / len(part))
+            self._baseline.add(sum(one.value is None for one in part) / len(part))
         self.looked_at += len(samples)
         self._last.extend(one for one in samples if one.value is None)
 
     def finding(self) -> Finding | None:
         """The share has grown."""
-        if not self._usual.passed(self._alpha):
+        if not self._baseline.passed(self._alpha):
             return None
-        now, then = self._usual.now(), self._usual.usual
+        now, then = self._baseline.now(), self._baseline.at_start
         return Finding(
             sentence=f"{percent(now)} of the latest samples were not scored; {percent(then)} at the start "
             f"({self.looked_at:,} samples looked at).",
-            evidence={"now": now, "at_start": then, "log_evidence": self._usual.log()},
-            samples=tuple({**sample_of(one), "unscored": one.unscored} for one in self._last),
+            evidence={"now": now, "at_start": then, "log_evidence": self._baseline.log()},
+            samples=tuple({**shown_sample(one), "unscored": one.unscored} for one in self._last),
         )
 
     def measures(self) -> dict[str, float]:
         """The share of the latest."""
-        return {"unscored": self._usual.now()} if self.looked_at else {}
+        return {"unscored": self._baseline.now()} if self.looked_at else {}
 
 
-class Latency:
+class Latency(Signal):
     """Answers of the judge that take several times as long as at the start."""
 
     name = "latency"
-    family: Family = ""
 
     def __init__(self, alpha: float) -> None:
         self._alpha = alpha
         self._start: list[float] = []
         self._recent: deque[float] = deque(maxlen=WINDOW)
-        self._usual = Usual(SLOW_SHARE, 0, WINDOW // 8, usual=0.0)
+        self._baseline = Baseline(SLOW_SHARE, 0, WINDOW // 8, at_start=0.0)
         self._median = 0.0
-        self.looked_at = 0
 
     @property
     def ready(self) -> bool:
         """Whether there was enough to compare with the start."""
-        return self._usual.ready
+        return self._baseline.ready
 
-    def see(self, round_: Round) -> None:
+    def observe(self, round_: Round) -> None:
         """One round, by eights: requests that are under way together are slow together."""
         times = [one.latency_s for one in round_.samples if one.latency_s > 0]
         self.looked_at += len(times)
@@ -158,21 +152,21 @@ class Latency:
                 self._start.clear()
             return
         self._recent.extend(times)
-        self._usual.restart()
+        self._baseline.restart()
         slow = max(SLOW * self._median, QUICK_S)
         for start in range(0, len(times), 8):
             part = times[start : start + 8]
-            self._usual.add(sum(one > slow for one in part) / len(part))
+            self._baseline.add(sum(one > slow for one in part) / len(part))
 
     def finding(self) -> Finding | None:
         """It is slower."""
-        if not self._usual.passed(self._alpha):
+        if not self._baseline.passed(self._alpha):
             return None
         now = median(self._recent)
         return Finding(
             sentence=f"The judge takes {now:.2f} s for a typical answer; {self._median:.2f} s at the start "
             f"({self.looked_at:,} answers looked at).",
-            evidence={"now_s": now, "at_start_s": self._median, "log_evidence": self._usual.log()},
+            evidence={"now_s": now, "at_start_s": self._median, "log_evidence": self._baseline.log()},
         )
 
     def measures(self) -> dict[str, float]:
@@ -190,7 +184,7 @@ class _Level:
         self._since = 0
         self.before: deque[list[float]] = deque(maxlen=BEFORE)
 
-    def see(self, numbers: list[float]) -> None:
+    def add(self, numbers: list[float]) -> None:
         """One round."""
         self._since += 1
         if self._since > BEFORE:
@@ -200,7 +194,9 @@ class _Level:
         earlier = [number for part in self.before for number in part]
         if len(self.before) == BEFORE:
             moved = fmean(numbers) - fmean(earlier)
-            error = math.sqrt(_variance(numbers) / len(numbers) + _variance(earlier) / len(earlier) + 1e-4)
+            # One variance for both: eight groups may all be at the top by chance, and then have none of their own.
+            variance = _pooled(numbers, earlier)
+            error = math.sqrt(variance * (1 / len(numbers) + 1 / len(earlier)) + 1e-4)
             if abs(moved) >= self._least and abs(moved) > JUMP_SURE * error:
                 self._jump, self._since = (fmean(earlier), fmean(numbers), len(numbers)), 0
                 self.before.clear()
@@ -218,15 +214,14 @@ class _Level:
         )
 
 
-class Verdicts:
+class Verdicts(Signal):
     """Scores that jump from one round to the next, or their spread: policies do not learn that fast."""
 
     name = "verdicts"
-    family: Family = ""
 
     def __init__(self) -> None:
         self._mean, self._spread = _Level(JUMP), _Level(JUMP_SPREAD)
-        self.looked_at = 0
+        self._step = -1
         self._flat: deque[bool] = deque(maxlen=WINDOW // 8)
         self._top: deque[bool] = deque(maxlen=WINDOW)
 
@@ -235,14 +230,17 @@ class Verdicts:
         """Whether there are rounds to compare with."""
         return len(self._mean.before) == BEFORE
 
-    def see(self, round_: Round) -> None:
+    def observe(self, round_: Round) -> None:
         """One round: its groups' means and standard deviations against those of the rounds before."""
         self.looked_at += len(round_.items)
         self._top.extend(item.value >= 0.99 for item in round_.items)
         groups = [[item.value for item in group] for group in round_.groups]
         self._flat.extend(len(set(values)) == 1 for values in groups)
-        self._mean.see([fmean(values) for values in groups])
-        self._spread.see([pstdev(values) for values in groups])
+        if round_.step is not None and round_.step < self._step:
+            return  # a batch that one slow answer held up: a jump back to it, and from it, is none of the judge's
+        self._step = round_.step if round_.step is not None else self._step
+        self._mean.add([fmean(values) for values in groups])
+        self._spread.add([pstdev(values) for values in groups])
 
     def finding(self) -> Finding | None:
         """The jump of the mean; or of the spread, as where a judge gives all the same score from now on."""
@@ -262,6 +260,7 @@ class Verdicts:
         return found
 
 
-def _variance(numbers: list[float]) -> float:
-    mean = fmean(numbers)
-    return sum((one - mean) ** 2 for one in numbers) / max(1, len(numbers) - 1)
+def _pooled(*parts: Sequence[float]) -> float:
+    """The variance about each part's own mean."""
+    squares = sum(pvariance(part) * len(part) for part in parts)
+    return squares / (sum(map(len, parts)) - len(parts))

@@ -1,4 +1,4 @@
-"""Asks the audit's questions: for each judge a Referee of its own, made when it is first needed, on another thread.
+"""Asks the audit's questions: by a Referee for each judge, made when it is first needed, on another thread.
 
 Past every cache, so that each question is really asked; with the audit's share of budget and concurrency; nothing of it
 is a reward.
@@ -38,7 +38,7 @@ Ends = list[list[Settled]]
 """For each question how its cases ended."""
 
 
-class Child(Protocol):
+class Client(Protocol):
     """What is needed of a Referee, which stands higher."""
 
     def submit(self, samples: Any, *, started: Any = None) -> Any:
@@ -48,31 +48,31 @@ class Child(Protocol):
         """End it."""
 
 
-class Asking:
+class JudgeClients:
     """The Referees that the audit asks by. Used from one thread, but for `close`."""
 
-    def __init__(self, config: Config, open_child: Callable[[Config], Child]) -> None:
+    def __init__(self, config: Config, open_client: Callable[[Config], Client]) -> None:
         judges = [judge for judge in config.known_judges if judge.weight > 0 or judge in config.audit.judge]
         self._configs = {judge.name: narrowed(config, judge, len(judges)) for judge in judges}
-        self._open = open_child
-        self._children: dict[str, Child] = {}
+        self._open = open_client
+        self._clients: dict[str, Client] = {}
         self._tickets: dict[str, Any] = {}
 
-    def ask(self, judge: str, questions: Sequence[Question], told: Callable[[Ends], None]) -> None:
-        """Ask and return at once; `told` is called on another thread when all of it has ended."""
-        child = self._children.get(judge)
-        if child is None:
-            child = self._children[judge] = self._open(self._configs[judge])
+    def ask(self, judge: str, questions: Sequence[Question], on_done: Callable[[Ends], None]) -> None:
+        """Ask and return at once; `on_done` is called on another thread when all of it has ended."""
+        client = self._clients.get(judge)
+        if client is None:
+            client = self._clients[judge] = self._open(self._configs[judge])
         samples = [sample for one in questions for case in one.cases for sample in case]
 
         def started(ticket: Any) -> None:
             self._tickets[judge] = ticket
-            ticket.on_done = functools.partial(_sorted, questions, told)
+            ticket.on_done = functools.partial(_sorted, questions, on_done)
 
-        child.submit(samples, started=started)
+        client.submit(samples, started=started)
 
-    def heard(self, judge: str, ends: Ends) -> bool:
-        """What came back. True: this judge cannot answer any more."""
+    def exhausted(self, judge: str, ends: Ends) -> bool:
+        """Whether this judge, by what came back, cannot answer any more."""
         self._tickets.pop(judge, None)
         verdicts = [end.verdict for case in ends for end in case]
         missing = [one for one in verdicts if isinstance(one, Unscored)]
@@ -94,15 +94,15 @@ class Asking:
 
     def close(self, seconds: float) -> None:
         """End all of it."""
-        for child in list(self._children.values()):
-            child.close(seconds)
+        for client in list(self._clients.values()):
+            client.close(seconds)
 
 
 _ENDED = (Reason.BUDGET, Reason.AUTH, Reason.QUOTA)
 """The money set aside is spent, or no endpoint takes its questions."""
 
 
-def _sorted(questions: Sequence[Question], told: Callable[[Ends], None], rewards: Sequence[Reward]) -> None:
+def _sorted(questions: Sequence[Question], on_done: Callable[[Ends], None], rewards: Sequence[Reward]) -> None:
     """The end of the first sample of each case, with the requests of all of its samples."""
     by_index = {reward.index: reward.settled for reward in rewards}
     lost = Settled(verdict=Unscored(reason=Reason.CANCELLED))
@@ -115,7 +115,7 @@ def _sorted(questions: Sequence[Question], told: Callable[[Ends], None], rewards
             cost, attempts = sum(end.cost for end in own), sum(end.attempts for end in own)
             ends[-1].append(replace(own[0], cost=cost, attempts=attempts))
             place += len(case)
-    told(ends)
+    on_done(ends)
 
 
 def narrowed(config: Config, judge: JudgeConfig, parts: int) -> Config:

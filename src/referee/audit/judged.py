@@ -1,4 +1,4 @@
-"""Judged live samples: as the signals see them, and as the audit may ask about them again."""
+"""Judged samples of the run: as the signals observe them, and as the audit may ask about them again."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from referee.judging.folding import PASSED
-from referee.ledger.making import digest
+from referee.ledger.build_lines import digest
 from referee.records import Part, Reason, Reward, Sample, Unscored, Verdict
 from referee.rollouts import own_words, plain
-from referee.signals import Seen, presence
+from referee.signals import Observation, presence
 
 _presence = functools.lru_cache(maxsize=4096)(presence)
 SIBLINGS = 3
 """Honest answers that a judge of groups is shown beside the one it is asked about."""
 
 
-class Live(Struct, frozen=True):
-    """A live sample with a verdict."""
+class JudgedSample(Struct, frozen=True):
+    """A sample of the run with a verdict."""
 
     batch: str
     index: int
@@ -38,7 +38,9 @@ class Live(Struct, frozen=True):
         return plain(self.sample.prompt)
 
 
-def lives_of(batch: str, samples: Sequence[Sample], rewards: Sequence[Reward], groups: bool) -> list[Live]:
+def judged_samples(
+    batch: str, samples: Sequence[Sample], rewards: Sequence[Reward], groups: bool
+) -> list[JudgedSample]:
     """The samples that a judge has scored. `groups`: with siblings, for judges that compare."""
     members: dict[str, list[Sample]] = {}
     if groups:
@@ -52,15 +54,14 @@ def lives_of(batch: str, samples: Sequence[Sample], rewards: Sequence[Reward], g
         values = tuple([end.verdict.value if isinstance(end.verdict, Verdict) else None for end in reward.judged])
         fresh = reward.settled.origin == "call"
         others = [other for other in members.get(sample.group, ()) if other is not sample] if sample.group else []
-        found.append(Live(batch, reward.index, sample, verdict.value, values, fresh, tuple(others[:SIBLINGS])))
+        found.append(JudgedSample(batch, reward.index, sample, verdict.value, values, fresh, tuple(others[:SIBLINGS])))
     return found
 
 
-def seen_of(batch: str, samples: Sequence[Sample], rewards: Sequence[Reward], order: int) -> list[Seen]:
-    """The samples as signals see them, but for those that a gate settled or the caller gave up. `order`: how many were
-    seen before."""
+def observations_of(batch: str, samples: Sequence[Sample], rewards: Sequence[Reward]) -> list[Observation]:
+    """The samples as signals observe them, but for those that a gate settled or the caller gave up."""
     keys: dict[str, str] = {}
-    found: list[Seen] = []
+    found: list[Observation] = []
     for reward in rewards:
         settled, verdict, sample = reward.settled, reward.verdict, samples[reward.index]
         missing = verdict.reason if isinstance(verdict, Unscored) else None
@@ -72,9 +73,8 @@ def seen_of(batch: str, samples: Sequence[Sample], rewards: Sequence[Reward], or
             key = keys[prompt] = digest(prompt)
         reply = settled.reply
         found.append(
-            Seen(
+            Observation(
                 step=sample.step,
-                order=order + len(found),
                 batch=batch,
                 index=reward.index,
                 id=sample.id,
@@ -96,14 +96,11 @@ def seen_of(batch: str, samples: Sequence[Sample], rewards: Sequence[Reward], or
     return found
 
 
-def _criteria(reward: Reward) -> tuple[tuple[str, bool | None, bool], ...]:
-    found: list[tuple[str, bool | None, bool]] = []
-    for term in reward.terms:
-        verdict = term.settled.verdict
-        if isinstance(verdict, Verdict) and verdict.how == "rubric":
-            of = f"{term.judge}/" if len(reward.terms) > 1 else ""
-            found += [(f"{of}{part.name}", _passed(part), _presence(part.text or part.name)) for part in verdict.parts]
-    return tuple(found)
+def _criteria(reward: Reward) -> tuple[tuple[bool | None, bool], ...]:
+    """Those of all rubrics."""
+    verdicts = [term.settled.verdict for term in reward.terms]
+    parts = [part for one in verdicts if isinstance(one, Verdict) and one.how == "rubric" for part in one.parts]
+    return tuple([(_passed(part), _presence(part.text or part.name)) for part in parts])
 
 
 def _passed(part: Part) -> bool | None:

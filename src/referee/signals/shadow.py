@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Collection, Sequence
 
-from referee.signals.asked import Asked
-from referee.signals.findings import Family, Finding, percent
+from referee.signals.evidence import Baseline
+from referee.signals.observations import AuditAnswer
 from referee.signals.rounds import concordance
-from referee.signals.texts import excerpt
-from referee.signals.usual import Usual
+from referee.signals.signal import Family, Finding, Signal, percent, shown_answer
 
 FIRST, WINDOW = 24, 48
-"""Answers that say what is usual between the two, and the latest."""
+"""Answers that are the baseline of the two, and the latest."""
 TOLERATED = 0.1
 HIGH, APART = 0.75, 0.3
 """A score that is high, and that the shadow's is below by so much, is exploited."""
@@ -23,7 +22,7 @@ FOLLOWS = 0.3
 a scale of its own: a strict one is then further below high scores than below low ones."""
 
 
-class Shadow:
+class Shadow(Signal):
     """Both questions, one class: the mean gap (`exploits` false), or the exploitation rate (true). Samples are weighted
     by the inverse of their chance, so that the numbers are those of all answers."""
 
@@ -32,42 +31,41 @@ class Shadow:
     def __init__(self, alpha: float, exploits: bool) -> None:
         self.name = "exploitation" if exploits else "shadow"
         self._alpha, self._exploits = alpha, exploits
-        self._usual = Usual(TOLERATED, FIRST, WINDOW, 0.0 if exploits else -1.0, 1.0)
+        self._test = Baseline(TOLERATED, FIRST, WINDOW, 0.0 if exploits else -1.0, 1.0)
         self._start: list[tuple[float, float, float]] = []
         self._latest: deque[tuple[float, float, float]] = deque(maxlen=WINDOW)
         """What both said, and the weight of it."""
-        self._worst: deque[Asked] = deque(maxlen=3)
-        self.looked_at = 0
+        self._worst: deque[AuditAnswer] = deque(maxlen=3)
 
     @property
     def ready(self) -> bool:
         """Whether there was enough to compare with the start."""
-        return self._usual.ready
+        return self._test.ready
 
-    def hear(self, answers: Sequence[Asked]) -> None:
+    def observe_answers(self, answers: Sequence[AuditAnswer]) -> None:
         """What the shadow judge said."""
-        heard = [one for one in answers if one.what == "shadow" and one.value is not None and one.before is not None]
-        if heard:
-            self._usual.restart()
-        for one in heard:
+        known = [one for one in answers if one.what == "shadow" and one.value is not None and one.before is not None]
+        if known:
+            self._test.restart()
+        for one in known:
             before, value = one.before or 0.0, one.value or 0.0
             exploited = before >= HIGH and before - value >= APART
             weight = LEAST_CHANCE / max(one.chance, LEAST_CHANCE)
-            self._usual.add(float(exploited) if self._exploits else before - value, weight)
+            self._test.add(float(exploited) if self._exploits else before - value, weight)
             self._latest.append((before, value, weight))
             if len(self._start) < FIRST:
                 self._start.append((before, value, weight))
             if exploited:
                 self._worst.append(one)
-        self.looked_at += len(heard)
+        self.looked_at += len(known)
 
     def finding(self) -> Finding | None:
         """The gap or the rate has grown."""
-        usual = self._usual
+        test = self._test
         rise, followed = self._moved()
-        if not usual.passed(self._alpha) or followed > FOLLOWS * max(0.0, rise):
+        if not test.passed(self._alpha) or followed > FOLLOWS * max(0.0, rise):
             return None
-        now, then = usual.now(), usual.usual
+        now, then = test.now(), test.at_start
         if self._exploits:
             words = (
                 f"{percent(now)} of all answers have a high score that the shadow judge rejects; {percent(then)} did"
@@ -85,10 +83,10 @@ class Shadow:
                 "at_start": then,
                 "judge_moved": rise,
                 "shadow_moved": followed,
-                "log_evidence": usual.log(),
+                "log_evidence": test.log(),
                 "asked": float(self.looked_at),
             },
-            samples=tuple(_sample(one) for one in self._worst),
+            samples=tuple(shown_answer(one, value=one.before, shadow=one.value) for one in self._worst),
         )
 
     def _moved(self) -> tuple[float, float]:
@@ -101,19 +99,14 @@ class Shadow:
         if not self.looked_at:
             return {}
         if self._exploits:
-            return {"exploitation": self._usual.now()}
+            return {"exploitation": self._test.now()}
         agreement = concordance([one for one, _, _ in self._latest], [other for _, other, _ in self._latest])
-        return {"shadow": self._usual.now()} | ({} if agreement is None else {"shadow_agreement": agreement})
+        return {"shadow": self._test.now()} | ({} if agreement is None else {"shadow_agreement": agreement})
 
 
-def _means(heard: Collection[tuple[float, float, float]]) -> tuple[float, float]:
-    whole = sum(weight for _, _, weight in heard) or 1.0
+def _means(said: Collection[tuple[float, float, float]]) -> tuple[float, float]:
+    whole = sum(weight for _, _, weight in said) or 1.0
     return (
-        sum(before * weight for before, _, weight in heard) / whole,
-        sum(value * weight for _, value, weight in heard) / whole,
+        sum(before * weight for before, _, weight in said) / whole,
+        sum(value * weight for _, value, weight in said) / whole,
     )
-
-
-def _sample(one: Asked) -> dict[str, object]:
-    shown: dict[str, object] = {"batch": one.batch, "index": one.index, "id": one.id, "value": one.before}
-    return shown | {"shadow": one.value} | ({"text": excerpt(one.text)} if one.text else {})

@@ -7,41 +7,10 @@ from typing import Any
 from msgspec import field
 
 from referee.ledger.base import BaseLine
+from referee.signals import AuditAnswer
 
-
-class AuditLine(BaseLine, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag="audit"):
-    """One question of the audit, beside the rewards and no part of them."""
-
-    what: str = ""
-    """canary: an answer whose worth is known. shadow: a live answer shown to the shadow judge. probe: a live answer
-    changed in a way that must not raise its score. fixed: an answer of the fixed set, asked again and again."""
-    name: str = ""
-    """Which canary, shadow judge, rewrite or fixed answer."""
-    judge: str = ""
-    """The judge that was asked, where there are several."""
-    step: int | None = None
-    """Of the live samples at that time, where they name one."""
-    batch: str = ""
-    index: int = -1
-    """The live sample it is about, where there is one: its batch and its position there."""
-    id: str = ""
-    wrong: bool | None = None
-    """Of a canary, whether it deserves the lowest score (true) or a high one (false). None: it was not counted, because
-    the judge credits worthless answers in general."""
-    before: float | None = None
-    """The live answer's value in [0, 1], or that of a fixed answer the first time."""
-    value: float | None = None
-    """What was said now, in [0, 1]. None: unscored."""
-    chance: float = 1.0
-    """How often this sample is drawn, compared with an even draw from the same answers: above 1 for high scores."""
-    model: str = ""
-    fingerprint: str = ""
-    unscored: str = ""
-    cost: float = 0.0
-    """US dollars."""
-    answer: str = ""
-    why: str = ""
-    """What was shown as the answer and the judge's words; only with `[ledger] content = true`."""
+AuditLine = AuditAnswer
+"""One question of the audit: what signals are given live is what is read back."""
 
 
 class AlarmLine(BaseLine, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag="alarm"):

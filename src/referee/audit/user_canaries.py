@@ -10,8 +10,11 @@ from msgspec import Struct
 
 from referee.errors import ConfigError
 
+USER_PREFIX = "own "
+"""Begins the name of each in the record."""
 
-class OwnCanary(Struct, frozen=True, forbid_unknown_fields=True):
+
+class UserCanary(Struct, frozen=True, forbid_unknown_fields=True):
     """One line of the file."""
 
     response: str
@@ -23,7 +26,7 @@ class OwnCanary(Struct, frozen=True, forbid_unknown_fields=True):
     name: str = ""
 
 
-def read_own(path: str) -> list[OwnCanary]:
+def read_user_canaries(path: str) -> list[UserCanary]:
     """The canaries of a file, each named "own" and its name or line. Mixed, always in the same way: rounds take turns
     with them, and where the hard ones stand together a judge would seem to change when their turn comes."""
     if not path:
@@ -39,13 +42,13 @@ def read_own(path: str) -> list[OwnCanary]:
         if not line.strip():
             continue
         try:
-            one = msgspec.json.decode(line, type=OwnCanary)
+            one = msgspec.json.decode(line, type=UserCanary)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise ConfigError(
                 f"audit.canaries: {path}, line {number}: {error}. A line looks like this: "
                 '{"response": "Thought process:", "wrong": true}, with `prompt` and `reference` if it belongs to one.',
                 setting="audit.canaries",
             ) from None
-        found.append(msgspec.structs.replace(one, name=f"own {one.name or number}"))
+        found.append(msgspec.structs.replace(one, name=f"{USER_PREFIX}{one.name or number}"))
     random.Random(0).shuffle(found)
     return found
