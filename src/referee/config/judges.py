@@ -11,7 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from referee.config.apis import TEXTLESS, check_api
-from referee.config.judge_schema import READ_BY, SHIPPED_KINDS, JudgeConfig
+from referee.config.judge_schema import READ_BY, SHIPPED_KINDS, SHIPPED_ONLY, JudgeConfig
 from referee.config.keys import holds_key
 from referee.config.members import MADE_OF_OTHERS, Refuse, check_kind, check_members
 from referee.config.schema import Config, EndpointConfig
@@ -189,11 +189,9 @@ def _check_judge(judge: JudgeConfig, where: str, refuse: Refuse) -> None:
 
 def _check_read(judge: JudgeConfig, where: str, refuse: Refuse) -> None:
     """A setting that this kind of judge does not read would be read past."""
-    if judge.kind not in SHIPPED_KINDS or judge.kind in MADE_OF_OTHERS:
-        return
     for name, readers in READ_BY.items():
-        value = getattr(judge, name)
-        if value == getattr(_DEFAULT, name):
+        asks = judge.kind in SHIPPED_KINDS and judge.kind not in MADE_OF_OTHERS  # of those see `check_members`
+        if not (asks or name in SHIPPED_ONLY) or getattr(judge, name) == getattr(_DEFAULT, name):
             continue
         if not any(all(_chosen(judge, key) in values for key, values in reader.items()) for reader in readers):
             wanted = ", or ".join(

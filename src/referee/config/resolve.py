@@ -5,7 +5,6 @@ What the user wrote wins over the provider's, the provider's over the defaults. 
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -16,6 +15,7 @@ import msgspec
 from referee.config.prices import Price, find_price, price_table
 from referee.config.providers import LOCAL, LOCAL_MODEL, PROVIDERS, Provider, provider_name
 from referee.config.schema import EndpointConfig, Filled
+from referee.errors import nearest
 
 GGUF = ".gguf"
 _DEFAULTS = EndpointConfig()
@@ -46,12 +46,7 @@ def _with_provider(endpoint: EndpointConfig, written: Collection[str], place: st
     name = endpoint.provider
     known = PROVIDERS.get(name)
     if known is None:
-        close = difflib.get_close_matches(name, PROVIDERS, n=1, cutoff=0.5)
-        raise refuse(
-            f"{place}.provider",
-            f"{name!r} is not known."
-            + (f" Did you mean {close[0]!r}?" if close else f" Known: {', '.join(PROVIDERS)}."),
-        )
+        raise refuse(f"{place}.provider", f"{name!r} is not known.{nearest(name, PROVIDERS)}")
     if "url" not in written and not known.url:
         raise refuse(
             f"{place}.url",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 
@@ -11,7 +10,7 @@ from referee.config.judges import all_judges, asking_judges, endpoints_of
 from referee.config.keys import is_variable
 from referee.config.schema import Config
 from referee.config.team_schema import TeamConfig
-from referee.errors import ConfigError, InputError
+from referee.errors import ConfigError, InputError, nearest
 
 LONGEST_NAME = 64
 MOST_USD = 1_000_000
@@ -129,7 +128,4 @@ def _unknown(name: str, judges: Sequence[JudgeConfig], terms: Collection[str]) -
     above = [judge.name for judge in judges if any(inner.name == name for inner in all_judges(judge.uses))]
     if above:
         return f"judge {name!r} is used by {above[0]!r} and so is no term of the reward: name {above[0]!r}."
-    close = difflib.get_close_matches(str(name), terms, n=1, cutoff=0.5)
-    return f"no judge is named {name!r}." + (
-        f" Did you mean {close[0]!r}?" if close else f" There are: {', '.join(terms)}."
-    )
+    return f"no judge is named {name!r}.{nearest(name, terms)}"
