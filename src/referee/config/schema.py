@@ -310,7 +310,7 @@ class OtelConfig(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Config(Struct, frozen=True, forbid_unknown_fields=True):
-    """Everything."""
+    """The whole configuration; `referee.config.load` makes it from a file or a mapping."""
 
     judge: tuple[JudgeConfig, ...] = field(default_factory=lambda: (JudgeConfig(name=LONE),))
     endpoint: tuple[EndpointConfig, ...] = field(default_factory=lambda: (EndpointConfig(),))
