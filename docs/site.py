@@ -16,7 +16,13 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 OUT = ROOT / "build" / "site"
 PAGES = OUT / "pages"
-API = {"referee": "referee", "judging": "referee.judging", "testing": "referee.testing", "sim": "referee.sim"}
+API = {
+    "referee": "referee",
+    "judging": "referee.judging",
+    "wire": "referee.wire",
+    "testing": "referee.testing",
+    "sim": "referee.sim",
+}
 FIRST = ("Referee", "Sample", "Ticket", "Reward", "Verdict", "Unscored", "score_table", "Config")
 """Of the API reference; the rest follows by name."""
 LINK = re.compile(r"(?<=\]\()(?![a-z]+:|#)([^)\s#]*)(#[^)\s]*)?(?=\))")
