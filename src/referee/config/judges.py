@@ -11,9 +11,10 @@ import msgspec
 from msgspec.structs import replace
 
 from referee.config.apis import TEXTLESS, check_api
+from referee.config.audit_schema import Refuse
 from referee.config.judge_schema import READ_BY, SHIPPED_KINDS, SHIPPED_ONLY, JudgeConfig
 from referee.config.keys import holds_key
-from referee.config.members import MADE_OF_OTHERS, Refuse, check_kind, check_members
+from referee.config.members import MADE_OF_OTHERS, check_kind, check_members
 from referee.config.schema import Config, EndpointConfig
 
 MIN_VIEW_TOKENS = 16
@@ -152,7 +153,7 @@ def api_of(judge: JudgeConfig, endpoints: Sequence[EndpointConfig], refuse: Refu
     """What `judge.api` must be."""
     try:
         used = [] if judge.kind in MADE_OF_OTHERS else endpoints_of(judge, endpoints)
-    except ValueError:  # an invalid URL: reported by `checked`
+    except ValueError:  # an invalid URL: reported by `check`
         return judge.api
     found = endpoints[used[0]].api if used and endpoints[used[0]].api in TEXTLESS else ""
     if judge.api not in ("", found):

@@ -17,7 +17,7 @@ import os
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
@@ -25,8 +25,8 @@ import msgspec
 from msgspec import Struct
 
 from referee.config.apis import with_free_replies
-from referee.config.audit_schema import take_shadow
-from referee.config.check import checked
+from referee.config.audit_schema import Refuse, take_shadow
+from referee.config.check import check
 from referee.config.judge_schema import JudgeConfig
 from referee.config.judges import all_judges, api_of, change_all, with_uses
 from referee.config.keys import find_key_field, looks_like_key
@@ -129,10 +129,12 @@ def _complete(config: Config, where: str, written: Sequence[Collection[str]] | N
     judges, audit = take_shadow(whole.judge, whole.audit, refuse)
     if audit is not whole.audit:
         whole = msgspec.structs.replace(whole, judge=judges, audit=audit)
-    return checked(_with_apis(whole, refuse), where)
+    whole = _with_apis(whole, refuse)
+    check(whole, refuse)
+    return whole
 
 
-def _with_apis(config: Config, refuse: Callable[[str, str], ConfigError]) -> Config:
+def _with_apis(config: Config, refuse: Refuse) -> Config:
     """The same with what follows from endpoints that generate no text."""
     apis = {judge.name: api_of(judge, config.endpoint, refuse) for judge in all_judges(config.known_judges)}
     if not any(apis.values()):
@@ -156,7 +158,7 @@ def _with_unique_labels(config: Config) -> Config:
     """Unnamed endpoints on the same host get names, or records would merge them."""
     try:
         hosts = Counter(endpoint.label for endpoint in config.endpoint)
-    except ValueError:  # an invalid URL: reported by `checked`
+    except ValueError:  # an invalid URL: reported by `check`
         return config
     if max(hosts.values(), default=0) < 2:
         return config

@@ -4,14 +4,13 @@ together. Each message names the key, the value and what would be right."""
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import get_args
 
 from msgspec.structs import fields, replace
 
 from referee.config.apis import DECISION
+from referee.config.audit_schema import Refuse
 from referee.config.judge_schema import READ_BY, JudgeConfig, OfCriteria, OfJurors
-from referee.errors import ConfigError
 
 MADE_OF_OTHERS = frozenset({"jury", "cascade"})
 OWN = frozenset({"name", "weight", "optional", "kind", "options", "uses", "repeat", "abstain_above"})
@@ -27,8 +26,6 @@ BESIDE = (
 """Settings that do not change what is asked."""
 DEFAULT = JudgeConfig()
 SURE = 'repeat = 3, expected = true (score, rubric), kind = "yes_no", or a jury gives one'
-
-Refuse = Callable[[str, str], ConfigError]
 
 
 def quorum_of(jury: JudgeConfig) -> int:
