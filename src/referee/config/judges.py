@@ -151,10 +151,7 @@ def endpoints_of(judge: JudgeConfig, endpoints: Sequence[EndpointConfig]) -> lis
 
 def api_of(judge: JudgeConfig, endpoints: Sequence[EndpointConfig], refuse: Refuse) -> str:
     """What `judge.api` must be."""
-    try:
-        used = [] if judge.kind in MADE_OF_OTHERS else endpoints_of(judge, endpoints)
-    except ValueError:  # an invalid URL: reported by `check`
-        return judge.api
+    used = [] if judge.kind in MADE_OF_OTHERS else endpoints_of(judge, endpoints)
     found = endpoints[used[0]].api if used and endpoints[used[0]].api in TEXTLESS else ""
     if judge.api not in ("", found):
         raise refuse("judge.api", "is not for you to set: the API of an endpoint is endpoint.api.")

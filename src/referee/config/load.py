@@ -156,10 +156,7 @@ def _with_judge_name(config: Config) -> Config:
 
 def _with_unique_labels(config: Config) -> Config:
     """Unnamed endpoints on the same host get names, or records would merge them."""
-    try:
-        hosts = Counter(endpoint.label for endpoint in config.endpoint)
-    except ValueError:  # an invalid URL: reported by `check`
-        return config
+    hosts = Counter(endpoint.label for endpoint in config.endpoint)
     if max(hosts.values(), default=0) < 2:
         return config
     found: list[EndpointConfig] = []

@@ -36,10 +36,7 @@ def resolved(endpoint: EndpointConfig, written: Collection[str] | None, place: s
             written.add("model")
     if endpoint.provider and endpoint.filled.provider != endpoint.provider:
         endpoint = _with_provider(endpoint, written, place, refuse)
-    try:
-        found = _with_prices(endpoint)
-    except ValueError:  # an invalid URL: reported by `check`
-        return endpoint
+    found = _with_prices(endpoint)
     return endpoint if found == endpoint else found
 
 
@@ -74,10 +71,7 @@ def _with_provider(endpoint: EndpointConfig, written: Collection[str], place: st
 
 def _refuse_foreign(endpoint: EndpointConfig, known: Provider, place: str, refuse: Refuse) -> None:
     """A URL of one provider and the name of another: one is a mistake, and the key would go to the wrong one."""
-    try:
-        owner = provider_name(msgspec.structs.replace(endpoint, provider=""))
-    except ValueError:
-        return
+    owner = provider_name(msgspec.structs.replace(endpoint, provider=""))
     if owner and owner != endpoint.provider:
         right = known.url or known.example_url
         raise refuse(

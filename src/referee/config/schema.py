@@ -122,8 +122,11 @@ class EndpointConfig(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def host(self) -> str:
-        """Host and port the key is bound to."""
-        return urlsplit(self.url).netloc.rpartition("@")[2].lower()
+        """Host and port the key is bound to. Empty for an invalid URL, which is refused by `check`."""
+        try:
+            return urlsplit(self.url).netloc.rpartition("@")[2].lower()
+        except ValueError:
+            return ""
 
     @property
     def label(self) -> str:
