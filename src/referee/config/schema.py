@@ -333,9 +333,9 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True):
     processes (worker processes, which leave the trainer's interpreter free) or ray (engine actors that all processes
     of a cluster share). See `referee docs scale`."""
     workers: int = 2
-    """Worker processes for runtime = "processes". They share one limit, one pace and one budget."""
+    """Worker processes for runtime = "processes". They share one limit, one rate and one budget."""
     shards: int = 1
-    """Engine actors for runtime = "ray". They share one limit, one pace and one budget; all clients must agree."""
+    """Engine actors for runtime = "ray". They share one limit, one rate and one budget; all clients must agree."""
     ray_address: str = ""
     """Ray cluster for runtime = "ray". Empty: the one this process is on, else this machine's, else a local one."""
 
