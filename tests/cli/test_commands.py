@@ -174,6 +174,7 @@ def test_the_simulator_can_be_made_to_refuse(referee: Run) -> None:
     unset = referee("sim", "--port", "0", "--key-env", "SIM_KEY")
     assert unset.returncode == 2
     assert "SIM_KEY" in unset.stderr
+    assert referee("sim", "--port", "70000").returncode == 2  # the system would take another port
     pasted = referee("sim", "--port", "0", "--key-env", KEY)
     assert pasted.returncode == 2
     assert KEY not in pasted.stderr
