@@ -81,10 +81,10 @@ format: .venv/.dev ## Apply the fixes that lint would ask for
 	$(BIN)/ruff format .
 
 bench: .venv/.dev ## Measure speed and memory, write bench/RESULTS.md
-	@if [ -f bench/run.py ]; then $(BIN)/python -m bench.run $(ARGS); else echo "bench: nothing yet"; fi
+	@$(BIN)/python -m bench.run $(ARGS)
 
 bench-quick: .venv/.dev ## The same with smaller sizes, writing nothing
-	@if [ -f bench/run.py ]; then $(BIN)/python -m bench.run --quick $(ARGS); else echo "bench-quick: nothing yet"; fi
+	@$(BIN)/python -m bench.run --quick $(ARGS)
 
 setup: .venv/.dev .venv/.local ## Only set up .venv
 

@@ -16,7 +16,15 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 OUT = ROOT / "build" / "site"
 PAGES = OUT / "pages"
-API = {"referee": "referee", "judging": "referee.judging", "testing": "referee.testing", "sim": "referee.sim"}
+API = {
+    "referee": "referee",
+    "judging": "referee.judging",
+    "wire": "referee.wire",
+    "testing": "referee.testing",
+    "sim": "referee.sim",
+}
+FIRST = ("Referee", "Sample", "Ticket", "Reward", "Verdict", "Unscored", "score_table", "Config")
+"""Of the API reference; the rest follows by name."""
 LINK = re.compile(r"(?<=\]\()(?![a-z]+:|#)([^)\s#]*)(#[^)\s]*)?(?=\))")
 LANGUAGE = re.compile(r"^( *```+\w+)[^\S\n]+\S.*$", re.M)
 """More words on a fence than its language, such as `no-run`."""
@@ -86,6 +94,7 @@ def _reference(module: str) -> str:
         for node in ast.parse(source.read_text(encoding="utf-8")).body
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"
     ]
+    names = [*(name for name in FIRST if name in names), *(name for name in names if name not in FIRST)]
     public = "".join(f"\n::: {module}.{name}\n" for name in names if not name.startswith("_"))
     return f"# {module}\n{public}"
 

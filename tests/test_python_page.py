@@ -76,6 +76,7 @@ def test_the_page_has_every_exception() -> None:
     classes = [item for item in vars(errors).values() if inspect.isclass(item) and item.__module__ == errors.__name__]
     text = section(PYTHON, "Exceptions")
     assert first_cells(text) == [item.__name__ for item in classes]
+    assert all(getattr(referee, item.__name__) is item for item in classes)
     for item in classes:
         row = next(line for line in text.splitlines() if line.startswith(f"| `{item.__name__}`"))
         carried = {name for base in item.__mro__ for name in inspect.get_annotations(base)}

@@ -18,7 +18,19 @@ one positional message, the rest keywords with defaults. No message ever holds a
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
 from typing import Any
+
+NEAR = 0.5
+"""How like a known name a wrong one must be to be taken for it (difflib's ratio)."""
+
+
+def nearest(name: object, known: Iterable[str], mark: str = "'") -> str:
+    """What messages say after a name that is not known: the one that may be meant, else all there are."""
+    names = list(known)
+    close = difflib.get_close_matches(str(name), names, n=1, cutoff=NEAR)
+    return f" Did you mean {mark}{close[0]}{mark}?" if close else f" Known here: {', '.join(names)}."
 
 
 def install(extra: str) -> str:

@@ -5,7 +5,6 @@ Loading is an import. It happens while judges and endpoints are built, never whi
 
 from __future__ import annotations
 
-import difflib
 import functools
 import os
 import platform
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from referee.errors import ConfigError
+from referee.errors import ConfigError, nearest
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -62,12 +61,9 @@ def here() -> str:
 
 
 def _unknown(group: str, name: str, setting: str, shipped: tuple[str, ...], installed: list[str]) -> ConfigError:
-    near = difflib.get_close_matches(name, [*shipped, *installed], n=1, cutoff=0.6)
-    meant = f" Did you mean {near[0]!r}?" if near else ""
     return ConfigError(
-        f"{setting}: {name!r} is not known.{meant} Shipped: {', '.join(shipped)}. From other packages: "
-        f"{', '.join(installed) or 'none'}. To use one of another package, install it wherever judging runs (it has an "
-        f"entry point in the group {group!r}); this is {here()}.",
+        f"{setting}: {name!r} is not known.{nearest(name, (*shipped, *installed))} One of another package must be "
+        f"installed wherever judging runs, with an entry point in the group {group!r}; this is {here()}.",
         setting=setting,
     )
 

@@ -174,7 +174,7 @@ def test_doctor_asks_about_a_group(tmp_path: Path, referee: Run, url: str) -> No
 def test_init_for_groups_brings_rollouts_to_try(tmp_path: Path, referee: Run, url: str, kind: str) -> None:
     """The starter means the defaults, and judges the file beside it."""
     assert referee("init", "--judge", kind).returncode == 0
-    assert load(tmp_path / "referee.toml") == load({"judge": {"kind": kind}})
+    assert load(tmp_path / "referee.toml") == load({"judge": {"kind": kind}, "endpoint": {"provider": "openai"}})
     where = {"REFEREE_ENDPOINT_URL": url, "OPENAI_API_KEY": KEY, "REFEREE_ENDPOINT_KEY_OVER_HTTP": "true"}
     done = referee("score", "group_rollouts.jsonl", "-o", "rewards.jsonl", **where)
     assert done.returncode == 0, done.stderr

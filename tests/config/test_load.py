@@ -69,9 +69,9 @@ def test_a_file_is_read(tmp_path: Path) -> None:
     assert load(str(path)) == config
 
 
-@pytest.mark.parametrize("header", ["[endpoint]", "[[endpoint]]", "[[endpoints]]"])
-def test_one_endpoint_can_be_written_three_ways(tmp_path: Path, header: str) -> None:
-    """A table, a list of tables and the plural are the same."""
+@pytest.mark.parametrize("header", ["[endpoint]", "[[endpoint]]"])
+def test_one_endpoint_can_be_written_both_ways(tmp_path: Path, header: str) -> None:
+    """A table and a list of tables are the same."""
     config = load(write(tmp_path, f'{header}\nmodel = "m"'))
     assert [endpoint.model for endpoint in config.endpoint] == ["m"]
 
@@ -85,7 +85,8 @@ def test_several_endpoints_keep_their_order() -> None:
 @pytest.mark.parametrize(
     ("source", "words"),
     [
-        ({"judges": {}}, ["judges", "judge"]),
+        ({"judges": {}}, ["judges", "`judge`"]),
+        ({"endpoints": [{}]}, ["endpoints", "`endpoint`"]),
         ({"judge": {"hihg": 5}}, ["judge.hihg", "high"]),
         ({"judge": {"gates": {"empy": "off"}}}, ["judge.gates.empy", "empty"]),
         ({"limits": {"max_concurrent": 5}}, ["limits.max_concurrent", "max_concurrency"]),
@@ -107,7 +108,7 @@ def test_unknown_keys_are_refused_with_the_nearest_name(source: Any, words: list
 @pytest.mark.parametrize(
     ("source", "words"),
     [
-        ({"limits": {"rpm": "60"}}, ["limits.rpm", "`int | null`", "`str`"]),
+        ({"limits": {"rpm": "60"}}, ["limits.rpm", "expected `int`, got `str`"]),
         ({"limits": {"rpm": True}}, ["limits.rpm", "`bool`"]),
         ({"limits": {"rpm": 1.5}}, ["limits.rpm", "`float`"]),
         ({"limits": 5}, ["limits", "`int`"]),
@@ -117,7 +118,6 @@ def test_unknown_keys_are_refused_with_the_nearest_name(source: Any, words: list
         ({"endpoint": [{}, {"url": 5}]}, ["endpoint[1].url", "`int`"]),
         ({"endpoint": 5}, ["endpoint", "table"]),
         ({"endpoint": {"api_key": 5}}, ["endpoint[0].api_key", "`int`"]),
-        ({"endpoint": {}, "endpoints": {}}, ["endpoint", "endpoints"]),
         ({"cache": {"enabled": "yes"}}, ["cache.enabled", "`bool`"]),
     ],
 )
@@ -128,7 +128,7 @@ def test_wrong_types_are_named_and_never_coerced(source: Any, words: list[str]) 
         assert word in message
 
 
-@pytest.mark.parametrize("header", ["[endpoint]", "[[endpoint]]", "[[endpoints]]"])
+@pytest.mark.parametrize("header", ["[endpoint]", "[[endpoint]]"])
 def test_a_key_in_a_file_is_refused(tmp_path: Path, header: str) -> None:
     """A key does not belong in a file; the message says where it does, and does not repeat it."""
     message = refusal(write(tmp_path, f'{header}\napi_key = "{KEY}"'))

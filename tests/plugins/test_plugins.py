@@ -107,8 +107,9 @@ def test_a_dialect_is_found_by_its_name() -> None:
 @pytest.mark.parametrize(
     ("kind", "words"),
     [
-        ("scores", ["judge.kind: 'scores' is not known", "Did you mean 'score'?", "yes_no", "plain", "referee.judges"]),
-        ("plane", ["Did you mean 'plain'?", "install it wherever judging runs", f"process {os.getpid()} on "]),
+        ("scores", ["judge.kind: 'scores' is not known. Did you mean 'score'?", "referee.judges"]),
+        ("plane", ["Did you mean 'plain'?", "installed wherever judging runs", f"process {os.getpid()} on "]),
+        ("helpfulness", ["Known here: score, yes_no", "plain"]),
         ("function", ["entry point 'function' of the package some-judges 1.0", "must name a", "JudgeFactory"]),
         ("broken", ["'broken' of the package some-judges 1.0 could not make a judge", "KeyError: 'scale'"]),
         ("mixed", ["'mixed' of the package some-judges 1.0 made", "no judge of a sample"]),
@@ -126,10 +127,8 @@ def test_a_judge_that_cannot_be_had_says_why(kind: str, words: list[str]) -> Non
 @pytest.mark.parametrize(
     ("api", "words"),
     [
-        (
-            "chats",
-            ["endpoint.api: 'chats' is not known", "Did you mean 'chat'?", "Shipped: ", "chat, ", "referee.dialects"],
-        ),
+        ("chats", ["endpoint.api: 'chats' is not known. Did you mean 'chat'?", "referee.dialects"]),
+        ("soap", ["Known here: ", "other"]),
         ("kind", ["entry point 'kind' of the package some-apis 1.0", "an object"]),
     ],
 )

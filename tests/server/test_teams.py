@@ -136,7 +136,7 @@ def test_judges_in_several_headers_are_one_list(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("team", "path", "header", "status", "error", "says"),
     [
-        ("math", "/v1/score", "safe", 422, "bad_judges", "There are: quality"),
+        ("math", "/v1/score", "safe", 422, "bad_judges", "Known here: quality"),
         ("code", "/v1/score", "qualty", 422, "bad_judges", "Did you mean 'quality'?"),
         ("code", "/v1/score", "watched", 422, "bad_judges", "weight 0"),
         ("code", "/teams/code/judges/safe/v1/score", "safe", 422, "bad_judges", "one will do"),

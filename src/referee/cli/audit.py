@@ -56,7 +56,7 @@ def command(
     requests: Annotated[int, typer.Option(min=10, help="With --ask: how many requests at most.")] = 200,
     as_json: Annotated[bool, typer.Option("--json", help="Plain data instead of text.")] = False,
 ) -> None:
-    """Look for reward hacking in a run's record. No calls are made, but with --ask. Status 4 with an alarm, 0 without.
+    """Look for reward hacking in a run's record. No calls are made without --ask. Status 4 with an alarm, 0 without.
 
     --ask puts canaries between the run's prompts, shows some of its first and last answers to the judge that [audit]
     shadow names, and rewrites some in ways that must not raise their score. It says before how many requests that is.

@@ -29,7 +29,6 @@ from referee.config import (
     Config,
     JudgeConfig,
     RedisConfig,
-    TeamConfig,
     all_judges,
     price_words,
     provider_name,
@@ -67,7 +66,7 @@ def command(
     judge from each of its endpoints. Exit status 1 if a judge that counts cannot work; what only an optional one or a
     spare endpoint lacks is a warning.
     """
-    good = _show(True, f"referee {VERSION}, Python {platform.python_version()}, {_loop()}, {_versions()}")
+    good = _show(True, f"referee {VERSION}, Python {platform.python_version()}, {_versions()}")
     try:
         with settings(config) as chosen:
             kinds = ", ".join(judge.kind for judge in chosen.judge)
@@ -212,7 +211,7 @@ def _engines(config: Config) -> Iterator[Check]:
     except RefereeError as error:
         yield False, f"runtime: ray: {error}"
         return
-    yield True, f"runtime: ray {_version_of('ray').removeprefix('ray ')}, shards {config.shards}"
+    yield True, f"runtime: ray {metadata.version('ray')}, shards {config.shards}"
     for name, status in engines:
         if status is None:
             yield True, f"engine {name}: not there yet; the first batch starts it"
@@ -232,13 +231,10 @@ def _teams(config: Config) -> Iterator[Check]:
     if not config.redis.url:
         yield _writable(Path(config.serve.state).expanduser().parent, "what teams have spent")
     for team in config.team:
-        bounds = [f"{what} {limit:g}" for what, limit in _bounds(team) if limit is not None]
+        limits = {"US$ a day": team.budget_usd_day, "US$ a month": team.budget_usd_month, "rpm": team.rpm}
+        bounds = [f"{what} {limit:g}" for what, limit in limits.items() if limit is not None]
         judges = ", ".join(team.judges or [judge.name for judge in config.judge])
         yield True, f"team {team.name}: judges {judges}; {', '.join(bounds) or 'no bounds'}"
-
-
-def _bounds(team: TeamConfig) -> Iterator[tuple[str, float | None]]:
-    return iter((("US$ a day", team.budget_usd_day), ("US$ a month", team.budget_usd_month), ("rpm", team.rpm)))
 
 
 def _cache(config: CacheConfig) -> Check:
@@ -270,16 +266,6 @@ def _writable(folder: Path, what: str) -> Check:
     return True, f"{what}: {folder} is writable" + ("" if there == folder else " (will be created)")
 
 
-def _loop() -> str:
-    return _version_of("uvloop", lambda: "plain asyncio loop")
-
-
 def _versions() -> str:
-    return ", ".join(_version_of(name) for name in ("httptools", "msgspec"))
-
-
-def _version_of(name: str, absent: Callable[[], str] | None = None) -> str:
-    try:
-        return f"{name} {metadata.version(name)}"
-    except metadata.PackageNotFoundError:
-        return absent() if absent else f"{name} missing"
+    there = [name for name in ("httptools", "msgspec", "uvloop") if find_spec(name)]
+    return ", ".join(f"{name} {metadata.version(name)}" for name in there)

@@ -14,7 +14,7 @@ from referee.sim.apis import APIS
 
 
 def command(
-    port: Annotated[int, typer.Option(help="0: any free port.")] = 8700,
+    port: Annotated[int, typer.Option(help="0: any free port.", min=0, max=65535)] = 8700,
     api: Annotated[str, typer.Option(help=f"The API it speaks, as endpoint.api: {', '.join(APIS)}.")] = "chat",
     latency: Annotated[float, typer.Option(help="Median seconds per answer.")] = 2.0,
     sigma: Annotated[float, typer.Option(help="Spread of the lognormal latency.")] = 0.6,

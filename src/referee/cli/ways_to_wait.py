@@ -31,9 +31,9 @@ class Way(Struct, frozen=True):
 def compare(speed: float) -> list[Way]:
     """Run the same step each way against a fresh provider in a process of its own."""
     return [
-        _measure("synchronous, one call after another", "inline", speed, _judge_first),
-        _measure("worker processes, submit then collect", "processes", speed, _submit_first),
-        _measure("event loop, submit then collect", "thread", speed, _submit_first),
+        _measure("one call after another", "inline", speed, _judge_first),
+        _measure("submitted, worker processes", "processes", speed, _submit_first),
+        _measure("submitted, event loop", "thread", speed, _submit_first),
     ]
 
 

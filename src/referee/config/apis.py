@@ -6,13 +6,13 @@ Each message names the key, the value and the line to write instead.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from msgspec.structs import replace
 
+from referee.config.audit_schema import Refuse
 from referee.config.judge_schema import SHIPPED_KINDS, JudgeConfig
 from referee.config.schema import EndpointConfig
-from referee.errors import ConfigError
 
 REWARD = ("classify", "score", "pooling")
 """APIs of reward models and cross-encoders: numbers."""
@@ -30,8 +30,6 @@ UNREAD = (
 """Settings for generated text. A reward model reads prompt_file all the same, a decision model the last two."""
 _DEFAULT = JudgeConfig()
 UNSCORED = '"unscored"'
-
-Refuse = Callable[[str, str], ConfigError]
 
 
 def with_free_replies(endpoint: EndpointConfig) -> EndpointConfig:

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
 
-from referee.config.audit_schema import check_audit
+from referee.config.audit_schema import Refuse, check_audit
 from referee.config.judges import MAX_WEIGHT, check_judges
 from referee.config.keys import is_variable
 from referee.config.providers import LOCAL, PROVIDERS, provider_of
 from referee.config.schema import Config, EndpointConfig, LocalConfig, RedisConfig
 from referee.config.teams import check_teams
-from referee.errors import ConfigError
 
 _NO_LOCAL = LocalConfig()
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
@@ -30,12 +28,8 @@ RESERVED_FIELDS = {
 """Request fields and the settings that fill them in: the budget and the reading of replies depend on these."""
 
 
-def checked(config: Config, where: str) -> Config:
-    """The same configuration, or a ConfigError."""
-
-    def refuse(setting: str, problem: str) -> ConfigError:
-        return ConfigError(f"{where}: {setting}: {problem}", setting=setting)
-
+def check(config: Config, refuse: Refuse) -> None:
+    """Raise what `refuse` makes of the first problem."""
     limits, missing, length = config.limits, config.missing, config.shaping.length
     for name, number, least in (
         ("limits.max_concurrency", limits.max_concurrency, 1),
@@ -96,10 +90,9 @@ def checked(config: Config, where: str) -> Config:
         config.digest()
     except UnicodeEncodeError as error:
         raise refuse("text", f"half a character (lone surrogate) in {error.object[:40]!r}.") from None
-    return config
 
 
-def _check_variable(name: str, variable: str, refuse: Any) -> None:
+def _check_variable(name: str, variable: str, refuse: Refuse) -> None:
     if variable and not is_variable(variable):
         raise refuse(
             name,
@@ -108,7 +101,7 @@ def _check_variable(name: str, variable: str, refuse: Any) -> None:
         )
 
 
-def _check_endpoint(endpoint: EndpointConfig, name: str, budget: bool, refuse: Any) -> None:
+def _check_endpoint(endpoint: EndpointConfig, name: str, budget: bool, refuse: Refuse) -> None:
     _check_variable(f"{name}.key_env", endpoint.key_env, refuse)
     for field, url in (("url", endpoint.url), ("proxy", endpoint.proxy)):
         if not _is_web(url) and (url or field == "url"):
@@ -160,7 +153,7 @@ def _check_endpoint(endpoint: EndpointConfig, name: str, budget: bool, refuse: A
         raise refuse("limits.budget_usd", f"needs {name}.price_in and price_out (US dollars per million tokens).")
 
 
-def _check_tier(endpoint: EndpointConfig, name: str, refuse: Any) -> None:
+def _check_tier(endpoint: EndpointConfig, name: str, refuse: Refuse) -> None:
     if endpoint.tier_fallback and not endpoint.tier:
         raise refuse(f"{name}.tier_fallback", 'is only read with tier = "flex".')
     field = "serviceTier" if "serviceTier" in endpoint.extra else "service_tier"
@@ -178,7 +171,7 @@ def _check_tier(endpoint: EndpointConfig, name: str, refuse: Any) -> None:
         )
 
 
-def _check_redis(redis: RedisConfig, refuse: Any) -> None:
+def _check_redis(redis: RedisConfig, refuse: Refuse) -> None:
     if redis.url and not _is_redis(redis.url):
         shown = redis.url.rpartition("@")[2].partition("?")[0]
         raise refuse(

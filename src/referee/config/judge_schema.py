@@ -242,7 +242,7 @@ READ_BY: dict[str, Readers] = {
     "low": _SCALE,
     "high": _SCALE,
     "view": (
-        {"kind": tuple(kind for kind in SHIPPED_KINDS if kind != "monitor")},
+        {"kind": tuple(kind for kind in SHIPPED_KINDS if kind not in ("monitor", "jury", "cascade"))},
         {"kind": ("monitor",), "view": ("reasoning",)},
     ),
     "image_urls": _SHOWN,
@@ -253,6 +253,11 @@ READ_BY: dict[str, Readers] = {
     "polarity": _RUBRIC,
     "checks": _RUBRIC,
     "combine": ({"kind": ("rubric", "jury")},),
+    "members": ({"kind": ("jury", "cascade")},),
+    "ask": ({"kind": ("jury",)},),
+    "quorum": ({"kind": ("jury",)},),
+    "until": ({"kind": ("cascade",)},),
+    "expected": ({"kind": ("score", "rubric")},),
     "criteria_per_call": _FOLDED_RUBRIC,
     "clip": _FOLDED_RUBRIC,
     "threshold": ({"kind": ("rubric",), "combine": ("threshold",)},),
@@ -272,4 +277,7 @@ READ_BY: dict[str, Readers] = {
     "compare_with": _REWARD_MODEL,
     "lowest": ({"kind": ("reward_model",), "activation": ("raw",)},),
 }
-"""Settings that only some of the shipped kinds read. What a judge of another package reads is not known here."""
+"""Settings that only some of the shipped kinds read."""
+
+SHIPPED_ONLY = ("combine", "members", "ask", "quorum", "until", "expected")
+"""Those of them that no judge of another package can read; what else it reads is not known here."""

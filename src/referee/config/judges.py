@@ -11,9 +11,10 @@ import msgspec
 from msgspec.structs import replace
 
 from referee.config.apis import TEXTLESS, check_api
-from referee.config.judge_schema import READ_BY, SHIPPED_KINDS, JudgeConfig
+from referee.config.audit_schema import Refuse
+from referee.config.judge_schema import READ_BY, SHIPPED_KINDS, SHIPPED_ONLY, JudgeConfig
 from referee.config.keys import holds_key
-from referee.config.members import MADE_OF_OTHERS, Refuse, check_kind, check_members
+from referee.config.members import MADE_OF_OTHERS, check_kind, check_members
 from referee.config.schema import Config, EndpointConfig
 
 MIN_VIEW_TOKENS = 16
@@ -150,10 +151,7 @@ def endpoints_of(judge: JudgeConfig, endpoints: Sequence[EndpointConfig]) -> lis
 
 def api_of(judge: JudgeConfig, endpoints: Sequence[EndpointConfig], refuse: Refuse) -> str:
     """What `judge.api` must be."""
-    try:
-        used = [] if judge.kind in MADE_OF_OTHERS else endpoints_of(judge, endpoints)
-    except ValueError:  # an invalid URL: reported by `checked`
-        return judge.api
+    used = [] if judge.kind in MADE_OF_OTHERS else endpoints_of(judge, endpoints)
     found = endpoints[used[0]].api if used and endpoints[used[0]].api in TEXTLESS else ""
     if judge.api not in ("", found):
         raise refuse("judge.api", "is not for you to set: the API of an endpoint is endpoint.api.")
@@ -189,11 +187,9 @@ def _check_judge(judge: JudgeConfig, where: str, refuse: Refuse) -> None:
 
 def _check_read(judge: JudgeConfig, where: str, refuse: Refuse) -> None:
     """A setting that this kind of judge does not read would be read past."""
-    if judge.kind not in SHIPPED_KINDS or judge.kind in MADE_OF_OTHERS:
-        return
     for name, readers in READ_BY.items():
-        value = getattr(judge, name)
-        if value == getattr(_DEFAULT, name):
+        asks = judge.kind in SHIPPED_KINDS and judge.kind not in MADE_OF_OTHERS  # of those see `check_members`
+        if not (asks or name in SHIPPED_ONLY) or getattr(judge, name) == getattr(_DEFAULT, name):
             continue
         if not any(all(_chosen(judge, key) in values for key, values in reader.items()) for reader in readers):
             wanted = ", or ".join(

@@ -17,7 +17,7 @@ import os
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
@@ -25,15 +25,15 @@ import msgspec
 from msgspec import Struct
 
 from referee.config.apis import with_free_replies
-from referee.config.audit_schema import take_shadow
-from referee.config.check import checked
+from referee.config.audit_schema import Refuse, take_shadow
+from referee.config.check import check
 from referee.config.judge_schema import JudgeConfig
 from referee.config.judges import all_judges, api_of, change_all, with_uses
 from referee.config.keys import find_key_field, looks_like_key
 from referee.config.providers import LOCAL, LOCAL_MODEL
 from referee.config.resolve import resolved
 from referee.config.schema import LONE, Config, EndpointConfig, Secret
-from referee.errors import ConfigError
+from referee.errors import ConfigError, nearest
 
 ENV_PREFIX = "REFEREE_"
 KUBERNETES = ("REFEREE_SERVICE_HOST", "REFEREE_SERVICE_PORT")
@@ -129,10 +129,12 @@ def _complete(config: Config, where: str, written: Sequence[Collection[str]] | N
     judges, audit = take_shadow(whole.judge, whole.audit, refuse)
     if audit is not whole.audit:
         whole = msgspec.structs.replace(whole, judge=judges, audit=audit)
-    return checked(_with_apis(whole, refuse), where)
+    whole = _with_apis(whole, refuse)
+    check(whole, refuse)
+    return whole
 
 
-def _with_apis(config: Config, refuse: Callable[[str, str], ConfigError]) -> Config:
+def _with_apis(config: Config, refuse: Refuse) -> Config:
     """The same with what follows from endpoints that generate no text."""
     apis = {judge.name: api_of(judge, config.endpoint, refuse) for judge in all_judges(config.known_judges)}
     if not any(apis.values()):
@@ -154,10 +156,7 @@ def _with_judge_name(config: Config) -> Config:
 
 def _with_unique_labels(config: Config) -> Config:
     """Unnamed endpoints on the same host get names, or records would merge them."""
-    try:
-        hosts = Counter(endpoint.label for endpoint in config.endpoint)
-    except ValueError:  # an invalid URL: reported by `checked`
-        return config
+    hosts = Counter(endpoint.label for endpoint in config.endpoint)
     if max(hosts.values(), default=0) < 2:
         return config
     found: list[EndpointConfig] = []
@@ -235,10 +234,8 @@ def _located(section: Mapping[str, Any], name: str, folder: Path | str) -> Mappi
 
 
 def _tables(data: dict[str, Any], name: str, where: str) -> list[dict[str, Any]]:
-    """Remove one table or several from `data`, as a list. `[[endpoints]]` is an alias of `[[endpoint]]`."""
-    if name == "endpoint" and name in data and "endpoints" in data:
-        raise ConfigError(f"{where}: both `{name}` and `endpoints` are given; keep `{name}`.", setting=name)
-    given = data.pop(name, data.pop("endpoints", []) if name == "endpoint" else [])
+    """Remove one table or several from `data`, as a list."""
+    given = data.pop(name, [])
     if isinstance(given, Mapping):
         given = [given]
     if not isinstance(given, list | tuple) or not all(isinstance(item, Mapping) for item in given):
@@ -259,7 +256,7 @@ def _decode(kind: type, value: Any) -> Any:
 def _plain(error: msgspec.ValidationError) -> str:
     text = str(error)
     what, _, path = text.partition(" - at `$")
-    path = path.rstrip("`").lstrip(".")
+    path, what = path.rstrip("`").lstrip("."), what.replace(" | null", "")  # TOML has none
     return f"{path}: {what[0].lower()}{what[1:]}" if path else what
 
 
@@ -303,16 +300,11 @@ def _refuse_unknown(data: Any, struct: type[Struct], path: str, where: str) -> N
     for name, value in data.items():
         full = f"{path}{name}"
         if name not in known:
-            raise ConfigError(f"{where}: unknown key `{full}`.{_nearest(name, known)}", setting=full)
+            raise ConfigError(f"{where}: unknown key `{full}`.{nearest(name, sorted(known), '`')}", setting=full)
         inner = _struct_of(known[name])
         if inner is not None:
             for item in value if isinstance(value, list | tuple) else [value]:
                 _refuse_unknown(item, inner, f"{full}.", where)
-
-
-def _nearest(name: object, known: Mapping[str, Any]) -> str:
-    close = difflib.get_close_matches(str(name), known, n=1, cutoff=0.5)
-    return f" Did you mean `{close[0]}`?" if close else f" Known here: {', '.join(sorted(known))}."
 
 
 def _apply_environment(data: dict[str, Any], env: Mapping[str, str]) -> None:
@@ -348,7 +340,7 @@ def _override(data: dict[str, Any], struct: type[Struct], words: list[str], text
                 data[name] = dict(data.get(name, {}))
                 _override(data[name], inner, rest, text, variable)
             return
-    raise ConfigError(f"{variable}: names no setting.{_nearest('_'.join(words), known)}", setting=variable)
+    raise ConfigError(f"{variable}: names no setting.{nearest('_'.join(words), sorted(known), '`')}", setting=variable)
 
 
 def _from_text(text: str, kind: Any, variable: str) -> Any:

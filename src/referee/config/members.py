@@ -4,26 +4,17 @@ together. Each message names the key, the value and what would be right."""
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import get_args
 
 from msgspec.structs import fields, replace
 
 from referee.config.apis import DECISION
-from referee.config.judge_schema import JudgeConfig, OfCriteria, OfJurors
-from referee.errors import ConfigError
+from referee.config.audit_schema import Refuse
+from referee.config.judge_schema import READ_BY, JudgeConfig, OfCriteria, OfJurors
 
 MADE_OF_OTHERS = frozenset({"jury", "cascade"})
-OWN = frozenset({"name", "weight", "optional", "kind", "options", "uses", "members", "repeat", "abstain_above"})
-"""Settings of every judge made of others. The rest belongs to a kind below, or to the members."""
-ONLY_FOR = {
-    "combine": ("rubric", "jury"),
-    "members": ("jury", "cascade"),
-    "ask": ("jury",),
-    "quorum": ("jury",),
-    "until": ("cascade",),
-    "expected": ("score", "rubric"),
-}
+OWN = frozenset({"name", "weight", "optional", "kind", "options", "uses", "repeat", "abstain_above"})
+"""Settings of every judge made of others. The rest belongs to its kind (`READ_BY`), or to the members."""
 WORDS: dict[str, tuple[str, ...]] = {"rubric": get_args(OfCriteria), "jury": get_args(OfJurors)}
 """What `combine` may be, by kind."""
 DIGITS = range(10)
@@ -35,8 +26,6 @@ BESIDE = (
 """Settings that do not change what is asked."""
 DEFAULT = JudgeConfig()
 SURE = 'repeat = 3, expected = true (score, rubric), kind = "yes_no", or a jury gives one'
-
-Refuse = Callable[[str, str], ConfigError]
 
 
 def quorum_of(jury: JudgeConfig) -> int:
@@ -64,11 +53,7 @@ def may_be_unsure(judge: JudgeConfig) -> bool:
 
 
 def check_kind(judge: JudgeConfig, where: str, refuse: Refuse) -> None:
-    """Settings that its kind would read past, and those that rest on how sure it is."""
-    for name, kinds in ONLY_FOR.items():
-        if judge.kind not in kinds and getattr(judge, name) != getattr(DEFAULT, name):
-            words = " and ".join(f'"{kind}"' for kind in kinds)
-            raise refuse(f"{where}.{name}", f'is for kind = {words}, not "{judge.kind}".')
+    """How it combines verdicts, and settings that rest on how sure it is."""
     offered = WORDS.get(judge.kind, ())
     if judge.combine is not None and judge.combine not in offered:
         raise refuse(
@@ -87,9 +72,9 @@ def check_kind(judge: JudgeConfig, where: str, refuse: Refuse) -> None:
 def check_members(judge: JudgeConfig, where: str, refuse: Refuse) -> None:
     """Of a jury or a cascade, whose members are known."""
     members, kind = judge.members, judge.kind
-    more = {name for name, kinds in ONLY_FOR.items() if kind in kinds} | ({"partial"} if kind == "cascade" else set())
     for setting in fields(JudgeConfig):
-        if setting.name not in OWN | more and getattr(judge, setting.name) != getattr(DEFAULT, setting.name):
+        own = setting.name in OWN or any(kind in reader.get("kind", ()) for reader in READ_BY.get(setting.name, ()))
+        if not own and getattr(judge, setting.name) != getattr(DEFAULT, setting.name):
             raise refuse(
                 f"{where}.{setting.name}",
                 f'kind = "{kind}" asks nothing itself. Set it in its members: {", ".join(members)}.',

@@ -5,7 +5,6 @@ What the user wrote wins over the provider's, the provider's over the defaults. 
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -13,9 +12,11 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from referee.config.audit_schema import Refuse
 from referee.config.prices import Price, find_price, price_table
 from referee.config.providers import LOCAL, LOCAL_MODEL, PROVIDERS, Provider, provider_name
 from referee.config.schema import EndpointConfig, Filled
+from referee.errors import nearest
 
 GGUF = ".gguf"
 _DEFAULTS = EndpointConfig()
@@ -26,7 +27,7 @@ _PRICES = {"price_in": "input", "price_out": "out", "price_cached": "cached", "p
 _FREE = Price(0.0, 0.0)
 
 
-def resolved(endpoint: EndpointConfig, written: Collection[str] | None, place: str, refuse: Any) -> EndpointConfig:
+def resolved(endpoint: EndpointConfig, written: Collection[str] | None, place: str, refuse: Refuse) -> EndpointConfig:
     """The endpoint with all its provider says. `written`: the keys the user gave; None: those that are not at their
     default. `place`: its name in errors, such as endpoint[0]."""
     if written is None:
@@ -35,23 +36,15 @@ def resolved(endpoint: EndpointConfig, written: Collection[str] | None, place: s
             written.add("model")
     if endpoint.provider and endpoint.filled.provider != endpoint.provider:
         endpoint = _with_provider(endpoint, written, place, refuse)
-    try:
-        found = _with_prices(endpoint)
-    except ValueError:  # an invalid URL: reported by `checked`
-        return endpoint
+    found = _with_prices(endpoint)
     return endpoint if found == endpoint else found
 
 
-def _with_provider(endpoint: EndpointConfig, written: Collection[str], place: str, refuse: Any) -> EndpointConfig:
+def _with_provider(endpoint: EndpointConfig, written: Collection[str], place: str, refuse: Refuse) -> EndpointConfig:
     name = endpoint.provider
     known = PROVIDERS.get(name)
     if known is None:
-        close = difflib.get_close_matches(name, PROVIDERS, n=1, cutoff=0.5)
-        raise refuse(
-            f"{place}.provider",
-            f"{name!r} is not known."
-            + (f" Did you mean {close[0]!r}?" if close else f" Known: {', '.join(PROVIDERS)}."),
-        )
+        raise refuse(f"{place}.provider", f"{name!r} is not known.{nearest(name, PROVIDERS)}")
     if "url" not in written and not known.url:
         raise refuse(
             f"{place}.url",
@@ -76,12 +69,9 @@ def _with_provider(endpoint: EndpointConfig, written: Collection[str], place: st
     return msgspec.structs.replace(endpoint, **changes, filled=filled)
 
 
-def _refuse_foreign(endpoint: EndpointConfig, known: Provider, place: str, refuse: Any) -> None:
+def _refuse_foreign(endpoint: EndpointConfig, known: Provider, place: str, refuse: Refuse) -> None:
     """A URL of one provider and the name of another: one is a mistake, and the key would go to the wrong one."""
-    try:
-        owner = provider_name(msgspec.structs.replace(endpoint, provider=""))
-    except ValueError:
-        return
+    owner = provider_name(msgspec.structs.replace(endpoint, provider=""))
     if owner and owner != endpoint.provider:
         right = known.url or known.example_url
         raise refuse(
@@ -91,7 +81,7 @@ def _refuse_foreign(endpoint: EndpointConfig, known: Provider, place: str, refus
         )
 
 
-def _local(endpoint: EndpointConfig, written: Collection[str], place: str, refuse: Any) -> dict[str, Any]:
+def _local(endpoint: EndpointConfig, written: Collection[str], place: str, refuse: Refuse) -> dict[str, Any]:
     model = endpoint.model if "model" in written else LOCAL_MODEL
     if model != LOCAL_MODEL and not model.lower().endswith(GGUF):
         raise refuse(

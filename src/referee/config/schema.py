@@ -122,8 +122,11 @@ class EndpointConfig(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def host(self) -> str:
-        """Host and port the key is bound to."""
-        return urlsplit(self.url).netloc.rpartition("@")[2].lower()
+        """Host and port the key is bound to. Empty for an invalid URL, which is refused by `check`."""
+        try:
+            return urlsplit(self.url).netloc.rpartition("@")[2].lower()
+        except ValueError:
+            return ""
 
     @property
     def label(self) -> str:
@@ -310,7 +313,7 @@ class OtelConfig(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Config(Struct, frozen=True, forbid_unknown_fields=True):
-    """Everything."""
+    """The whole configuration; `referee.config.load` makes it from a file or a mapping."""
 
     judge: tuple[JudgeConfig, ...] = field(default_factory=lambda: (JudgeConfig(name=LONE),))
     endpoint: tuple[EndpointConfig, ...] = field(default_factory=lambda: (EndpointConfig(),))
@@ -330,9 +333,9 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True):
     processes (worker processes, which leave the trainer's interpreter free) or ray (engine actors that all processes
     of a cluster share). See `referee docs scale`."""
     workers: int = 2
-    """Worker processes for runtime = "processes". They share one limit, one pace and one budget."""
+    """Worker processes for runtime = "processes". They share one limit, one rate and one budget."""
     shards: int = 1
-    """Engine actors for runtime = "ray". They share one limit, one pace and one budget; all clients must agree."""
+    """Engine actors for runtime = "ray". They share one limit, one rate and one budget; all clients must agree."""
     ray_address: str = ""
     """Ray cluster for runtime = "ray". Empty: the one this process is on, else this machine's, else a local one."""
 

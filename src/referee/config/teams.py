@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import difflib
 import re
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
+from referee.config.audit_schema import Refuse
 from referee.config.judge_schema import JudgeConfig
 from referee.config.judges import all_judges, asking_judges, endpoints_of
 from referee.config.keys import is_variable
 from referee.config.schema import Config
 from referee.config.team_schema import TeamConfig
-from referee.errors import ConfigError, InputError
+from referee.errors import InputError, nearest
 
 LONGEST_NAME = 64
 MOST_USD = 1_000_000
 """Of a budget: sums of nano-dollars are exact in Redis up to nine times this."""
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
-
-Refuse = Callable[[str, str], ConfigError]
 
 
 def check_teams(config: Config, refuse: Refuse) -> None:
@@ -129,7 +127,4 @@ def _unknown(name: str, judges: Sequence[JudgeConfig], terms: Collection[str]) -
     above = [judge.name for judge in judges if any(inner.name == name for inner in all_judges(judge.uses))]
     if above:
         return f"judge {name!r} is used by {above[0]!r} and so is no term of the reward: name {above[0]!r}."
-    close = difflib.get_close_matches(str(name), terms, n=1, cutoff=0.5)
-    return f"no judge is named {name!r}." + (
-        f" Did you mean {close[0]!r}?" if close else f" There are: {', '.join(terms)}."
-    )
+    return f"no judge is named {name!r}.{nearest(name, terms)}"
