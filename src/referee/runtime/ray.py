@@ -21,8 +21,8 @@ from referee.errors import TicketCancelled
 from referee.records import Reason, Unscored
 from referee.runtime.background import Background, close_all
 from referee.runtime.client import RemoteTracker
-from referee.runtime.ray_actor_client import ActorClient, RayEngine
-from referee.runtime.ray_cluster import end, find, find_or_make, join
+from referee.runtime.ray_actor_client import ActorClient, Engine
+from referee.runtime.ray_cluster import calls_of, end, find, find_or_make, join
 from referee.runtime.ray_engine import CONTENT, DIGESTS, MANY, NOTHING, EngineActor
 from referee.runtime.ray_settings import broker_name, engine_names, key_tag, seal
 from referee.scoring.batch import Batch
@@ -82,20 +82,22 @@ class RayRuntime(Background):
     def _seal(self, with_keys: bool) -> Any:
         return seal(self._config, with_keys)
 
-    def _attach(self, rank: int, name: str) -> RayEngine:
+    def _attach(self, rank: int, name: str) -> Engine:
         """Find or make an engine. Blocks: called in a thread of its own."""
         join(self._config.ray_address)
         _leave_before_ray_exits()
         config = self._config
         tag = key_tag([find_key(endpoint) for endpoint in config.endpoint])
-        handle = find_or_make(
-            EngineActor,
-            name,
-            lambda: (name, tag, rank, config.shards, self._idle, self._build),
-            max_concurrency=MANY,
-            max_pending_calls=PENDING_CALLS,
+        engine: Engine = calls_of(
+            find_or_make(
+                EngineActor,
+                name,
+                lambda: (name, tag, rank, config.shards, self._idle, self._build),
+                max_concurrency=MANY,
+                max_pending_calls=PENDING_CALLS,
+            )
         )
-        return RayEngine(handle)
+        return engine
 
     def _take(self, batch: Batch, submitted: float) -> None:
         if self._closed:

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 from referee import clock, errors
 from referee.errors import RefereeError
@@ -204,26 +204,3 @@ def _fitting(messages: list[bytes]) -> int:
         if size > CALL_BYTES:
             return max(1, count)
     return len(messages)
-
-
-class RayEngine:
-    """An actor's handle in the shape of an Engine."""
-
-    def __init__(self, handle: Any) -> None:
-        self._handle = handle
-
-    async def open(self, client: str, lines: int, heard: tuple[str, float], settings: Sealed) -> Opened:
-        """As EngineActor.open."""
-        return Opened(*await self._handle.open.remote(client, lines, heard, settings))
-
-    async def send(self, client: str, number: int, messages: list[bytes]) -> str:
-        """As EngineActor.send."""
-        return str(await self._handle.send.remote(client, number, messages))
-
-    async def poll(self, client: str, confirmed: int, wait: float) -> News:
-        """As EngineActor.poll."""
-        return News(*await self._handle.poll.remote(client, confirmed, wait))
-
-    async def leave(self, client: str) -> None:
-        """As EngineActor.leave."""
-        await self._handle.leave.remote(client)

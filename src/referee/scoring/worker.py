@@ -40,12 +40,6 @@ PLAN_ASKS = 256
 """Questions after which a step ends early: what is planned is in memory, whether there is room for it or not."""
 PLAN_SECONDS = 0.1
 """Seconds after which it ends early, too: a judge's own checks may be slow."""
-FIRST, FIRST_STEP = 64, 8
-"""The first samples of an idle worker are planned in smaller steps, each sent before the next is planned."""
-TURNS_TO_WIRE = 3
-"""Turns of the loop from a question to the wire: begin, connect, write."""
-GIL_HELD = 0.005
-"""If those turns take longer than this, another thread holds the GIL, and larger steps are better."""
 END_COST, END_EARLY = 80e-6, 0.04
 """Seconds it takes to end one question, about. A job begins to end so much before its deadline that its results are
 there by then, but not before the last twenty-fifth of its time."""
@@ -158,26 +152,21 @@ class JudgeWorker:
         """Begin every case of a job, as far ahead of the answers as there is room."""
         self._planning += 1
         try:
-            cases, idle = job.cases(self._judges), not self.engine.flying
-            early = job.unplanned - FIRST
+            cases = job.cases(self._judges)
             while job.unplanned and not job.done:
                 if self._room(job).contested(job):
                     await self._room(job).wait(job)
-                few = idle and job.unplanned > early and self._planning == 1  # beside another job it would fall behind
-                await self._begin_some(job, cases, FIRST_STEP if few else PLAN_STEP)
-                if few:
-                    idle = await self._sent()
-                else:
-                    await clock.breathe()
+                await self._begin_some(job, cases)
+                await clock.breathe()
         finally:
             self._planning -= 1
             self.engine.settle()
             self._changed()
 
-    async def _begin_some(self, job: Job, cases: Cases, most: int) -> None:
+    async def _begin_some(self, job: Job, cases: Cases) -> None:
         """Begin the next cases. The cache looks their first questions up together."""
         job.held = job.held or []
-        planned = self._plan(job, cases, most, job.held)
+        planned = self._plan(job, cases, job.held)
         planned, keys = self._keys(job, planned)
         spare = 0
         for case, asks in planned:
@@ -215,12 +204,12 @@ class JudgeWorker:
             return False
         return True
 
-    def _plan(self, job: Job, cases: Cases, most: int, results: list[Result]) -> Planned:
+    def _plan(self, job: Job, cases: Cases, results: list[Result]) -> Planned:
         """Have judges say what to ask in their next cases. What they decide without asking is added to `results`."""
         forms, last = self._asker.forms(), job.judges[-1]
         planned: Planned = []
         asked, until = 0, self._loop.time() + PLAN_SECONDS
-        for case, judge, samples in islice(cases, most):
+        for case, judge, samples in islice(cases, PLAN_STEP):
             asks = case.begin(judge, samples, forms[case.judge])
             if case.judge == last:
                 job.unplanned -= len(samples)
@@ -309,13 +298,6 @@ class JudgeWorker:
         message = f"judging this batch failed unexpectedly ({name}); see the log. What was judged before is kept."
         self._emit(job, [], Fault("RefereeError", message))
         self.stop(job, Unscored(reason=Reason.CONFIG, detail=f"internal error: {name}"))
-
-    async def _sent(self) -> bool:
-        """Let what was begun get onto the wire. False if that took long: larger steps are better then."""
-        before = clock.now()
-        for _ in range(TURNS_TO_WIRE):
-            await clock.breathe()
-        return clock.now() - before < GIL_HELD
 
     def _expire(self, job: Job) -> None:
         """End a job in time to be done with it at its deadline; look again if that is not yet. Jobs due at about the
