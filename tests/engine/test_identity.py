@@ -107,7 +107,7 @@ def test_a_change_from_before_a_client_was_there_is_not_its_own() -> None:
     config = load({"endpoint": {"url": "http://sim.test/v1", "model": "m", "key_env": ""}, "cache": {"path": ""}})
     with Referee(replace(config, runtime="inline"), worker_with(lambda: Renamed(after=99))) as referee:
         referee.score([Sample(prompt="p", response="[[quality=5]]")])
-        scorer = referee._runtime._tracker  # type: ignore[attr-defined]
+        scorer = referee._runtime._scorer  # type: ignore[attr-defined]
         old, new = (
             Change("sim.test", ModelIdentity("a"), ModelIdentity("b"), 1.0),
             Change("sim.test", ModelIdentity("b"), ModelIdentity("c"), 9e12),
