@@ -85,12 +85,12 @@ class JudgeWorker:
         self.whole_groups = any(judge.unit == "group" for judge in judges)
         """Whether a judge is given whole groups: then each must be in one Work."""
         self._loop = asyncio.get_running_loop()
-        self._rooms: dict[str, Room] = {}
-        """By team."""
+        self._rooms: dict[tuple[str, tuple[int, ...]], Room] = {}
+        """By team and judges: a job must not wait behind one whose judges' endpoints are down."""
         self._planning = 0
         opened = open_engine(self._changed, lambda: self._planning > 0)
         self.engine, self.paced, self._closing, self.accounts = opened
-        self._asker = Asker(config, self.engine, lambda job: self._rooms[job.work.team].used(job), self._answered)
+        self._asker = Asker(config, self.engine, lambda job: self._room(job).used(job), self._answered)
         self._results = ResultMaker(config, lines)
         self._emit = emit
         self._jobs: dict[Job, None] = {}
@@ -263,15 +263,17 @@ class JudgeWorker:
         return [number for number in judges if number not in self._optional] or judges
 
     def _room(self, job: Job) -> Room:
-        room = self._rooms.get(job.work.team)
+        name = job.work.team, job.work.judges
+        room = self._rooms.get(name)
         if room is None:
-            room = self._rooms[job.work.team] = Room(self._ask)
+            room = self._rooms[name] = Room(self._ask)
         return room
 
     def _changed(self) -> None:
-        """There may be more room."""
-        for room in self._rooms.values():
-            room.changed()
+        """There may be more room. Rooms that share endpoints take turns in being first to use it."""
+        for name, room in list(self._rooms.items()):
+            if room.changed():
+                self._rooms[name] = self._rooms.pop(name)
 
     def _fault(self, job: Job, results: Sequence[Result]) -> Fault | None:
         """Why the batch must not be used: a judge that must not be missing is, and none of its endpoints can answer any
