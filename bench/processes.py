@@ -25,7 +25,7 @@ from bench.common import cpu_of, spread, table
 from bench.interpreter import NEIGHBOURS, busy, samples, wait_for_quiet
 from referee.config import load
 from referee.referee import Referee
-from referee.runtime.thread import new_loop
+from referee.runtime.background import new_loop
 from referee.sim.replies import constant
 
 WAYS = ("thread", "processes")

@@ -23,7 +23,7 @@ from referee.engine import Endpoint
 from referee.engine.redis_lease import RedisLease
 from referee.limits.quota_broker import EndpointReport, PaceReport, Report
 from referee.records import Reply, Verdict
-from referee.runtime.thread import new_loop
+from referee.runtime.background import new_loop
 
 BLOCK = 64
 """Requests in a lease's block, for the cost of each."""

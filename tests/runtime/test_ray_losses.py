@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,32 @@ def test_a_bad_line_costs_nothing_twice(
         wait_for(lambda: getattr(cluster, trouble) == 0 or ticket.done())
     assert all(reward.scored for reward in ticket.result(PATIENCE))
     assert cluster.provider.stats().received == 61
+
+
+def test_what_comes_while_an_answer_is_lost_is_not_lost_with_it(
+    start: Start, connect: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A call is repeated as it was: the engine has taken it, and would not look at what was added."""
+    monkeypatch.setattr(ray_actor_client, "MOST_AGAIN", 0.2)
+    cluster = start(latency_median=0.01)
+    referee = connect(cluster, cache={"enabled": False}, limits={"deadline": 20.0})
+    referee.score(samples(1))
+    tickets = [referee.submit(samples(5, 10))]
+    taken = ray_engine.EngineActor.send
+
+    async def take_and_fail(self: ray_engine.EngineActor, client: str, number: int, messages: list[bytes]) -> str:
+        await taken(self, client, number, messages)
+        monkeypatch.setattr(ray_engine.EngineActor, "send", taken)
+        tickets.append(referee.submit(samples(5, 20)))
+        await asyncio.sleep(0.2)  # until it waits beside what is on its way
+        raise ConnectionError("the answer was lost")
+
+    assert all(reward.scored for reward in tickets[0].result(PATIENCE))
+    monkeypatch.setattr(ray_engine.EngineActor, "send", take_and_fail)
+    tickets.append(referee.submit(samples(5, 30)))
+    wait_for(lambda: len(tickets) == 3)
+    for ticket in tickets:
+        assert all(reward.scored for reward in ticket.result(PATIENCE))
 
 
 def test_the_budget_outlives_the_engine(start: Start, connect: Make) -> None:

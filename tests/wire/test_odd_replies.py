@@ -8,56 +8,45 @@ from typing import Any
 import pytest
 
 from referee.records import Action, Failure, Reason, Reply
-from referee.wire import CHAT, chat_reply, error_body
+from referee.wire import CHAT, error_body
 
 TEXT: list[dict[str, str]] = [{"type": "text", "text": "8"}]
 
 
-def usual(**more: Any) -> Reply | None:
-    data = {"choices": [{"message": {"content": "8"}, "finish_reason": "stop"}], **more}
-    return chat_reply.usual(json.dumps(data).encode(), "")
-
-
-def unusual(request_id: str = "", logprobs: Any = None, **more: Any) -> Reply:
-    found = chat_reply.unusual({"choices": [{"message": {"content": TEXT}, "logprobs": logprobs}], **more}, request_id)
-    assert found is not None
+def read(request_id: str = "", logprobs: Any = None, **more: Any) -> Reply:
+    data = {"choices": [{"message": {"content": TEXT}, "finish_reason": "stop", "logprobs": logprobs}], **more}
+    found = CHAT.read(200, {"x-request-id": request_id}, json.dumps(data).encode(), 0.0)
+    assert isinstance(found, Reply)
     return found
 
 
-def test_the_documented_shape_takes_the_fast_way() -> None:
-    """It is read there, not passed on."""
-    assert usual() == Reply(text="8", finish="stop")
-
-
 @pytest.mark.parametrize(
-    ("count", "read"), [(0, 0), (1, 1), (10**9, 10**9), (10**9 + 1, 0), (2 * 10**9, 0), (-1, 0), (None, 0)]
+    ("count", "counted"), [(0, 0), (1, 1), (10**9, 10**9), (10**9 + 1, 0), (2 * 10**9, 0), (-1, 0), (None, 0)]
 )
-def test_usage_is_believed_within_reason(count: int | None, read: int) -> None:
+def test_usage_is_believed_within_reason(count: int | None, counted: int) -> None:
     """One token counts; more than a billion in one request is nonsense and counts as not given."""
     usage = {"prompt_tokens": count, "completion_tokens": count, "prompt_tokens_details": {"cached_tokens": count}}
-    fast = usual(usage=usage)
-    assert fast is not None
-    for found in (fast, unusual(usage=usage)):
-        assert (found.tokens_in, found.tokens_out, found.tokens_cached) == (read, read, read)
+    found = read(usage=usage)
+    assert (found.tokens_in, found.tokens_out, found.tokens_cached) == (counted, counted, counted)
 
 
 def test_cached_tokens_stand_in_either_field() -> None:
     """OpenAI's place first, then DeepSeek's."""
     both = {"prompt_tokens_details": {"cached_tokens": 5}, "prompt_cache_hit_tokens": 9}
-    assert unusual(usage=both).tokens_cached == 5
-    assert unusual(usage={"prompt_cache_hit_tokens": 9}).tokens_cached == 9
-    assert unusual(usage={"prompt_tokens_details": {"cached_tokens": 5}}).tokens_cached == 5
+    assert read(usage=both).tokens_cached == 5
+    assert read(usage={"prompt_cache_hit_tokens": 9}).tokens_cached == 9
+    assert read(usage={"prompt_tokens_details": {"cached_tokens": 5}}).tokens_cached == 5
 
 
 def test_the_headers_request_id_comes_first() -> None:
     """The body's own serves where there is none."""
-    assert unusual("req_1", id="chat_1").request_id == "req_1"
-    assert unusual("", id="chat_1").request_id == "chat_1"
-    assert unusual("req_1").request_id == "req_1"
+    assert read("req_1", id="chat_1").request_id == "req_1"
+    assert read("", id="chat_1").request_id == "chat_1"
+    assert read("req_1").request_id == "req_1"
 
 
 @pytest.mark.parametrize(
-    ("logprob", "read"),
+    ("logprob", "is_read"),
     [
         (0, True),
         (-3, True),
@@ -69,11 +58,11 @@ def test_the_headers_request_id_comes_first() -> None:
         ("0", False),
     ],
 )
-def test_whole_log_probabilities_are_numbers_too(logprob: object, read: bool) -> None:
+def test_whole_log_probabilities_are_numbers_too(logprob: object, is_read: bool) -> None:
     """0 is how some servers write certainty; beyond what a float holds exactly it is none."""
     content = [{"token": "yes", "top_logprobs": [{"token": "yes", "logprob": logprob}]}]
-    (choice,) = unusual(logprobs={"content": content}).choices
-    assert [token for token, _ in choice.top] == (["yes"] if read else [])
+    (choice,) = read(logprobs={"content": content}).choices
+    assert [token for token, _ in choice.top] == (["yes"] if is_read else [])
 
 
 @pytest.mark.parametrize(
@@ -141,6 +130,7 @@ ONE, TWO = '{"message": {"content": "1"}}', '{"message": {"content": "2"}}'
     [
         f'{{"choices": [{ONE}], "choices": [{TWO}]}}',
         f'{{"choices": [{ONE}], "model": "m", "choices": []}}',
+        '{"choices": [{"message": {"content": "1", "content": "2"}}, {"message": {}}]}',
         '{"choices": [{"message": {"content": "1"}, "message": {"content": "2"}}]}',
         '{"choices": [{"message": {"content": "1", "role": "assistant", "content": "2"}}]}',
         '{"choices": [{"message": {"content": "1", "content": null}, "logprobs": null}]}',
@@ -178,4 +168,4 @@ def test_a_reply_that_quotes_json_is_read_as_text() -> None:
     """Names inside the judge's own words are not the completion's."""
     text = '{"choices": [], "choices": [], "content": "x", "content": "y", "message": "", "message": ""}'
     body = json.dumps({"choices": [{"message": {"content": text}}]}).encode()
-    assert chat_reply.usual(body, "") == Reply(text=text)
+    assert CHAT.read(200, {}, body, 0.0) == Reply(text=text)

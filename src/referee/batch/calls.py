@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import random
 import re
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Literal, Protocol, TypeVar
 
 import msgspec
@@ -14,7 +14,7 @@ from msgspec import Struct
 from referee import clock
 from referee.batch.port import Refused, Unsure
 from referee.engine.port import Response, TransportFault
-from referee.records import Action, Failure
+from referee.records import Action
 from referee.wire.failure import failure
 
 log = logging.getLogger("referee.batch")
@@ -30,6 +30,8 @@ MAX_ANSWER = 4 << 20
 """Bytes of any other answer."""
 MAX_FILE = 1 << 30
 """Bytes of a file of answers: 50,000 of 20 kB each."""
+NOT_SENT = ("connect", "dns", "tls", "proxy")
+"""Faults before any byte of a request was sent."""
 TEMPORARY = (Action.PARK, Action.BACK_OFF, Action.RETRY)
 
 T = TypeVar("T")
@@ -98,48 +100,47 @@ class Caller:
     ) -> Response:
         """An answer with a status of 2xx. Raises Refused, or TransportFault if the provider was never reached or
         temporary failures lasted longer than `patience`."""
+        return await self._patiently(lambda: self._once(method, url, body, content_type, file), patience)
+
+    async def create(self, url: str, body: bytes) -> str:
+        """POST that creates something to be paid for: sent again only if it certainly had no effect, else Unsure.
+        Returns its id."""
+        return await self._patiently(lambda: self._create(url, body), PATIENCE_S)
+
+    async def _patiently(self, once: Callable[[], Awaitable[T]], patience: float) -> T:
+        """The result of `once`, called again after temporary failures."""
         until, wait = clock.now() + patience, self._pace.retry
         while True:
             try:
-                return await self._once(method, url, body, content_type, file)
+                return await once()
             except TransportFault as fault:
                 if not self.reached or clock.now() >= until:
                     raise
                 after, why = None, str(fault.kind)
             except Refused as refused:
-                meaning = self._meaning(refused.response)
+                answer = refused.response
+                meaning = failure(answer.status, answer.headers, answer.body, clock.wall())
                 if meaning.action not in TEMPORARY or clock.now() >= until:
                     raise
-                after, why = meaning.retry_after, str(refused.response.status)
+                after, why = meaning.retry_after, str(answer.status)
             seconds = max(after or 0.0, random.uniform(0.5, 1.0) * wait)
             log.info("batch API: %s; again in %.1f s", why, seconds)
             await clock.sleep(min(seconds, MAX_WAIT_S))
             wait = min(MAX_WAIT_S, 2 * wait)
 
-    async def create(self, url: str, body: bytes) -> str:
-        """POST that creates something to be paid for: sent again only if it certainly had no effect, else Unsure.
-        Returns its id."""
-        until, wait = clock.now() + PATIENCE_S, self._pace.retry
-        while True:
-            try:
-                made = await self._once("POST", url, body, "application/json", True)
-                return sound_id(read_answer(made.body, _Made).id)
-            except TransportFault as fault:
-                if fault.kind in ("connect", "dns", "tls", "proxy"):
-                    if not self.reached or clock.now() >= until:
-                        raise
-                    after: float | None = None
-                else:
-                    raise Unsure(fault.kind) from None
-            except Refused as refused:
-                meaning, status = self._meaning(refused.response), refused.response.status
-                if status >= 500 or status == 408:
-                    raise Unsure(status) from None
-                if meaning.action not in TEMPORARY or clock.now() >= until:
-                    raise
-                after = meaning.retry_after
-            await clock.sleep(min(max(after or 0.0, random.uniform(0.5, 1.0) * wait), MAX_WAIT_S))
-            wait = min(MAX_WAIT_S, 2 * wait)
+    async def _create(self, url: str, body: bytes) -> str:
+        try:
+            made = await self._once("POST", url, body, "application/json", True)
+            return sound_id(read_answer(made.body, _Made).id)
+        except TransportFault as fault:
+            if fault.kind in NOT_SENT:
+                raise
+            raise Unsure(fault.kind) from None
+        except Refused as refused:
+            status = refused.response.status
+            if status >= 500 or status == 408:
+                raise Unsure(status) from None
+            raise
 
     async def _once(self, method: str, url: str, body: bytes, content_type: str, file: bool) -> Response:
         headers = {**self._headers, "content-type": content_type}
@@ -149,9 +150,6 @@ class Caller:
         if not 200 <= answer.status < 300:
             raise Refused(answer)
         return answer
-
-    def _meaning(self, answer: Response) -> Failure:
-        return failure(answer.status, answer.headers, answer.body, clock.wall())
 
 
 def sound_id(text: str) -> str:

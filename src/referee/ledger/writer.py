@@ -11,7 +11,7 @@ import errno
 import logging
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -171,10 +171,7 @@ class Ledger:
     def _encoded(self, line: Line) -> bytes:
         """One line and its end; nothing if it cannot be written."""
         try:
-            try:
-                data = self._encoder.encode(line)
-            except UnicodeEncodeError:
-                data = self._encoder.encode(_without_surrogates(msgspec.to_builtins(line)))
+            data = encode_replacing(self._encoder.encode, line)
         except (TypeError, ValueError, OverflowError, RecursionError) as error:
             self._lose(1, f"a {type(line).__name__} cannot be written as JSON: {error}")
             return b""
@@ -247,8 +244,15 @@ def open_ledger(config: LedgerConfig) -> Ledger | NullLedger:
     return Ledger(config.dir, config.content, config.max_mb) if config.dir else NullLedger()
 
 
+def encode_replacing(encode: Callable[[Any], bytes], data: Any) -> bytes:
+    """The data as bytes. Lone surrogates, which UTF-8 cannot encode, are replaced."""
+    try:
+        return encode(data)
+    except UnicodeEncodeError:
+        return encode(_without_surrogates(msgspec.to_builtins(data, builtin_types=(bytes,))))
+
+
 def _without_surrogates(data: Any) -> Any:
-    """The same data with lone surrogates, which UTF-8 cannot encode, replaced."""
     if isinstance(data, str):
         return data.encode("utf-8", "replace").decode()
     if isinstance(data, dict):

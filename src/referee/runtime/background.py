@@ -1,4 +1,5 @@
-"""A daemon thread with an event loop of its own (uvloop where installed): the base of every runtime but `inline`.
+"""A daemon thread with an event loop of its own (uvloop where installed), on which a tracker lives: the base of every
+runtime but `inline`.
 
 Nothing here can hang a trainer: the loop starts on first use and again in a forked child, waits on a dead loop fail,
 and at interpreter exit the work is cancelled and written out within a bound.
@@ -14,9 +15,14 @@ import os
 import threading
 import weakref
 from collections.abc import Callable
-from typing import ClassVar
+from typing import Any, ClassVar
 
+from referee import clock
 from referee.errors import RefereeError, WrongContext
+from referee.ledger import Tally
+from referee.records import Reason, Unscored
+from referee.scoring.batch import Batch
+from referee.scoring.tracker import BatchTracker
 
 log = logging.getLogger("referee.runtime")
 
@@ -25,7 +31,7 @@ EXIT = 2.0
 
 
 class Background:
-    """Starts and ends the thread. What lives on its loop is made in `_begin` and ended in `_end`."""
+    """Starts and ends the thread, and passes calls to its tracker, which `_begin` makes and `_end` ends."""
 
     _who: ClassVar[str]
     """The thread, in messages."""
@@ -47,9 +53,10 @@ class Background:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closed = False
         self._seconds = EXIT
+        self._tracker: BatchTracker | None = None
 
     async def _begin(self) -> None:
-        """Make what lives on the loop. What this raises, the first batch raises."""
+        """Make what lives on the loop, the tracker too. What this raises, the first batch raises."""
         raise NotImplementedError
 
     async def _end(self, seconds: float) -> None:
@@ -62,6 +69,33 @@ class Background:
     def start(self) -> None:
         """Bring the thread up now; else the first batch does."""
         self._start()
+
+    def submit(self, batch: Batch) -> None:
+        """Start judging in the background."""
+        self._start().call_soon_threadsafe(self._take, batch, clock.monotonic())
+
+    def cancel(self, batch: Batch) -> None:
+        """Stop judging a batch."""
+        tracker = self._tracker
+        if tracker is not None:
+            why = Unscored(reason=Reason.CANCELLED, detail="cancelled by the caller")
+            self._on_loop(tracker.cancel, batch, why)
+
+    def record(self, line: Any) -> None:
+        """Add a line to the ledger, from any thread."""
+        tracker = self._tracker
+        if tracker is not None:
+            self._on_loop(tracker.recorder.write, line)
+
+    def metrics(self) -> dict[str, float]:
+        """Counts so far; none before the first batch."""
+        tracker = self._tracker
+        return {} if tracker is None else tracker.metrics()
+
+    def tally(self) -> Tally | None:
+        """What they are counted by; None before the first batch."""
+        tracker = self._tracker
+        return None if tracker is None else tracker.recorder.tally
 
     def trouble(self, blocking: bool) -> str:
         """Why a batch submitted here cannot finish."""
@@ -97,6 +131,12 @@ class Background:
         thread.join(seconds and seconds + self._margin)
         if seconds and thread.is_alive():
             log.warning("%s did not stop within %g s; it ends with the process", self._who, seconds)
+
+    def _take(self, batch: Batch, submitted: float) -> None:
+        """On the loop: a batch that was submitted then."""
+        assert self._tracker is not None
+        batch.late = clock.monotonic() - submitted
+        self._tracker.submit(batch)
 
     def _on_loop(self, call: Callable[..., object], *args: object) -> None:
         """Run something on the loop, from any thread. Nothing happens where there is no loop, or none any more."""

@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from referee.config import Config, Secret
+from referee.ledger.writer import encode_replacing
 from referee.limits.quota_broker import Grant, Report
 from referee.scoring.messages import Cancel, Update, Work
 
@@ -79,10 +80,7 @@ _outbound: msgspec.msgpack.Decoder[Outbound] = msgspec.msgpack.Decoder(Outbound)
 
 def encode(message: Struct) -> bytes:
     """The message as bytes. Halves of characters (lone surrogates), which no encoding has, are replaced."""
-    try:
-        return _encoder.encode(message)
-    except UnicodeEncodeError:
-        return _encoder.encode(_without_surrogates(msgspec.to_builtins(message, builtin_types=(bytes,))))
+    return encode_replacing(_encoder.encode, message)
 
 
 def decode_inbound(data: bytes | memoryview) -> Inbound:
@@ -115,13 +113,3 @@ def _conceal(kind: type, value: Any) -> Any:
     if kind is Secret:
         return Secret(value)
     raise NotImplementedError(kind)
-
-
-def _without_surrogates(data: Any) -> Any:
-    if isinstance(data, str):
-        return data.encode("utf-8", "replace").decode()
-    if isinstance(data, dict):
-        return {_without_surrogates(key): _without_surrogates(value) for key, value in data.items()}
-    if isinstance(data, list | tuple):
-        return [_without_surrogates(item) for item in data]
-    return data

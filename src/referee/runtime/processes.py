@@ -19,7 +19,6 @@ from referee import clock, errors
 from referee.config import Config
 from referee.engine import find_key
 from referee.errors import ConfigError, RefereeError, TicketCancelled
-from referee.ledger import Tally
 from referee.limits import make_limit
 from referee.limits.quota_broker import Broker, SharedEndpoint
 from referee.records import Reason, Unscored
@@ -38,7 +37,6 @@ from referee.runtime.messages import (
     encode,
     pack_config,
 )
-from referee.scoring.batch import Batch
 from referee.scoring.build import build_worker
 from referee.scoring.local import BuildWorker
 from referee.scoring.messages import Update
@@ -268,38 +266,13 @@ class ProcessesRuntime(Background):
         super()._reset()
         self._pool: WorkerPool | None = None
 
-    def submit(self, batch: Batch) -> None:
-        """Start judging in the background."""
-        self._start().call_soon_threadsafe(self._take, batch, clock.monotonic())
-
-    def cancel(self, batch: Batch) -> None:
-        """Stop judging a batch."""
-        pool = self._pool
-        if pool is not None:
-            why = Unscored(reason=Reason.CANCELLED, detail="cancelled by the caller")
-            self._on_loop(pool.tracker.cancel, batch, why)
-
-    def record(self, line: Any) -> None:
-        """Add a line to the ledger, from any thread."""
-        pool = self._pool
-        if pool is not None:
-            self._on_loop(pool.tracker.recorder.write, line)
-
-    def metrics(self) -> dict[str, float]:
-        """Counts so far; zeros before the first batch."""
-        pool = self._pool
-        return {} if pool is None else pool.tracker.metrics()
-
-    def tally(self) -> Tally | None:
-        """What they are counted by; None before the first batch."""
-        return None if self._pool is None else self._pool.tracker.recorder.tally
-
     async def _begin(self) -> None:
         pool = self._pool = WorkerPool(self._config, os.getcwd(), self._retire)
+        self._tracker = pool.tracker
         try:
             await pool.start()
         except BaseException:
-            self._pool = None
+            self._pool = self._tracker = None
             with contextlib.suppress(Exception):
                 await pool.close(0.0)
             raise
@@ -307,11 +280,6 @@ class ProcessesRuntime(Background):
     async def _end(self, seconds: float) -> None:
         assert self._pool is not None
         await self._pool.close(seconds)
-
-    def _take(self, batch: Batch, submitted: float) -> None:
-        assert self._pool is not None
-        batch.late = clock.monotonic() - submitted
-        self._pool.tracker.submit(batch)
 
     def _after_fork(self) -> None:
         if self._pool is not None:

@@ -15,16 +15,14 @@ import uuid
 from collections.abc import Sequence
 from typing import Any
 
-from referee import clock
 from referee.config import Config
 from referee.engine import find_key
 from referee.errors import TicketCancelled
-from referee.ledger import Tally
 from referee.records import Reason, Unscored
 from referee.runtime.background import Background, close_all
 from referee.runtime.client import RemoteTracker
-from referee.runtime.ray_actor_client import ActorClient, RayEngine
-from referee.runtime.ray_cluster import end, find, find_or_make, join
+from referee.runtime.ray_actor_client import ActorClient, Engine
+from referee.runtime.ray_cluster import calls_of, end, find, find_or_make, join
 from referee.runtime.ray_engine import CONTENT, DIGESTS, MANY, NOTHING, EngineActor
 from referee.runtime.ray_settings import broker_name, engine_names, key_tag, seal
 from referee.scoring.batch import Batch
@@ -59,45 +57,20 @@ class RayRuntime(Background):
 
     def _reset(self) -> None:
         super()._reset()
-        self._tracker: RemoteTracker | None = None
         self._links: list[ActorClient] = []
         self._runs: list[asyncio.Task[None]] = []
         self._own = f"-{uuid.uuid4().hex[:8]}" if self._build is not None else ""
 
-    def submit(self, batch: Batch) -> None:
-        """Start judging on the cluster."""
-        self._start().call_soon_threadsafe(self._take, batch, clock.monotonic())
-
-    def cancel(self, batch: Batch) -> None:
-        """Stop judging a batch."""
-        tracker = self._tracker
-        if tracker is not None:
-            why = Unscored(reason=Reason.CANCELLED, detail="cancelled by the caller")
-            self._on_loop(tracker.cancel, batch, why)
-
-    def record(self, line: Any) -> None:
-        """Add a line to the ledger, from any thread."""
-        tracker = self._tracker
-        if tracker is not None:
-            self._on_loop(tracker.recorder.write, line)
-
     def metrics(self) -> dict[str, float]:
         """Counts of this client, and how hard the whole cluster presses the endpoints."""
-        tracker = self._tracker
-        if tracker is None:
-            return {}
-        found = tracker.metrics()
-        if len(self._links) == 1:  # a single engine carries on what those before it had spent
+        found = super().metrics()
+        if found and len(self._links) == 1:  # a single engine carries on what those before it had spent
             found["budget_spent_usd"] = self._links[0].spent_usd
         return found
 
-    def tally(self) -> Tally | None:
-        """What they are counted by; None before the first batch."""
-        return None if self._tracker is None else self._tracker.recorder.tally
-
     async def _begin(self) -> None:
         config, client = self._config, f"{os.getpid()}-{uuid.uuid4().hex}"
-        tracker = self._tracker = RemoteTracker(config, config.shards, self._post, gather=GATHER)
+        tracker = self._tracker = self._remote = RemoteTracker(config, config.shards, self._post, gather=GATHER)
         lines = NOTHING if not tracker.recorder.kept else CONTENT if config.ledger.content else DIGESTS
         names = engine_names(config, self._own)
         self._links = [
@@ -109,30 +82,30 @@ class RayRuntime(Background):
     def _seal(self, with_keys: bool) -> Any:
         return seal(self._config, with_keys)
 
-    def _attach(self, rank: int, name: str) -> RayEngine:
+    def _attach(self, rank: int, name: str) -> Engine:
         """Find or make an engine. Blocks: called in a thread of its own."""
         join(self._config.ray_address)
         _leave_before_ray_exits()
         config = self._config
         tag = key_tag([find_key(endpoint) for endpoint in config.endpoint])
-        handle = find_or_make(
-            EngineActor,
-            name,
-            lambda: (name, tag, rank, config.shards, self._idle, self._build),
-            max_concurrency=MANY,
-            max_pending_calls=PENDING_CALLS,
+        engine: Engine = calls_of(
+            find_or_make(
+                EngineActor,
+                name,
+                lambda: (name, tag, rank, config.shards, self._idle, self._build),
+                max_concurrency=MANY,
+                max_pending_calls=PENDING_CALLS,
+            )
         )
-        return RayEngine(handle)
+        return engine
 
     def _take(self, batch: Batch, submitted: float) -> None:
-        assert self._tracker is not None
         if self._closed:
             batch.fail(TicketCancelled("The Referee was closed."))
             return
-        batch.late = clock.monotonic() - submitted
-        self._tracker.submit(batch)
+        super()._take(batch, submitted)
         if len(batch.samples) >= FULL_CALL:
-            self._tracker.flush()
+            self._remote.flush()
         for link in self._links:
             link.wanted.set()
 
@@ -140,19 +113,18 @@ class RayRuntime(Background):
         self._links[shard].post(messages)
 
     async def _end(self, seconds: float) -> None:
-        assert self._tracker is not None
         for task in self._runs:
             task.cancel()
         await asyncio.gather(*self._runs, return_exceptions=True)
-        self._tracker.end_all(Unscored(reason=Reason.CANCELLED, detail="the Referee was closed"))
-        self._tracker.fail(TicketCancelled("The Referee was closed."))
+        self._remote.end_all(Unscored(reason=Reason.CANCELLED, detail="the Referee was closed"))
+        self._remote.fail(TicketCancelled("The Referee was closed."))
         await asyncio.gather(*(link.leave() for link in self._links))
         if self._own:
             names = engine_names(self._config, self._own)
             for name in [*names, broker_name(names[0])]:
                 with contextlib.suppress(Exception):
                     end(name)
-        self._tracker.close()
+        self._remote.close()
 
 
 def shutdown(config: Config) -> int:

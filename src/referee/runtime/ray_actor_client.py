@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 from referee import clock, errors
 from referee.errors import RefereeError
@@ -83,6 +83,8 @@ class ActorClient:
         self.spent_usd = 0.0
         """By all clients of this engine, and of those before it, as last reported."""
         self._unsent: list[bytes] = []
+        self._under_way: list[bytes] = []
+        """Messages of the call that has no answer yet. Repeated, it must be the same: the engine may have taken it."""
         self._posted = asyncio.Event()
         self.wanted = asyncio.Event()
         """There is work: an engine that could not start is tried again."""
@@ -151,7 +153,7 @@ class ActorClient:
                 self._tracker.lost(self._shard)
             self._known = opened.engine
             self._confirmed = self._calls = 0
-            self._unsent.clear()
+            self._unsent, self._under_way = [], []
             self._tracker.ready(self._shard)
 
     async def _talk(self) -> None:
@@ -168,14 +170,16 @@ class ActorClient:
         engine = self._engine
         assert engine is not None
         while True:
-            if not self._unsent:
+            while not self._unsent and not self._under_way:
                 self._posted.clear()
                 await self._posted.wait()
-            count = _fitting(self._unsent)
-            call = engine.send(self._client, self._calls + 1, self._unsent[:count])
+            if not self._under_way:
+                count = _fitting(self._unsent)
+                self._under_way, self._unsent = self._unsent[:count], self._unsent[count:]
+            call = engine.send(self._client, self._calls + 1, self._under_way)
             self._check(await clock.within(call, CALL))
             self._calls += 1
-            del self._unsent[:count]
+            self._under_way = []
 
     async def _fetch(self) -> None:
         engine = self._engine
@@ -204,26 +208,3 @@ def _fitting(messages: list[bytes]) -> int:
         if size > CALL_BYTES:
             return max(1, count)
     return len(messages)
-
-
-class RayEngine:
-    """An actor's handle in the shape of an Engine."""
-
-    def __init__(self, handle: Any) -> None:
-        self._handle = handle
-
-    async def open(self, client: str, lines: int, heard: tuple[str, float], settings: Sealed) -> Opened:
-        """As EngineActor.open."""
-        return Opened(*await self._handle.open.remote(client, lines, heard, settings))
-
-    async def send(self, client: str, number: int, messages: list[bytes]) -> str:
-        """As EngineActor.send."""
-        return str(await self._handle.send.remote(client, number, messages))
-
-    async def poll(self, client: str, confirmed: int, wait: float) -> News:
-        """As EngineActor.poll."""
-        return News(*await self._handle.poll.remote(client, confirmed, wait))
-
-    async def leave(self, client: str) -> None:
-        """As EngineActor.leave."""
-        await self._handle.leave.remote(client)

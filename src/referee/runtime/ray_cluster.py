@@ -12,7 +12,7 @@ import os
 import sys
 import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 from referee import clock
@@ -177,6 +177,26 @@ def find_or_make(
                 ) from None
             clock.pause(ATTACH_PAUSE)
     raise AssertionError("unreachable")
+
+
+class _Calls:
+    """An actor's methods as coroutines."""
+
+    def __init__(self, handle: Any) -> None:
+        self._handle = handle
+
+    def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
+        method = getattr(self._handle, name)
+
+        async def call(*arguments: Any) -> Any:
+            return await method.remote(*arguments)
+
+        return call
+
+
+def calls_of(handle: Any) -> Any:
+    """The actor in its own shape: its methods are awaited. What they return has lost its class: tuples are tuples."""
+    return _Calls(handle)
 
 
 def end(name: str) -> bool:

@@ -10,28 +10,13 @@ import functools
 import threading
 from typing import Any
 
-from referee.runtime.ray_cluster import end, find, find_or_make, join, joined
+from referee.runtime.ray_cluster import calls_of, end, find, find_or_make, join, joined
 from referee.runtime.ray_group_client import CoordinatorHandle, GroupClient
-from referee.runtime.ray_group_coordinator import KEEP, Answer, GroupCoordinator
+from referee.runtime.ray_group_coordinator import KEEP, GroupCoordinator
 from referee.version import VERSION
 
 MANY = 10_000
 """Polls that may be open at once."""
-
-
-class _RayCoordinator:
-    """The actor's handle in the shape of a GroupCoordinator."""
-
-    def __init__(self, handle: Any) -> None:
-        self._handle = handle
-
-    async def exchange(self, client: str, confirmed: int, reports: list[tuple[Any, ...]], wait: float) -> Answer:
-        """As GroupCoordinator.exchange."""
-        return Answer(*await self._handle.exchange.remote(client, confirmed, reports, wait))
-
-    async def leave(self, uid: str, client: str, call: int) -> tuple[Any, ...]:
-        """As GroupCoordinator.leave."""
-        return tuple(await self._handle.leave.remote(uid, client, call))
 
 
 def actor_name() -> str:
@@ -50,7 +35,8 @@ def _attach_ray(keep: float) -> CoordinatorHandle:
     handle = find_or_make(GroupCoordinator, name, lambda: (keep,), detached=False, max_concurrency=MANY)
     # It lives as long as a handle of the process that made it: a newer one of the same actor does not keep it.
     _handles.append(handle)
-    return _RayCoordinator(handle)
+    coordinator: CoordinatorHandle = calls_of(handle)
+    return coordinator
 
 
 def open_groups(keep: float = KEEP) -> GroupClient:

@@ -25,6 +25,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, Protocol, TypeVar
 
 from referee import clock
+from referee.runtime.background import new_loop
 from referee.runtime.ray_cluster import aside
 from referee.runtime.ray_group_coordinator import (
     LONG_POLL,
@@ -36,7 +37,6 @@ from referee.runtime.ray_group_coordinator import (
     unpack,
 )
 from referee.runtime.ray_judged_groups import Case, End, Ends, Text
-from referee.runtime.thread import new_loop
 
 T = TypeVar("T")
 Sent = Report | Text | Ends

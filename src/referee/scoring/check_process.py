@@ -26,7 +26,7 @@ from msgspec import Struct
 from referee import clock
 from referee.errors import ConfigError
 from referee.judging.checks import CheckFailed, CheckFunction, as_share, regex
-from referee.ledger.writer import _without_surrogates
+from referee.ledger.writer import encode_replacing
 from referee.records import Sample
 
 SECONDS = 2.0
@@ -91,7 +91,8 @@ class CheckProcess:
                 f"{GIVE_UP_SECONDS:g} s"
             )
         self._number += 1
-        request = _encoded(Request(self._number, function, response, parameters, sample, self._seconds))
+        message = Request(self._number, function, response, parameters, sample, self._seconds)
+        request = encode_replacing(msgspec.msgpack.encode, message)
         process = self._started()
         limit = self._seconds + MARGIN + (0.0 if function in self._imported else IMPORT_SECONDS)
         try:
@@ -144,13 +145,6 @@ def _end(process: subprocess.Popen[bytes], owner: int) -> None:
         if pipe is not None:
             with contextlib.suppress(OSError):
                 pipe.close()
-
-
-def _encoded(request: Request) -> bytes:
-    try:
-        return msgspec.msgpack.encode(request)
-    except UnicodeEncodeError:
-        return msgspec.msgpack.encode(_without_surrogates(msgspec.to_builtins(request, builtin_types=(bytes,))))
 
 
 def _decoded(answer: bytes) -> Outcome | None:

@@ -9,8 +9,8 @@ import msgspec
 
 from referee import clock
 from referee.config import JudgeConfig
-from referee.ledger import AskLine, JudgeLine, VerdictLine, ask_line, judge_line, verdict_line
-from referee.ledger.writer import _without_surrogates
+from referee.ledger import AskLine, ask_line, judge_line, verdict_line
+from referee.ledger.writer import encode_replacing
 from referee.records import Ask, Settled
 from referee.scoring.case import Case
 from referee.scoring.messages import Work
@@ -82,7 +82,7 @@ class LineMaker:
         lines: tuple[Any, ...] = (line,)
         if request is None and case is not None and place == case.places[0]:
             lines = (*self._asks(wanted, work, judge, case), line)
-        return lines if wanted.number is not None else tuple([_encoded(line) for line in lines])
+        return lines if wanted.number is not None else tuple([encode_replacing(_encode, line) for line in lines])
 
     def _asks(self, wanted: Wanted, work: Work, judge: int, case: Case) -> Iterator[AskLine]:
         name, indexes, wall = self._judges[judge].name, [work.indexes[place] for place in case.places], clock.wall()
@@ -98,10 +98,3 @@ class LineMaker:
                 content=wanted.content,
                 team=work.team,
             )
-
-
-def _encoded(line: VerdictLine | JudgeLine | AskLine) -> bytes:
-    try:
-        return _encode(line)
-    except UnicodeEncodeError:
-        return _encode(_without_surrogates(msgspec.to_builtins(line)))

@@ -2,7 +2,7 @@
 
 A further round of a case goes before first rounds of new cases, otherwise half-done cases would pile up. Jobs of
 several callers take turns; of one caller's, the job that is due first goes first. Each team has a room of its own: what
-one has begun and may not send now takes no room from another.
+one has begun and may not send now takes no room from another. So have jobs that ask different judges.
 """
 
 from __future__ import annotations
@@ -78,18 +78,20 @@ class Room:
             if self.spare(job) > 0:
                 return
 
-    def changed(self) -> None:
-        """There may be more room. Wakes one job only, as thousands may wait; after its turn it wakes the next."""
+    def changed(self) -> bool:
+        """There may be more room. Wakes one job only, as thousands may wait; after its turn it wakes the next. Whether
+        anything is begun now."""
         if self._rounds:
             if not self._beginning:  # in a turn of its own: the engine is in the middle of ending a request
                 self._beginning = True
                 self._loop.call_soon(self._begin_rounds)
-            return
+            return True
         while self._jobs and _left(self._jobs.head()) >= WORTH_WAKING:
             job = self._jobs.pop()
             if not job.done:
                 job.room.set()
-                return
+                return True
+        return False
 
     def _begin_rounds(self) -> None:
         self._beginning = False

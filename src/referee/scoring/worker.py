@@ -40,12 +40,6 @@ PLAN_ASKS = 256
 """Questions after which a step ends early: what is planned is in memory, whether there is room for it or not."""
 PLAN_SECONDS = 0.1
 """Seconds after which it ends early, too: a judge's own checks may be slow."""
-FIRST, FIRST_STEP = 64, 8
-"""The first samples of an idle worker are planned in smaller steps, each sent before the next is planned."""
-TURNS_TO_WIRE = 3
-"""Turns of the loop from a question to the wire: begin, connect, write."""
-GIL_HELD = 0.005
-"""If those turns take longer than this, another thread holds the GIL, and larger steps are better."""
 END_COST, END_EARLY = 80e-6, 0.04
 """Seconds it takes to end one question, about. A job begins to end so much before its deadline that its results are
 there by then, but not before the last twenty-fifth of its time."""
@@ -91,12 +85,12 @@ class JudgeWorker:
         self.whole_groups = any(judge.unit == "group" for judge in judges)
         """Whether a judge is given whole groups: then each must be in one Work."""
         self._loop = asyncio.get_running_loop()
-        self._rooms: dict[str, Room] = {}
-        """By team."""
+        self._rooms: dict[tuple[str, tuple[int, ...]], Room] = {}
+        """By team and judges: a job must not wait behind one whose judges' endpoints are down."""
         self._planning = 0
         opened = open_engine(self._changed, lambda: self._planning > 0)
         self.engine, self.paced, self._closing, self.accounts = opened
-        self._asker = Asker(config, self.engine, lambda job: self._rooms[job.work.team].used(job), self._answered)
+        self._asker = Asker(config, self.engine, lambda job: self._room(job).used(job), self._answered)
         self._results = ResultMaker(config, lines)
         self._emit = emit
         self._jobs: dict[Job, None] = {}
@@ -158,26 +152,21 @@ class JudgeWorker:
         """Begin every case of a job, as far ahead of the answers as there is room."""
         self._planning += 1
         try:
-            cases, idle = job.cases(self._judges), not self.engine.flying
-            early = job.unplanned - FIRST
+            cases = job.cases(self._judges)
             while job.unplanned and not job.done:
                 if self._room(job).contested(job):
                     await self._room(job).wait(job)
-                few = idle and job.unplanned > early and self._planning == 1  # beside another job it would fall behind
-                await self._begin_some(job, cases, FIRST_STEP if few else PLAN_STEP)
-                if few:
-                    idle = await self._sent()
-                else:
-                    await clock.breathe()
+                await self._begin_some(job, cases)
+                await clock.breathe()
         finally:
             self._planning -= 1
             self.engine.settle()
             self._changed()
 
-    async def _begin_some(self, job: Job, cases: Cases, most: int) -> None:
+    async def _begin_some(self, job: Job, cases: Cases) -> None:
         """Begin the next cases. The cache looks their first questions up together."""
         job.held = job.held or []
-        planned = self._plan(job, cases, most, job.held)
+        planned = self._plan(job, cases, job.held)
         planned, keys = self._keys(job, planned)
         spare = 0
         for case, asks in planned:
@@ -215,12 +204,12 @@ class JudgeWorker:
             return False
         return True
 
-    def _plan(self, job: Job, cases: Cases, most: int, results: list[Result]) -> Planned:
+    def _plan(self, job: Job, cases: Cases, results: list[Result]) -> Planned:
         """Have judges say what to ask in their next cases. What they decide without asking is added to `results`."""
         forms, last = self._asker.forms(), job.judges[-1]
         planned: Planned = []
         asked, until = 0, self._loop.time() + PLAN_SECONDS
-        for case, judge, samples in islice(cases, most):
+        for case, judge, samples in islice(cases, PLAN_STEP):
             asks = case.begin(judge, samples, forms[case.judge])
             if case.judge == last:
                 job.unplanned -= len(samples)
@@ -274,15 +263,17 @@ class JudgeWorker:
         return [number for number in judges if number not in self._optional] or judges
 
     def _room(self, job: Job) -> Room:
-        room = self._rooms.get(job.work.team)
+        name = job.work.team, job.work.judges
+        room = self._rooms.get(name)
         if room is None:
-            room = self._rooms[job.work.team] = Room(self._ask)
+            room = self._rooms[name] = Room(self._ask)
         return room
 
     def _changed(self) -> None:
-        """There may be more room."""
-        for room in self._rooms.values():
-            room.changed()
+        """There may be more room. Rooms that share endpoints take turns in being first to use it."""
+        for name, room in list(self._rooms.items()):
+            if room.changed():
+                self._rooms[name] = self._rooms.pop(name)
 
     def _fault(self, job: Job, results: Sequence[Result]) -> Fault | None:
         """Why the batch must not be used: a judge that must not be missing is, and none of its endpoints can answer any
@@ -309,13 +300,6 @@ class JudgeWorker:
         message = f"judging this batch failed unexpectedly ({name}); see the log. What was judged before is kept."
         self._emit(job, [], Fault("RefereeError", message))
         self.stop(job, Unscored(reason=Reason.CONFIG, detail=f"internal error: {name}"))
-
-    async def _sent(self) -> bool:
-        """Let what was begun get onto the wire. False if that took long: larger steps are better then."""
-        before = clock.now()
-        for _ in range(TURNS_TO_WIRE):
-            await clock.breathe()
-        return clock.now() - before < GIL_HELD
 
     def _expire(self, job: Job) -> None:
         """End a job in time to be done with it at its deadline; look again if that is not yet. Jobs due at about the

@@ -21,7 +21,7 @@ from referee.config import Config, Secret
 from referee.engine.spend_file import check_file
 from referee.errors import ConfigError
 from referee.referee import Referee
-from referee.runtime.thread import new_loop
+from referee.runtime.background import new_loop
 from referee.server.app import make_app
 from referee.server.gate import is_loopback
 from referee.server.protocol import LimitedProtocol

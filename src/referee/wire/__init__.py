@@ -15,14 +15,13 @@ from referee.wire.dialect import (
     adapt,
     common_headers,
     complete_url,
+    json_bytes,
     json_text,
     pictures,
 )
-from referee.wire.error_body import holds_error
-from referee.wire.failure import failure, inner_failure, request_id, unreadable
+from referee.wire.failure import failure, inner_failure, odd_answer, open_answer, request_id
 from referee.wire.fault import from_fault
 from referee.wire.hints import hints
-from referee.wire.json_body import load_json
 from referee.wire.redact import Redactor
 from referee.wire.registry import find_dialect
 from referee.wire.responses import RESPONSES, Responses
@@ -47,12 +46,12 @@ __all__ = [
     "find_dialect",
     "from_fault",
     "hints",
-    "holds_error",
     "inner_failure",
+    "json_bytes",
     "json_text",
-    "load_json",
+    "odd_answer",
+    "open_answer",
     "pictures",
     "request_id",
     "scrub",
-    "unreadable",
 ]

@@ -12,13 +12,11 @@ from types import MappingProxyType
 from typing import Any
 
 from referee.config import EndpointConfig, Secret
-from referee.records import Action, Ask, Failure, Reason, Reply, Sampling
+from referee.records import Ask, Failure, Reply, Sampling
 from referee.rollouts import Image
 from referee.wire import loose
 from referee.wire.dialect import SCHEMA, Adaptation, Dialect, common_headers, complete_url
-from referee.wire.error_body import holds_error
-from referee.wire.failure import failure, inner_failure, request_id, unreadable
-from referee.wire.json_body import load_json
+from referee.wire.failure import odd_answer, open_answer, request_id
 from referee.wire.turns import Turn, TurnEncoder, checked_extra, divided
 
 VERSION = "2023-06-01"
@@ -158,22 +156,11 @@ class Anthropic(Dialect):
 
     def read(self, status: int, headers: Mapping[str, str], body: bytes, wall: float) -> Reply | Failure:
         """See dialect.Dialect."""
-        if not 200 <= status < 300:
-            return failure(status, headers, body, wall)
-        try:
-            data = load_json(body, None)
-        except ValueError as error:
-            return unreadable(status, headers, body, error)
-        if holds_error(data):
-            return inner_failure(headers, data, wall)
+        data = open_answer(status, headers, body, wall, None)
+        if isinstance(data, Failure):
+            return data
         if not isinstance(data, dict) or "content" not in data:
-            return Failure(
-                reason=Reason.CONNECTION,
-                action=Action.RETRY,
-                detail=f"{status}, JSON but no message; is endpoint.url one of the Messages API?",
-                status=status,
-                request_id=request_id(headers),
-            )
+            return odd_answer(status, headers, "JSON but no message; is endpoint.url one of the Messages API?")
         return _reply(data, request_id(headers))
 
 

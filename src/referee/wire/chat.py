@@ -13,9 +13,7 @@ from referee.config import EndpointConfig
 from referee.records import Action, Ask, Failure, Message, Reason, Reply
 from referee.wire import chat_reply
 from referee.wire.dialect import PLAIN, SCHEMA, TIER, Adaptation, Dialect, complete_url, json_text, pictures
-from referee.wire.error_body import holds_error
-from referee.wire.failure import failure, inner_failure, request_id, unreadable
-from referee.wire.json_body import load_json
+from referee.wire.failure import inner_failure, odd_answer, open_answer, request_id
 
 _COMPLETIONS = "/chat/completions"
 _encode = msgspec.json.Encoder().encode
@@ -43,11 +41,7 @@ class ChatEncoder:
         if len(parts) != len(made_of) or not all(map(operator.is_, parts, made_of)):
             self._frame(request, adaptation, max_tokens)
             self._made_of = parts
-        return b"%b%b}]}" % (self._head, self.content(last) if last.media else json_text(last.content))
-
-    def content(self, message: Message) -> bytes:
-        """A message's text and images."""
-        return _content(message)
+        return b"%b%b}]}" % (self._head, _content(last))
 
     def _frame(self, request: Ask, adaptation: Adaptation, max_tokens: int | None) -> None:
         """Encode everything before the last message's text."""
@@ -85,44 +79,11 @@ def _content(message: Message) -> bytes:
     return b'[%b{"type":"text","text":%b}]' % (parts, json_text(message.content))
 
 
-def _odd_success(status: int, headers: Mapping[str, str], body: bytes, wall: float) -> Reply | Failure:
-    """A 2xx that is not a plain completion: odd types, an error inside, or no completion at all."""
-    try:
-        data = load_json(body)
-    except ValueError as error:
-        return unreadable(status, headers, body, error)
-    complaint = _complaint(data)
-    if complaint is not None:
-        return inner_failure(headers, complaint, wall)
-    if not isinstance(data, dict) or "choices" not in data:
-        return Failure(
-            reason=Reason.CONNECTION,
-            action=Action.RETRY,
-            detail=f"{status}, JSON but no chat completion; is endpoint.url a chat-completions URL?",
-            status=status,
-            request_id=request_id(headers),
-        )
-    found = chat_reply.unusual(data, request_id(headers))
-    if found is not None:
-        return found
-    return Failure(
-        reason=Reason.EMPTY,
-        action=Action.ASK_AGAIN,
-        detail=f"{status}, a completion without a message in choices",
-        status=status,
-        request_id=request_id(headers),
-    )
-
-
-def _complaint(data: Any) -> Any | None:
-    """The error object in a completion, or in its first choice, where some gateways put it."""
-    if holds_error(data):
-        return data
+def _error_inside(data: Any) -> Any | None:
+    """The first choice with an error in it, where some gateways put it."""
     choices = data.get("choices") if isinstance(data, dict) else None
     first = choices[0] if isinstance(choices, list) and choices else None
-    if isinstance(first, dict) and first.get("error"):
-        return first
-    return None
+    return first if isinstance(first, dict) and first.get("error") else None
 
 
 class Chat(Dialect):
@@ -143,10 +104,20 @@ class Chat(Dialect):
 
     def read(self, status: int, headers: Mapping[str, str], body: bytes, wall: float) -> Reply | Failure:
         """See dialect.Dialect."""
-        if not 200 <= status < 300:
-            return failure(status, headers, body, wall)
-        found = chat_reply.usual(body, headers.get("x-request-id") or headers.get("request-id") or "")
-        return _odd_success(status, headers, body, wall) if found is None else found
+        data = chat_reply.decoded(body) if 200 <= status < 300 else None
+        if data is None:
+            data = open_answer(status, headers, body, wall)
+        if isinstance(data, Failure):
+            return data
+        error = _error_inside(data)
+        if error is not None:
+            return inner_failure(headers, error, wall)
+        if not isinstance(data, dict) or "choices" not in data:
+            what = "JSON but no chat completion; is endpoint.url a chat-completions URL?"
+            return odd_answer(status, headers, what)
+        what = "a completion without a message in choices"
+        found = chat_reply.read(data, request_id(headers))
+        return found or odd_answer(status, headers, what, Reason.EMPTY, Action.ASK_AGAIN)
 
 
 CHAT = Chat()

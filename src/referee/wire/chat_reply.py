@@ -5,119 +5,28 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-from msgspec import Struct
 
-from referee.records import Reply, TokenChoice
+from referee.records import Reply
 from referee.wire import loose
+from referee.wire.error_body import holds_error
+
+_decode = msgspec.json.Decoder().decode
 
 
-class _Top(Struct, gc=False):
-    token: str
-    logprob: float
-
-
-class _Token(Struct, gc=False):
-    token: str
-    top_logprobs: list[_Top] | None = None
-
-
-class _Logprobs(Struct, gc=False):
-    content: list[_Token] | None = None
-
-
-class _Message(Struct, gc=False):
-    content: str | None = None
-    refusal: str | None = None
-
-
-class _Choice(Struct, gc=False):
-    message: _Message
-    finish_reason: str | None = None
-    logprobs: _Logprobs | None = None
-    error: Any = None
-
-
-class _PromptDetails(Struct, gc=False):
-    cached_tokens: int | None = None
-    cache_write_tokens: int | None = None
-
-
-class _CompletionDetails(Struct, gc=False):
-    reasoning_tokens: int | None = None
-
-
-class _Usage(Struct, gc=False):
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
-    total_tokens: int | None = None
-    completion_tokens_details: _CompletionDetails | None = None
-    prompt_tokens_details: _PromptDetails | None = None
-    prompt_cache_hit_tokens: int | None = None
-    """DeepSeek."""
-    cache_creation_input_tokens: int | None = None
-    """Gateways to Anthropic."""
-
-
-class _Body(Struct, gc=False):
-    choices: list[_Choice]
-    model: str | None = None
-    id: str | None = None
-    provider: str | None = None
-    """OpenRouter."""
-    system_fingerprint: str | None = None
-    usage: _Usage | None = None
-    service_tier: str | None = None
-    error: Any = None
-
-
-_decode = msgspec.json.Decoder(_Body).decode
-
-
-def usual(body: bytes, request_id: str) -> Reply | None:
-    """The fast way, for a body of the documented shape. None: `unusual` or a Failure."""
+def decoded(body: bytes) -> dict[str, Any] | None:
+    """A completion's JSON, by a fast decoder. None: it may be something else, or give a name twice, of which that
+    decoder takes the last."""
     try:
         data = _decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
-    if not data.choices or data.error:
+    choices = data.get("choices") if isinstance(data, dict) else None
+    if not isinstance(choices, list) or len(choices) != 1 or holds_error(data):
         return None
-    choice = data.choices[0]
-    tokens = choice.logprobs.content if choice.logprobs is not None else None
     # Quotes inside a string are escaped, so a name found more often than this may be given twice.
-    if (
-        choice.error
-        or body.count(b'"content"') > len(data.choices) + (tokens is not None)
-        or body.count(b'"choices"') > 1
-    ):
-        return None
-    usage = data.usage
-    tokens_in = tokens_out = cached = written = 0
-    if usage is not None:
-        tokens_in = _bounded(usage.prompt_tokens)
-        tokens_out = _bounded(usage.completion_tokens)
-        thought = usage.completion_tokens_details
-        if thought is not None and thought.reasoning_tokens:
-            tokens_out = _with_thoughts(
-                tokens_in, tokens_out, _bounded(thought.reasoning_tokens), _bounded(usage.total_tokens)
-            )
-        details = usage.prompt_tokens_details
-        cached = _bounded((details and details.cached_tokens) or usage.prompt_cache_hit_tokens)
-        written = _bounded((details and details.cache_write_tokens) or usage.cache_creation_input_tokens)
-    return Reply(
-        text=choice.message.content or "",
-        finish=choice.finish_reason or "",
-        refusal=choice.message.refusal or "",
-        model=data.model or "",
-        request_id=request_id or data.id or "",
-        tokens_in=tokens_in,
-        tokens_out=tokens_out,
-        tokens_cached=cached,
-        tokens_cache_write=written,
-        tier=data.service_tier or "",
-        provider=data.provider or "",
-        fingerprint=data.system_fingerprint or "",
-        choices=_tokens(tokens) if tokens else (),
-    )
+    logprobs = choices[0].get("logprobs") if isinstance(choices[0], dict) else None
+    contents = 1 + (isinstance(logprobs, dict) and "content" in logprobs)
+    return data if body.count(b'"content"') <= contents and body.count(b'"choices"') == 1 else None
 
 
 def _with_thoughts(asked: int, said: int, thought: int, total: int) -> int:
@@ -125,16 +34,8 @@ def _with_thoughts(asked: int, said: int, thought: int, total: int) -> int:
     return said + thought if asked and total == asked + said + thought else said
 
 
-def _bounded(count: int | None) -> int:
-    return count if count and 0 < count <= loose.MOST_TOKENS else 0
-
-
-def _tokens(content: list[_Token]) -> tuple[TokenChoice, ...]:
-    return tuple(TokenChoice(t.token, tuple((top.token, top.logprob) for top in t.top_logprobs or ())) for t in content)
-
-
-def unusual(data: dict[str, Any], request_id: str) -> Reply | None:
-    """The tolerant way: takes what is there, leaves out what is not of its type. None: there is no choice to read."""
+def read(data: dict[str, Any], request_id: str) -> Reply | None:
+    """What is there; what is not of its type counts as absent. None: there is no choice to read."""
     choices = data.get("choices")
     first = choices[0] if isinstance(choices, list) and choices else None
     message = first.get("message") if isinstance(first, dict) else None

@@ -15,17 +15,13 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-import msgspec
-
 from referee.config import EndpointConfig
-from referee.errors import ConfigError
 from referee.records import Action, Ask, Failure, Query, Reason, Reply
-from referee.wire.dialect import PLAIN, Adaptation, Dialect
-from referee.wire.error_body import holds_error
-from referee.wire.failure import failure, inner_failure, request_id, unreadable
-from referee.wire.json_body import load_json
-from referee.wire.numbers import as_count, as_text
+from referee.wire import loose
+from referee.wire.dialect import PLAIN, Adaptation, Dialect, complete_url, json_bytes
+from referee.wire.failure import odd_answer, open_answer, request_id
 from referee.wire.scrub import label
+from referee.wire.turns import checked_extra
 
 PATHS = ("/systemone", "/evaluations")
 LONGEST_SCORE = 10
@@ -36,12 +32,8 @@ class DecisionEncoder:
     """Bodies for one endpoint."""
 
     def __init__(self, endpoint: EndpointConfig) -> None:
-        for name in ("state", "questions"):
-            if name in endpoint.extra:
-                raise ConfigError(
-                    f"endpoint.extra: `{name}` is not for extra: the judge's settings say it.", setting="endpoint.extra"
-                )
-        self._fixed = {"model": endpoint.model, **endpoint.extra}
+        extra = checked_extra(endpoint, {"state": "judge.prompt_file", "questions": "judge.kind"})
+        self._fixed = {"model": endpoint.model, **extra}
 
     def encode(self, request: Ask, adaptation: Adaptation = PLAIN, max_tokens: int | None = None) -> bytes:
         """The body, see dialect.Encoder. There is nothing to cap. The system message is the questions in words."""
@@ -49,11 +41,8 @@ class DecisionEncoder:
         state: Any = {message.role: message.content for message in texts}
         if len(state) < len(texts):
             state = [{"role": message.role, "content": message.content} for message in texts]
-        body = {**self._fixed, "state": state, "questions": {query.id: _question(query) for query in request.queries}}
-        try:
-            return msgspec.json.encode(body)
-        except UnicodeEncodeError:  # half of a surrogate pair, which JSON can only carry escaped
-            return json.dumps(body).encode()
+        questions = {query.id: _question(query) for query in request.queries}
+        return json_bytes({**self._fixed, "state": state, "questions": questions})
 
 
 def _question(query: Query) -> dict[str, Any]:
@@ -76,11 +65,8 @@ class Decision(Dialect):
 
     def url(self, endpoint: EndpointConfig) -> str:
         """endpoint.url may be the whole URL, its base (…/v1) or a bare host."""
-        parts = urlsplit(endpoint.url)
-        path = parts.path.rstrip("/")
-        if not path.endswith(PATHS):
-            path = (path or "/v1") + PATHS[0]
-        return parts._replace(path=path, fragment="").geturl()
+        path = urlsplit(endpoint.url).path.rstrip("/")
+        return complete_url(endpoint.url, next((each for each in PATHS if path.endswith(each)), PATHS[0]))
 
     def encoder(self, endpoint: EndpointConfig) -> DecisionEncoder:
         """See dialect.Dialect."""
@@ -88,32 +74,22 @@ class Decision(Dialect):
 
     def read(self, status: int, headers: Mapping[str, str], body: bytes, wall: float) -> Reply | Failure:
         """See dialect.Dialect."""
-        if not 200 <= status < 300:
-            return failure(status, headers, body, wall)
-        try:
-            data = load_json(body, None)  # an answer that stands there twice says two things
-        except ValueError as error:
-            return unreadable(status, headers, body, error)
-        if holds_error(data):
-            return inner_failure(headers, data, wall)
+        data = open_answer(status, headers, body, wall, None)  # an answer that stands there twice says two things
+        if isinstance(data, Failure):
+            return data
         request = label(headers.get("x-typesafe-request-id", ""), 128) or request_id(headers)
         answers = data.get("answers") if isinstance(data, dict) else None
         if not isinstance(answers, dict):
-            return Failure(
-                reason=Reason.SCHEMA,
-                action=Action.ASK_AGAIN,
-                detail=f"{status}, JSON without answers; is endpoint.url that of a decision model?",
-                status=status,
-                request_id=request,
-            )
-        usage = data["usage"] if isinstance(data.get("usage"), dict) else {}
+            what = "JSON without answers; is endpoint.url that of a decision model?"
+            return odd_answer(status, headers, what, Reason.SCHEMA, Action.ASK_AGAIN)
+        usage = loose.table(data.get("usage"))
         return Reply(
             text=json.dumps(answers),
             finish="stop",
-            model=as_text(data.get("model")),
+            model=loose.text(data.get("model")),
             request_id=request,
-            tokens_in=as_count(usage.get("input_tokens")),
-            tokens_out=as_count(usage.get("output_tokens")),
+            tokens_in=loose.count(usage.get("input_tokens")),
+            tokens_out=loose.count(usage.get("output_tokens")),
         )
 
 

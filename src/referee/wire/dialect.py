@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from abc import abstractmethod
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 from urllib.parse import urlsplit
 
 import msgspec
@@ -115,6 +116,14 @@ def json_text(text: str) -> bytes:
         return _encode(text)
     except UnicodeEncodeError:
         return _encode(text.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
+
+
+def json_bytes(data: Any) -> bytes:
+    """JSON. Half of a surrogate pair is escaped: it cannot stand there otherwise."""
+    try:
+        return _encode(data)
+    except UnicodeEncodeError:
+        return json.dumps(data).encode()
 
 
 def adapt(dialect: Dialect, adaptation: Adaptation, unsupported: str) -> Adaptation | None:

@@ -13,7 +13,7 @@ from typing import Any
 from referee.records import Action, Failure, Reason
 from referee.wire import error_body
 from referee.wire.error_body import ErrorBody
-from referee.wire.json_body import GivenTwiceError, load_json
+from referee.wire.json_body import ONCE, GivenTwiceError, load_json
 from referee.wire.scrub import label, scrub
 from referee.wire.times import MAX_DELAY, retry_after, spoken_delay
 from referee.wire.unsupported import unsupported
@@ -79,6 +79,32 @@ _WAITING = (Action.PARK, Action.BACK_OFF, Action.WAIT)
 def request_id(headers: Mapping[str, str]) -> str:
     """The server's name for a request, if it gives one."""
     return label(headers.get("x-request-id") or headers.get("request-id") or "", 128)
+
+
+def open_answer(
+    status: int, headers: Mapping[str, str], body: bytes, wall: float, once: tuple[str, ...] | None = ONCE
+) -> Any:
+    """The JSON of an answer; or a Failure, where its status, its body or an error inside says so. `once`: as in
+    `load_json`."""
+    if not 200 <= status < 300:
+        return failure(status, headers, body, wall)
+    try:
+        data = load_json(body, once)
+    except ValueError as error:
+        return unreadable(status, headers, body, error)
+    return inner_failure(headers, data, wall) if error_body.holds_error(data) else data
+
+
+def odd_answer(
+    status: int,
+    headers: Mapping[str, str],
+    what: str,
+    reason: Reason = Reason.CONNECTION,
+    action: Action = Action.RETRY,
+) -> Failure:
+    """JSON that is no answer to what was asked, and no error either."""
+    detail = f"{status}, {what}"
+    return Failure(reason=reason, action=action, detail=detail, status=status, request_id=request_id(headers))
 
 
 def failure(status: int, headers: Mapping[str, str], body: bytes, wall: float) -> Failure:

@@ -19,9 +19,7 @@ from referee.records import Action, Ask, Failure, Reason, Reply, Sampling, Token
 from referee.rollouts import Image
 from referee.wire import loose
 from referee.wire.dialect import SCHEMA, TIER, Adaptation, Dialect, common_headers, complete_url
-from referee.wire.error_body import holds_error
-from referee.wire.failure import failure, inner_failure, request_id, unreadable
-from referee.wire.json_body import load_json
+from referee.wire.failure import odd_answer, open_answer, request_id
 from referee.wire.turns import Turn, TurnEncoder, checked_extra, divided
 
 METHOD = ":generateContent"
@@ -146,28 +144,16 @@ class Gemini(Dialect):
 
     def read(self, status: int, headers: Mapping[str, str], body: bytes, wall: float) -> Reply | Failure:
         """See dialect.Dialect."""
-        if not 200 <= status < 300:
-            return failure(status, headers, body, wall)
-        try:
-            data = load_json(body, None)
-        except ValueError as error:
-            return unreadable(status, headers, body, error)
-        if holds_error(data):
-            return inner_failure(headers, data, wall)
+        data = open_answer(status, headers, body, wall, None)
+        if isinstance(data, Failure):
+            return data
         blocked = loose.table(loose.table(data).get("promptFeedback")).get("blockReason")
         candidates = loose.tables(loose.table(data).get("candidates"))
         if candidates or blocked:
             return _reply(data, candidates[0] if candidates else {}, loose.ending(blocked), request_id(headers))
-        known = isinstance(data, dict) and not data.keys().isdisjoint(("candidates", "usageMetadata", "modelVersion"))
-        return Failure(
-            reason=Reason.EMPTY if known else Reason.CONNECTION,
-            action=Action.ASK_AGAIN if known else Action.RETRY,
-            detail=f"{status}, a reply without a candidate"
-            if known
-            else f"{status}, JSON but no generated content; is endpoint.url one of the Gemini API?",
-            status=status,
-            request_id=request_id(headers),
-        )
+        if isinstance(data, dict) and not data.keys().isdisjoint(("candidates", "usageMetadata", "modelVersion")):
+            return odd_answer(status, headers, "a reply without a candidate", Reason.EMPTY, Action.ASK_AGAIN)
+        return odd_answer(status, headers, "JSON but no generated content; is endpoint.url one of the Gemini API?")
 
 
 def _reply(data: dict[str, Any], first: dict[str, Any], blocked: str, given_id: str) -> Reply:

@@ -23,7 +23,9 @@ def tables(value: Any) -> list[dict[str, Any]]:
 
 def text(value: Any) -> str:
     """A string fit to be stored: a lone half of a surrogate pair becomes a question mark."""
-    return value.encode("utf-8", "replace").decode() if isinstance(value, str) else ""
+    if not isinstance(value, str):
+        return ""
+    return value if value.isascii() else value.encode("utf-8", "replace").decode()
 
 
 def ending(value: Any) -> str:

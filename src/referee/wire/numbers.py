@@ -16,37 +16,27 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-import msgspec
-
 from referee.config import EndpointConfig
-from referee.errors import ConfigError
 from referee.records import Action, Ask, Failure, Reason, Reply
-from referee.wire.dialect import PLAIN, Adaptation, Dialect
-from referee.wire.error_body import holds_error
-from referee.wire.failure import failure, inner_failure, request_id, unreadable
-from referee.wire.json_body import load_json
+from referee.wire import loose
+from referee.wire.dialect import PLAIN, Adaptation, Dialect, json_bytes
+from referee.wire.failure import odd_answer, open_answer, request_id
+from referee.wire.turns import checked_extra
 
 SGLANG = "sglang"
-FILLED_IN = (
-    *("messages", "input", "text", "text_1", "text_2", "query", "items"),
-    *("use_activation", "activation", "encoding_format"),
-)
+FILLED_IN = {
+    **dict.fromkeys(("messages", "input", "text", "text_1", "text_2", "query", "items"), "judge.prompt_file"),
+    **dict.fromkeys(("use_activation", "activation", "encoding_format"), "judge.kind"),
+}
 """Request fields that are not for endpoint.extra."""
 ONCE = ("data", "probs", "score", "scores", "embedding")
-MOST_TOKENS = 10**9
-"""A usage figure above this is nonsense and counts as not given."""
 
 
 class NumbersEncoder:
     """Bodies for one endpoint."""
 
     def __init__(self, endpoint: EndpointConfig, pair: bool) -> None:
-        for name in FILLED_IN:
-            if name in endpoint.extra:
-                raise ConfigError(
-                    f"endpoint.extra: `{name}` is not for extra: the judge's settings say it.", setting="endpoint.extra"
-                )
-        self._fixed = {"model": endpoint.model, **endpoint.extra}
+        self._fixed = {"model": endpoint.model, **checked_extra(endpoint, FILLED_IN)}
         self._sglang = endpoint.provider == SGLANG
         self._pair = pair
 
@@ -56,10 +46,7 @@ class NumbersEncoder:
         if not self._sglang:
             # Under both of its names: a server that knows neither ignores it, and would answer on another scale.
             body["use_activation"] = body["activation"] = not request.raw
-        try:
-            return msgspec.json.encode(body)
-        except UnicodeEncodeError:  # half of a surrogate pair, which JSON can only carry escaped
-            return json.dumps(body).encode()
+        return json_bytes(body)
 
     def _texts(self, request: Ask) -> dict[str, Any]:
         *before, last = request.messages
@@ -98,34 +85,24 @@ class Numbers(Dialect):
 
     def read(self, status: int, headers: Mapping[str, str], body: bytes, wall: float) -> Reply | Failure:
         """See dialect.Dialect."""
-        if not 200 <= status < 300:
-            return failure(status, headers, body, wall)
-        try:
-            data = load_json(body, ONCE)
-        except ValueError as error:
-            return unreadable(status, headers, body, error)
-        if holds_error(data):
-            return inner_failure(headers, data, wall)
+        data = open_answer(status, headers, body, wall, ONCE)
+        if isinstance(data, Failure):
+            return data
         if isinstance(data, list) and len(data) == 1:  # SGLang, asked for a list of one
             data = data[0]
         numbers = self.numbers(data) if isinstance(data, dict) else None
         if numbers is None:
-            return Failure(
-                reason=Reason.SCHEMA,
-                action=Action.ASK_AGAIN,
-                detail=f"{status}, JSON but not one result of {self.path}; are endpoint.url and endpoint.api right?",
-                status=status,
-                request_id=request_id(headers),
-            )
-        found = data.get("usage") or data.get("meta_info")
-        usage = found if isinstance(found, dict) else {}
+            what = f"JSON but not one result of {self.path}; are endpoint.url and endpoint.api right?"
+            return odd_answer(status, headers, what, Reason.SCHEMA, Action.ASK_AGAIN)
+        usage = loose.table(data.get("usage") or data.get("meta_info"))
+        details = usage.get("prompt_tokens_details")
         return Reply(
             text=json.dumps(numbers),
             finish="stop",
-            model=as_text(data.get("model")),
-            request_id=request_id(headers) or as_text(data.get("id")),
-            tokens_in=as_count(usage.get("prompt_tokens")),
-            tokens_cached=_cached(usage),
+            model=loose.text(data.get("model")),
+            request_id=request_id(headers) or loose.text(data.get("id")),
+            tokens_in=loose.count(usage.get("prompt_tokens")),
+            tokens_cached=loose.count((details if isinstance(details, dict) else usage).get("cached_tokens")),
         )
 
     @abstractmethod
@@ -141,7 +118,7 @@ class Classify(Numbers):
 
     def numbers(self, data: dict[str, Any]) -> list[Any] | None:
         """See Numbers."""
-        return _list(data.get("embedding")) if "embedding" in data else _list(_only(data, "probs"))
+        return _list(data["embedding"] if "embedding" in data else _only(data).get("probs"))
 
 
 class Score(Numbers):
@@ -156,9 +133,8 @@ class Score(Numbers):
         scores = data.get("scores")
         if isinstance(scores, list):
             return _list(scores[0]) if len(scores) == 1 else None
-        found = data.get("data")
-        one = found[0] if isinstance(found, list) and len(found) == 1 else None
-        return [one["score"]] if isinstance(one, dict) and "score" in one else None
+        one = _only(data)
+        return [one["score"]] if "score" in one else None
 
 
 class Pooling(Numbers):
@@ -169,34 +145,17 @@ class Pooling(Numbers):
 
     def numbers(self, data: dict[str, Any]) -> list[Any] | None:
         """See Numbers."""
-        return _list(_only(data, "data"))
+        return _list(_only(data).get("data"))
 
 
-def _only(data: dict[str, Any], name: str) -> Any:
-    """A field of the only result in an answer."""
+def _only(data: dict[str, Any]) -> dict[str, Any]:
+    """The only result in an answer; empty where there is none, or another one."""
     found = data.get("data")
-    one = found[0] if isinstance(found, list) and len(found) == 1 else None
-    return one.get(name) if isinstance(one, dict) else None
+    return loose.table(found[0]) if isinstance(found, list) and len(found) == 1 else {}
 
 
 def _list(value: Any) -> list[Any] | None:
     return value if isinstance(value, list) else None
-
-
-def as_text(value: Any) -> str:
-    """A string fit to be stored; empty if it is none."""
-    return value.encode("utf-8", "replace").decode() if isinstance(value, str) else ""
-
-
-def as_count(value: Any) -> int:
-    """A number of tokens; 0 if it is none."""
-    whole = isinstance(value, int) and not isinstance(value, bool)
-    return value if whole and 0 < value <= MOST_TOKENS else 0
-
-
-def _cached(usage: Mapping[str, Any]) -> int:
-    details = usage.get("prompt_tokens_details")
-    return as_count(details.get("cached_tokens") if isinstance(details, dict) else usage.get("cached_tokens"))
 
 
 CLASSIFY, SCORE, POOLING = Classify(), Score(), Pooling()

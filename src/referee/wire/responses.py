@@ -6,17 +6,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
-
 from referee.config import EndpointConfig
-from referee.records import Action, Ask, Failure, Message, Reason, Reply, TokenChoice
+from referee.records import Ask, Failure, Message, Reply, Sampling, TokenChoice
 from referee.wire import loose
-from referee.wire.chat import ChatEncoder
-from referee.wire.dialect import SCHEMA, TIER, Adaptation, Dialect, complete_url, json_text, pictures
-from referee.wire.error_body import holds_error
-from referee.wire.failure import failure, inner_failure, request_id, unreadable
-from referee.wire.json_body import load_json
-from referee.wire.turns import checked_extra
+from referee.wire.dialect import SCHEMA, TIER, Adaptation, Dialect, complete_url, pictures
+from referee.wire.failure import inner_failure, odd_answer, open_answer, request_id
+from referee.wire.turns import TurnEncoder, checked_extra
 
 LEAST_TOKENS = 16
 """The API refuses a smaller cap."""
@@ -32,64 +27,50 @@ _RESERVED = {
     "text.format": "judge.reply",
     "include": "judge.kind",
 }
-_encode = msgspec.json.Encoder().encode
 
 
-class ResponsesEncoder(ChatEncoder):
-    """Bodies of requests, put together as those of chat completions are."""
+class ResponsesEncoder(TurnEncoder):
+    """Bodies of requests to one endpoint."""
 
     def __init__(self, endpoint: EndpointConfig) -> None:
-        super().__init__(endpoint)
+        super().__init__()
+        self._endpoint = endpoint
         checked_extra(endpoint, _RESERVED)
 
-    def _frame(self, request: Ask, adaptation: Adaptation, max_tokens: int | None) -> None:
-        """Encode everything before the last message's text."""
-        sampling, endpoint = request.sampling, self._endpoint
-        body: dict[str, Any] = {"model": endpoint.model}
-        body["max_output_tokens"] = max(LEAST_TOKENS, sampling.max_tokens if max_tokens is None else max_tokens)
+    def fixed(self, sampling: Sampling, adaptation: Adaptation, max_tokens: int) -> dict[str, Any]:
+        """See TurnEncoder."""
+        endpoint, extra = self._endpoint, self._endpoint.extra
+        body: dict[str, Any] = {"model": endpoint.model, "max_output_tokens": max(LEAST_TOKENS, max_tokens)}
         if sampling.temperature is not None and "temperature" not in adaptation:
             body["temperature"] = sampling.temperature
         if sampling.schema is not None and SCHEMA not in adaptation:
             form = {"type": "json_schema", "name": sampling.schema_name, "strict": True, "schema": sampling.schema}
-            body["text"] = {**endpoint.extra.get("text", {}), "format": form}
+            body["text"] = {**extra.get("text", {}), "format": form}
+            extra = {name: value for name, value in extra.items() if name != "text"}
         if sampling.top_logprobs and "logprobs" not in adaptation:
             body["include"] = [LOGPROBS]
             body["top_logprobs"] = sampling.top_logprobs
         if endpoint.tier and TIER not in adaptation:
             body["service_tier"] = endpoint.tier
         body["store"] = False  # the default keeps prompt and reply at the provider for 30 days
-        body = {**body, **endpoint.extra, **({"text": body["text"]} if "text" in body else {})}
-        *first, last = request.messages
-        told = b""
-        if first and first[0].role == "system":
-            told = b'"instructions":%b,' % json_text(first.pop(0).content)
-        before = b"".join(map(_item, first))
-        self._head = b'%b,%b"input":[%b{"role":%b,"content":' % (
-            _encode(body)[:-1],
-            told,
-            before,
-            json_text(last.role),
-        )
+        return body | extra
 
-    def content(self, message: Message) -> bytes:
-        """The text, or images and then the text."""
-        return _content(message)
+    def said(self, request: Ask) -> dict[str, Any]:
+        """See TurnEncoder."""
+        first, *others = request.messages
+        if others and first.role == "system":
+            return {"instructions": first.content, "input": list(map(_item, others))}
+        return {"input": list(map(_item, request.messages))}
 
 
-def _content(message: Message) -> bytes:
-    """The text, or images and then the text."""
+def _item(message: Message) -> dict[str, Any]:
     if not message.media:
-        return json_text(message.content)
-    parts = b"".join(
-        b'{"type":"input_text","text":%b},{"type":"input_image","image_url":%b,"detail":"auto"},'
-        % (json_text(label), json_text(image.source))
-        for label, image in pictures(message)
-    )
-    return b'[%b{"type":"input_text","text":%b}]' % (parts, json_text(message.content))
-
-
-def _item(message: Message) -> bytes:
-    return b'{"role":%b,"content":%b},' % (json_text(message.role), _content(message))
+        return {"role": message.role, "content": message.content}
+    parts: list[dict[str, str]] = []
+    for label, image in pictures(message):
+        parts.append({"type": "input_text", "text": label})
+        parts.append({"type": "input_image", "image_url": image.source, "detail": "auto"})
+    return {"role": message.role, "content": [*parts, {"type": "input_text", "text": message.content}]}
 
 
 class Responses(Dialect):
@@ -110,22 +91,11 @@ class Responses(Dialect):
 
     def read(self, status: int, headers: Mapping[str, str], body: bytes, wall: float) -> Reply | Failure:
         """See dialect.Dialect."""
-        if not 200 <= status < 300:
-            return failure(status, headers, body, wall)
-        try:
-            data = load_json(body, _ONCE)
-        except ValueError as error:
-            return unreadable(status, headers, body, error)
-        if holds_error(data):
-            return inner_failure(headers, data, wall)
+        data = open_answer(status, headers, body, wall, _ONCE)
+        if isinstance(data, Failure):
+            return data
         if not isinstance(data, dict) or "output" not in data:
-            return Failure(
-                reason=Reason.CONNECTION,
-                action=Action.RETRY,
-                detail=f"{status}, JSON but no response; is endpoint.url one of the Responses API?",
-                status=status,
-                request_id=request_id(headers),
-            )
+            return odd_answer(status, headers, "JSON but no response; is endpoint.url one of the Responses API?")
         if data.get("status") == "failed":
             return inner_failure(headers, _FAILED, wall)
         return _reply(data, request_id(headers))
