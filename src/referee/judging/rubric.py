@@ -137,7 +137,8 @@ class RubricJudge:
         shape = statements.shape(criteria)
         # Probabilities only for a question of one criterion, in JSON: elsewhere its token is not the last word of the
         # reply.
-        alone = form == "schema" and self._config.criteria_per_call == 1 and self._has_probabilities(shape[0])
+        one = form == "schema" and self._config.criteria_per_call == 1 and bool(criteria)
+        alone = one and self._has_probabilities(shape[0])
         sampling = self._samplings.get(shape) if form == "schema" else None
         if sampling is None:
             room = max(self._config.max_tokens, REPLY_TOKENS * len(criteria))
