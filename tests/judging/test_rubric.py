@@ -111,7 +111,9 @@ def test_without_criteria_there_is_nothing_to_judge() -> None:
 def test_rules_are_not_asked(per_call: Any) -> None:
     """A criterion with a check is decided here; a rubric of rules alone asks nothing, and gates hold all the same."""
     rule = Criterion("Has at most 9 words.", 1.0, "short", check="max_words", parameters='{"max": 9}')
-    asked, verdict = judged(judge(criteria_per_call=per_call), replace(SAMPLE, rubric=(*RUBRIC, rule)), true_of("capital"))
+    asked, verdict = judged(
+        judge(criteria_per_call=per_call), replace(SAMPLE, rubric=(*RUBRIC, rule)), true_of("capital")
+    )
     assert len(asked) == (1 if per_call == "all" else 3)
     assert "at most 9" not in asked[0].messages[-1].content
     assert isinstance(verdict, Verdict)

@@ -180,7 +180,8 @@ def _disagreements(whole: Subject, rows: Sequence[Row], common: Common, most: in
     apart = {
         place: abs(one.value - true)
         for place, (one, true) in enumerate(zip(said, truth.values, strict=True))
-        if one.value is not None and true is not None
+        if one.value is not None
+        and true is not None
         # 0.8 for a yes is the same answer.
         and (one.value != true if truth.kind == "ordinal" else (one.value > CUT) != (true > CUT))
     }
