@@ -15,13 +15,14 @@ from collections.abc import Callable, Iterable
 from msgspec.structs import replace
 from tests.attacks.copying import copied
 from tests.attacks.corpus import armed
+from tests.attacks.fooled import GullibleJudge, QuotingJudge
 from tests.attacks.group_corpus import FAMILIES
 from tests.attacks.trial import FORMS, KINDS, Kind, credited, try_on
 
 from referee import Referee
 from referee.config import load
 from referee.records import Verdict
-from referee.sim.judge import GullibleJudge, Judge, QuotingJudge
+from referee.sim.judge import Judge
 
 
 def simulated() -> dict[str, Callable[[str], bool]]:
