@@ -255,7 +255,7 @@ def cases() -> Iterator[Case]:
 
 def grouped_cases() -> Iterator[Case]:
     """Those whose rows are not independent."""
-    true_accuracy = cache(lambda: large(lambda human, judged, _: stats.accuracy(human, judged), grouped_labels))
+    true_accuracy = cache(lambda: large(lambda human, judged, _: accuracy(human, judged).value, grouped_labels))
     yield Case("groups: accuracy", true_accuracy, grouped_labels, plain(accuracy), True)
     agreed = cache(lambda: large(lambda human, judged, _: stats.kappa(human, judged), grouped_labels))
     yield Case("groups: kappa", agreed, grouped_labels, plain(stats.kappa_interval), True)

@@ -10,7 +10,7 @@ from typing import Any
 
 from referee import clock
 from referee.config import load
-from referee.local import demo_rollouts, embedded_config, separation, start_local
+from referee.local import demo_rollouts, embedded_config, separation
 from referee.local.embedded import read_labelled
 from referee.records import Sample
 from referee.referee import Referee
@@ -20,16 +20,14 @@ FORMS: dict[str, dict[str, Any]] = {
     "score from 1 to 10, shipped prompt": {"kind": "score", "reply": "schema", "max_tokens": 96},
     "yes or no, shipped prompt, P(yes)": {"kind": "yes_no", "reply": "text", "max_tokens": 16},
     "agrees with the reference, shipped prompt": {"kind": "reference", "reply": "schema", "max_tokens": 96},
-    "examples, is the answer right, P(yes)": embedded_config("", "", references=False)["judge"],
-    "examples, does it say the reference, P(yes)": embedded_config("", "")["judge"],
+    "examples, is the answer right, P(yes)": embedded_config(references=False)["judge"],
+    "examples, does it say the reference, P(yes)": embedded_config()["judge"],
 }
 
 
-def measure(
-    url: str, model: str, form: dict[str, Any], rollouts: list[tuple[Sample, str]]
-) -> tuple[float, int, int, float]:
+def measure(form: dict[str, Any], rollouts: list[tuple[Sample, str]]) -> tuple[float, int, int, float]:
     """Separation, how many of how many the model itself scored, and seconds."""
-    config = {**embedded_config(url, model), "judge": form, "cache": {"path": ""}, "missing": {"abort_above": 1.0}}
+    config = {**embedded_config(), "judge": form, "cache": {"path": ""}, "missing": {"abort_above": 1.0}}
     if form.get("fences", True):
         config["endpoint"] = {**config["endpoint"], "extra": {}}
     started = clock.monotonic()
@@ -45,13 +43,12 @@ def main() -> None:
     files = {"shipped": demo_rollouts(), "held out": read_labelled(HELD_OUT.read_bytes())}
     print("| form | " + " | ".join(f"{name}: separation, scored" for name in files) + " |")
     print("|---|" + "---|" * len(files))
-    with start_local() as server:
-        for name, form in FORMS.items():
-            cells = []
-            for rollouts in files.values():
-                value, scored, asked, seconds = measure(server.url, server.model, form, rollouts)
-                cells.append(f"{value:.2f}, {scored} of {asked} ({seconds:.0f} s)")
-            print(f"| {name} | " + " | ".join(cells) + " |", flush=True)
+    for name, form in FORMS.items():
+        cells = []
+        for rollouts in files.values():
+            value, scored, asked, seconds = measure(form, rollouts)
+            cells.append(f"{value:.2f}, {scored} of {asked} ({seconds:.0f} s)")
+        print(f"| {name} | " + " | ".join(cells) + " |", flush=True)
 
 
 if __name__ == "__main__":

@@ -9,14 +9,17 @@ from __future__ import annotations
 import random
 import shutil
 import tempfile
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 from bench.common import table
 from referee import Referee, Sample, clock
 from referee.config import load
-from referee.local import embedded_config, start_local
+from referee.local import embedded_config
+from referee.local.model import MODEL, ServerSpec, weights
+from referee.local.shared import use
 from referee.records import Criterion, Reward
 from referee.scoring.batch import Batch
 from referee.scoring.build import build_scorer
@@ -125,14 +128,19 @@ def simulated(work: str, bill: str, hosts: int, mode: str, groups: int, seed: in
     return {"usd": billed, "cached": metrics["tokens_cached"] / metrics["tokens_in"], "seconds": max(ends)}
 
 
+_CONTEXTS = count(4096)
+"""Equal servers would be one, with what it has cached before."""
+
+
 def real(servers: int, slots: int, mode: str, groups: int) -> dict[str, float]:
     """Prompt tokens that llama.cpp's server processed, those it had cached, and seconds."""
     with ExitStack() as stack:
-        started = [stack.enter_context(start_local(slots=slots)) for _ in range(servers)]
+        specs = [ServerSpec(str(weights()), MODEL, slots=slots, context=next(_CONTEXTS)) for _ in range(servers)]
+        started = [stack.enter_context(closing(use(spec))) for spec in specs]
         folder = Path(tempfile.mkdtemp())
         stack.callback(shutil.rmtree, folder)
-        settings = embedded_config(started[0].url, started[0].model, references=False)
-        endpoint = settings["endpoint"]
+        settings = embedded_config(references=False)
+        endpoint = {**settings["endpoint"], "model": started[0].model, "provider": "", "key_env": ""}
         settings["endpoint"] = [
             {**endpoint, "url": judge.url, "name": f"s{n}", "known_as": f"s{n}", "prefix_cache": mode}
             for n, judge in enumerate(started)

@@ -34,7 +34,7 @@ SAME_RANK_ALLOWED = {("referee", "ticket")}
 PURE = ("judging", "shaping", "limits", "wire", "probes", "signals", "stats")
 IMPURE_IMPORTS = {"asyncio", "socket", "threading", "time", "random", "os", "sqlite3", "aiohttp", "subprocess", "io"}
 IMPURE_IMPORTS |= {"importlib.metadata"}  # reads what is installed; `plugins` does that, while things are built
-HTTP_HOMES = {"aiohttp": set(), "httpx": set(), "httptools": {"engine/connection.py"}}
+HTTP_HOMES = {"aiohttp": set(), "httpx": set(), "httptools": {"engine/connection.py", "sim/http.py"}}
 CLOCK_CALLS = {
     ("time", "time"),
     ("time", "monotonic"),

@@ -15,13 +15,14 @@ from collections.abc import Callable, Iterable
 from msgspec.structs import replace
 from tests.attacks.copying import copied
 from tests.attacks.corpus import armed
+from tests.attacks.fooled import GullibleJudge, QuotingJudge
 from tests.attacks.group_corpus import FAMILIES
 from tests.attacks.trial import FORMS, KINDS, Kind, credited, try_on
 
 from referee import Referee
 from referee.config import load
 from referee.records import Verdict
-from referee.sim.judge import GullibleJudge, Judge, QuotingJudge
+from referee.sim.judge import Judge
 
 
 def simulated() -> dict[str, Callable[[str], bool]]:
@@ -60,17 +61,15 @@ def by_judge() -> str:
 
 def embedded() -> str:
     """The same for the real model on this machine, and beside it the demo's rollouts, good and bad."""
-    from referee.local import demo_rollouts, embedded_config, start_local
+    from referee.local import demo_rollouts, embedded_config
 
     rollouts = [(sample, label) for sample, label in demo_rollouts() if label in ("good", "bad")]
     asked = rollouts[0][0]
     given = [(f"the demo's {label} answers", sample) for sample, label in rollouts]
     for family, texts in FAMILIES.items():
         given += [(family, replace(asked, response=text, id="", group="")) for text in texts]
-    with start_local() as judge:
-        settings = embedded_config(judge.url, judge.model) | {"cache": {"path": ""}}
-        with Referee(load(settings, os.environ)) as referee:
-            rewards = referee.submit([sample for _, sample in given], deadline=1800.0).result()
+    with Referee(load(embedded_config() | {"cache": {"path": ""}}, os.environ)) as referee:
+        rewards = referee.submit([sample for _, sample in given], deadline=1800.0).result()
     found: dict[str, list[float | None]] = {}
     for (family, _), reward in zip(given, rewards, strict=True):
         verdict = reward.settled.verdict

@@ -10,6 +10,7 @@ from typing import Literal, get_args
 import pytest
 from tests.attacks.copying import stretches
 from tests.attacks.corpus import TRUE, armed
+from tests.attacks.fooled import FORGERIES, forged
 from tests.attacks.group_corpus import ATTACKS, SIBLINGS
 from tests.attacks.trial import FORMS, credited, trajectory
 from tests.judging.groups import choice, group, judge_of, reply, shown, texts, values
@@ -17,7 +18,7 @@ from tests.judging.groups import choice, group, judge_of, reply, shown, texts, v
 from referee.judging import Form, Judge, guard
 from referee.records import Ask, Message, Reply, Sample, Verdict
 from referee.sim.chat import unfence
-from referee.sim.judge import FORGERIES, QUALITY, forged
+from referee.sim.judge import QUALITY
 from referee.testing import deliberate
 
 Place = Literal["answer", "trajectory", "prompt"]

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -15,7 +16,7 @@ from referee.batch.open import APIS
 from referee.batch.port import BatchApi
 from referee.engine.port import Response, TransportFault
 from referee.sim import BatchSpec, Provider, ProviderSpec
-from referee.sim.batches import SimBatchHttp
+from referee.sim.batches import Request, SimBatches
 
 URL = "https://api.test/v1/chat/completions"
 HEADERS = {"authorization": "Bearer sk-canary-0123456789abcdef"}
@@ -62,13 +63,16 @@ class World:
                 await api.cancel(batch.remote)
 
 
-class Network(SimBatchHttp):
-    """Calls in process. `fault` is asked before and after each: what it raises, the caller gets."""
+class Network:
+    """The batch APIs in process: what `HttpTransport.request` is over a socket."""
 
-    dead = ""
-    """Calls that hold this fail before they arrive."""
-    deaf = ""
-    """The next call that holds this arrives, and its answer is lost."""
+    def __init__(self, provider: Provider, spec: BatchSpec) -> None:
+        self.batches = SimBatches(provider, spec)
+        self.calls: list[str] = []
+        self.dead = ""
+        """Calls that hold this fail before they arrive."""
+        self.deaf = ""
+        """The next call that holds this arrives, and its answer is lost."""
 
     async def request(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes, timeout: float, most: int = 0
@@ -76,11 +80,13 @@ class Network(SimBatchHttp):
         call = f"{method} {url}"
         if self.dead and self.dead in call:
             raise TransportFault("connect", "no route")
-        answer = await super().request(method, url, headers, body, timeout, most)
+        path = urlsplit(url)._replace(scheme="", netloc="").geturl()
+        self.calls.append(f"{method} {path}")
+        answer = self.batches.answer(Request(method, path, dict(headers), False, body))
         if self.deaf and self.deaf in call:
             self.deaf = ""
             raise TransportFault("reset", "gone")
-        return answer
+        return Response(answer.status, answer.headers, answer.body)
 
 
 def question(number: int, text: str = "") -> bytes:

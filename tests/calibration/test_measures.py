@@ -488,6 +488,28 @@ def test_without_an_interval_nothing_is_called_agreement() -> None:
     assert "Not known" in first.text
 
 
+def test_a_wide_interval_is_not_called_good_agreement() -> None:
+    """Kappa 0.97 of five scores: the interval begins at 0.16, far below what is called fair."""
+    whole = subject("ordinal", [0.9, 0.1, 1.0, 0.5, 0.0], [0.8, 0.2, 0.9, 0.6, 0.0])
+    found = measure(whole, Common(range(5), ["a", "a", "a", "b", "a"]), 0)
+    assert found.kappa.value is not None
+    assert found.kappa.low is not None
+    assert found.kappa.value > 0.9
+    assert 0.0 < found.kappa.low < 0.4
+    [first] = [one for one in findings(whole, found, (), "score") if one.check == "agreement"]
+    assert first.level == "warn"
+    assert "too few labels" in first.text
+    assert "labelled prompts would give" in first.advice
+
+
+def test_rows_with_the_same_answer_are_no_disagreements(tmp_path: Path) -> None:
+    """0.8 for what people call yes agrees with them; scores are apart by any distance."""
+    rows = [*yes_and_no(20, 1.0, 1.0), {"prompt": "odd", "response": "[[quality=8]]", "label": "no"}]
+    for given, shown in ((rows, ["[[quality=8]]"]), (rows[:-1], [])):
+        judge, _ = calibrated(rows_of(write(tmp_path / "rows.jsonl", given)), kind="yes_no")
+        assert [each.response for each in judge.disagreements] == shown
+
+
 def test_a_member_that_judges_only_what_is_hard_is_not_called_worse() -> None:
     """The last one of a cascade is asked about rows of which the first was unsure."""
     whole = subject("binary", [1.0] * 50 + [0.0] * 50, [0.9] * 50 + [0.1] * 50)

@@ -232,6 +232,13 @@ def test_a_cascade_is_replayed_at_every_threshold(tmp_path: Path, referee: Run, 
         '[[judge]]\nname = "cheap"\nkind = "yes_no"\nendpoint = "small"\n'
         '[[judge]]\nname = "strong"\nkind = "yes_no"\nendpoint = "large"\n'
     )
+    graded = [{**row, "label": int(row["response"][10])} for row in yes_and_no(40)]
+    write(tmp_path / "graded.jsonl", graded)
+    mixed = judges.replace('"strong"\nkind = "yes_no"', '"strong"\nkind = "score"')
+    (tmp_path / "mixed.toml").write_text(endpoints + mixed)
+    done = referee("calibrate", "graded.jsonl", "-c", "mixed.toml", "--cascade", "--json")
+    assert done.returncode == 0, done.stderr  # labels are on the scale of the last member
+    assert json.loads(done.stdout)["points"][-1]["agreement"] == 1.0
     team = '[[team]]\nname = "math"\ntoken_env = "MATH_TOKEN"\njudges = ["stairs"]\n'  # of `referee serve`
     (tmp_path / "referee.toml").write_text(endpoints + judges + team)
     write(tmp_path / "labels.jsonl", yes_and_no(40))

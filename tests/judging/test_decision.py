@@ -163,6 +163,15 @@ def test_rounded_probabilities_are_a_distribution() -> None:
     assert 0 < verdict.value < 0.5
 
 
+def test_many_answers_without_probability_are_no_distribution() -> None:
+    """What rounding may make of a hundred answers is bounded: nothing is divided by a sum of 0."""
+    grades = Criterion("How good is it?", choices=tuple(f"{number} of 100" for number in range(101)))
+    sample = Sample(prompt="p", response="r", rubric=(grades,))
+    verdict = judged({"c1": {"probabilities": {str(n): 0.0 for n in range(101)}}}, sample, kind="rubric")
+    assert isinstance(verdict, Unscored)
+    assert verdict.reason is Reason.SCHEMA
+
+
 def test_the_key_holds_questions_and_worths() -> None:
     """Another sentence, choice or worth is another question; the guard's secret is not in it."""
     one = Criterion("How short?", choices=("long", "short"))

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from referee.config import Gates, JudgeConfig
 from referee.errors import ConfigError
 from referee.judging import Form, Judge, make_judge
+from referee.judging.template import shipped
 from referee.records import Ask, Reply, Sample, Unscored, Verdict
 
 WITH_PROMPT = ("score", "yes_no", "reference")
@@ -229,10 +230,8 @@ def test_form_and_template_show_in_their_facets() -> None:
 
 def test_default_criteria_written_out_are_the_same_request() -> None:
     """What counts is what the judge is told."""
-    from referee.judging.score import CRITERIA
-
     sample = Sample(prompt="p", response="r")
-    assert ask(JudgeConfig(criteria=f" {CRITERIA}\n"), sample) == ask(BASE, sample)
+    assert ask(JudgeConfig(criteria=f" {shipped('score_criteria')}\n"), sample) == ask(BASE, sample)
 
 
 def test_settings_that_do_not_reach_the_judge_change_nothing() -> None:

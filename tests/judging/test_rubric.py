@@ -107,19 +107,22 @@ def test_without_criteria_there_is_nothing_to_judge() -> None:
     assert verdict.reason is Reason.CONFIG
 
 
-def test_rules_are_not_asked() -> None:
+@pytest.mark.parametrize("per_call", ["all", 1])
+def test_rules_are_not_asked(per_call: Any) -> None:
     """A criterion with a check is decided here; a rubric of rules alone asks nothing, and gates hold all the same."""
     rule = Criterion("Has at most 9 words.", 1.0, "short", check="max_words", parameters='{"max": 9}')
-    asked, verdict = judged(judge(), replace(SAMPLE, rubric=(*RUBRIC, rule)), true_of("capital"))
-    assert len(asked) == 1
+    asked, verdict = judged(
+        judge(criteria_per_call=per_call), replace(SAMPLE, rubric=(*RUBRIC, rule)), true_of("capital")
+    )
+    assert len(asked) == (1 if per_call == "all" else 3)
     assert "at most 9" not in asked[0].messages[-1].content
     assert isinstance(verdict, Verdict)
     assert (verdict.parts[3].name, verdict.parts[3].label) == ("short", "yes")
-    asked, verdict = judged(judge(), replace(SAMPLE, rubric=(rule,)))
+    asked, verdict = judged(judge(criteria_per_call=per_call), replace(SAMPLE, rubric=(rule,)))
     assert asked == []
     assert isinstance(verdict, Verdict)
     assert verdict.value == 1.0
-    asked, verdict = judged(judge(), replace(SAMPLE, response=" ", rubric=(rule,)))
+    asked, verdict = judged(judge(criteria_per_call=per_call), replace(SAMPLE, response=" ", rubric=(rule,)))
     assert isinstance(verdict, Verdict)
     assert verdict.how == "gate"
 

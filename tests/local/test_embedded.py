@@ -2,30 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 import re
-import signal
-import subprocess
-import sys
 import urllib.request
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from msgspec.structs import replace
 from rich.console import Console
 
-from referee import clock
-from referee.cli import settings as cli_settings
 from referee.cli.demo import show_rules
-from referee.config import CacheConfig, load
-from referee.local import demo_rollouts, embedded_config, separation, start_local
+from referee.config import CacheConfig, load, runs_here
+from referee.local import demo_rollouts, embedded_config, separation, shared
 from referee.local.embedded import read_labelled, ruled_rollouts
-from referee.local.model import missing
+from referee.local.model import MODEL, ServerSpec, missing, weights
 from referee.records import Reward, Sample
 from referee.referee import Referee
 
@@ -78,28 +69,14 @@ def test_the_two_files_share_no_prompt() -> None:
     assert not demo & {sample.prompt for sample, _ in read_labelled(HELD_OUT.read_bytes())}
 
 
-def test_the_configuration_loads() -> None:
-    """It is a valid configuration for a yes/no judge without a key."""
-    config = load(embedded_config("http://127.0.0.1:1/v1", "m"))
+def test_the_configuration_loads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is a valid configuration for a yes/no judge without a key; the environment may name a server instead."""
+    config = load(embedded_config())
     assert config.judge[0].kind == "yes_no"
     assert config.endpoint[0].key_env == ""
-
-
-@pytest.mark.parametrize("elsewhere", [False, True])
-def test_it_is_known_by_its_name_and_not_by_its_port(monkeypatch: pytest.MonkeyPatch, elsewhere: bool) -> None:
-    """Its port is another one at every start. A server that the environment names instead is known by its address."""
-    monkeypatch.delenv("REFEREE_ENDPOINT_URL", raising=False)
-    if elsewhere:
-        monkeypatch.setenv("REFEREE_ENDPOINT_URL", "http://127.0.0.1:2/v1")
-
-    @contextlib.contextmanager
-    def started() -> Iterator[SimpleNamespace]:
-        yield SimpleNamespace(url="http://127.0.0.1:1/v1", model="m")
-
-    monkeypatch.setattr(cli_settings, "start_local", started)
-    monkeypatch.setattr(cli_settings, "DEFAULT_FILE", Path("no such file"))
-    with cli_settings.settings(None) as config:
-        assert config.endpoint[0].known_as == ("" if elsewhere else "embedded")
+    assert runs_here(config.endpoint[0])
+    other = load(embedded_config(), {"REFEREE_ENDPOINT_URL": "http://127.0.0.1:2/v1"})
+    assert not runs_here(other.endpoint[0])
 
 
 @pytest.mark.parametrize(
@@ -118,10 +95,8 @@ def test_separation(scored: list[tuple[str, float]], right: float) -> None:
 
 
 def judge(rollouts: list[tuple[Sample, str]]) -> list[Reward]:
-    with start_local() as server:
-        config = replace(load(embedded_config(server.url, server.model)), cache=CacheConfig(path=""))
-        with Referee(config) as referee:
-            return referee.submit([sample for sample, _ in rollouts]).result()
+    with Referee(replace(load(embedded_config()), cache=CacheConfig(path=""))) as referee:
+        return referee.submit([sample for sample, _ in rollouts]).result()
 
 
 @with_marks
@@ -136,51 +111,29 @@ def test_it_tells_good_from_bad_better_than_chance() -> None:
 
 
 @with_marks
-def test_two_at_once_have_two_ports_and_one_cache(tmp_path: Path) -> None:
-    """What the one has judged, the other finds in the cache."""
+def test_what_one_server_has_judged_the_next_finds_in_the_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is known by its file, not by its port, which is another one at every start."""
     sample = demo_rollouts()[0][0]
+    config = replace(load(embedded_config()), cache=CacheConfig(path=str(tmp_path / "cache.sqlite")))
     origins = []
-    with start_local() as one, start_local() as other:
-        assert one.url != other.url
-        for server in (one, other):
-            cache = CacheConfig(path=str(tmp_path / "cache.sqlite"))
-            with Referee(replace(load(embedded_config(server.url, server.model)), cache=cache)) as referee:
-                origins.append(referee.score([sample])[0].settled.origin)
+    for folder in ("one", "other"):  # where the running server is looked for
+        (tmp_path / folder).mkdir()
+        monkeypatch.setattr(shared.tempfile, "tempdir", str(tmp_path / folder))
+        with Referee(config) as referee:
+            origins.append(referee.score([sample])[0].settled.origin)
     assert origins == ["call", "cache"]
 
 
 @with_marks
-def test_the_server_answers_with_log_probabilities_and_ends_with_its_pipe() -> None:
-    """One chat completion by hand; then the process goes when it is closed."""
-    with start_local() as server:
-        body = {
-            "messages": [{"role": "user", "content": "2 + 2 ="}],
-            "max_tokens": 1,
-            "logprobs": True,
-            "top_logprobs": 5,
-        }
-        request = urllib.request.Request(
-            f"{server.url}/chat/completions", json.dumps(body).encode(), {"content-type": "application/json"}
-        )
-        with urllib.request.urlopen(request, timeout=60) as answer:
-            assert json.load(answer)["choices"][0]["logprobs"]["content"]
-        assert server.alive
-    assert not server.alive
-
-
-@with_marks
-def test_the_server_does_not_outlive_its_parent() -> None:
-    """Killed without a chance to clean up, the parent takes the server along."""
-    code = "from referee.local import start_local; s = start_local(); print(s.pid, flush=True); input()"
-    parent = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    assert parent.stdout is not None
-    pid = int(parent.stdout.readline())
-    parent.send_signal(signal.SIGKILL)
-    parent.communicate()
-    for _ in range(600):
-        try:
-            os.kill(pid, 0)
-        except ProcessLookupError:
-            return
-        clock.pause(0.05)
-    raise AssertionError("the server is still there")
+def test_the_server_answers_with_log_probabilities() -> None:
+    """One chat completion by hand."""
+    server = shared.use(ServerSpec(str(weights()), MODEL))
+    body = {"messages": [{"role": "user", "content": "2 + 2 ="}], "max_tokens": 1, "logprobs": True, "top_logprobs": 5}
+    request = urllib.request.Request(
+        f"{server.url}/chat/completions", json.dumps(body).encode(), {"content-type": "application/json"}
+    )
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        assert json.load(answer)["choices"][0]["logprobs"]["content"]
+    server.close()

@@ -34,7 +34,7 @@ def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def settings(path: Path, **local: Any) -> dict[str, Any]:
     """The embedded judge's question, asked of a file."""
-    given = embedded_config("", "")
+    given = embedded_config()
     endpoint = {"provider": "local", "model": str(path), "local": {"template": "plain", **local}}
     return {
         "judge": given["judge"],

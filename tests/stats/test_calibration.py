@@ -1,4 +1,4 @@
-"""Calibration: curve, ECE and Brier score by hand, and what noise alone would show."""
+"""Calibration: curve and ECE by hand, and what noise alone would show."""
 
 from __future__ import annotations
 
@@ -8,32 +8,25 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from referee.stats import brier, ece, ece_floor, ece_interval, reliability
+from referee.stats import ece, ece_floor, ece_interval, reliability
 
 SAID, TRUE = [0.1, 0.1, 0.9, 0.9], [0, 1, 1, 1]
 
 
-@pytest.mark.parametrize("by", ["mass", "width"])
-def test_a_curve_by_hand(by: str) -> None:
+def test_a_curve_by_hand() -> None:
     """Says 0.1 where half are true, 0.9 where all are: (2 * 0.4 + 2 * 0.1) / 4."""
-    curve = reliability(SAID, TRUE, by=by)  # type: ignore[arg-type]
+    curve = reliability(SAID, TRUE)
     assert [(each.count, each.said, each.true) for each in curve] == [(2, 0.1, 0.5), (2, 0.9, 1.0)]
     assert curve[1].low < 0.9 < curve[1].high == 1.0
-    assert ece(SAID, TRUE, by=by) == pytest.approx(0.25)  # type: ignore[arg-type]
-
-
-def test_brier_by_hand() -> None:
-    """(0.01 + 0.81 + 0.01 + 0.01) / 4."""
-    assert brier(SAID, TRUE) == pytest.approx(0.21)
-    assert brier([], []) is ece([], []) is ece_floor([], random.Random(1)) is None
+    assert ece(SAID, TRUE) == pytest.approx(0.25)
+    assert ece([], []) is ece_floor([], random.Random(1)) is None
     assert reliability([], []) == []
 
 
-def test_bins_of_equal_mass_hold_as_many_rows() -> None:
-    """A hundred different probabilities, all low: ten bins of ten, where bins of equal width would be one."""
+def test_bins_hold_as_many_rows_each() -> None:
+    """A hundred different probabilities, all low: ten bins of ten."""
     said = [place / 2000 for place in range(100)]
     assert [each.count for each in reliability(said, [0.0] * 100)] == [10] * 10
-    assert len(reliability(said, [0.0] * 100, by="width")) == 1
 
 
 @settings(deadline=None)

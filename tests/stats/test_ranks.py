@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from referee.stats import kendall, pearson, ranks, roc_auc, spearman
+from referee.stats import kendall, pearson, ranks, spearman
 
 numbers = st.lists(st.tuples(st.floats(-1e6, 1e6), st.floats(-1e6, 1e6)), max_size=40)
 levels = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=30)
@@ -28,17 +28,11 @@ def test_kendall_by_hand() -> None:
     assert kendall([1, 2, 3, 4], [1, 3, 2, 2]) == pytest.approx(1 / math.sqrt(30))
 
 
-def test_area_under_the_curve_by_hand() -> None:
-    """0.9 and 0.5 against 0.5 and 0.1: three pairs won, one tied, of four."""
-    assert roc_auc([True, True, False, False], [0.9, 0.5, 0.5, 0.1]) == 0.875
-
-
 def test_what_is_not_defined_is_none() -> None:
-    """No pairs, a constant side, one class: no number is made up."""
+    """No pairs, a constant side: no number is made up."""
     assert pearson([], []) is pearson([1.0], [2.0]) is pearson([0.1] * 5, [1, 2, 3, 4, 5]) is None
     for measure in (spearman, kendall):
         assert measure([], []) is measure([1.0], [2.0]) is measure([1.0, 1.0], [1.0, 2.0]) is None
-    assert roc_auc([True], [1.0]) is roc_auc([], []) is None
     with pytest.raises(ValueError, match="2 values against 1"):
         spearman([1.0, 2.0], [1.0])
 
@@ -59,15 +53,10 @@ def test_correlations_stay_in_range_and_are_symmetric(pairs: list[tuple[float, f
 @settings(deadline=None)
 @given(levels)
 def test_fast_ways_count_what_slow_ones_do(pairs: list[tuple[int, int]]) -> None:
-    """Kendall and the area pair by pair, Spearman as the correlation of ranks."""
+    """Kendall pair by pair, Spearman as the correlation of ranks."""
     a, b = [x for x, _ in pairs], [y for _, y in pairs]
     both = [(p, q) for n, p in enumerate(pairs) for q in pairs[:n]]
     sign = sum(((p[0] > q[0]) - (p[0] < q[0])) * ((p[1] > q[1]) - (p[1] < q[1])) for p, q in both)
     untied = sum(p[0] != q[0] for p, q in both) * sum(p[1] != q[1] for p, q in both)
     assert kendall(a, b) == (pytest.approx(sign / math.sqrt(untied)) if untied else None)
     assert spearman(a, b) == (pytest.approx(pearson(ranks(a), ranks(b)), abs=1e-12) if untied else None)
-    yes = [x > 2 for x in a]
-    wins = [
-        (x > y) + (x == y) / 2 for x, up in zip(b, yes, strict=True) if up for y, u in zip(b, yes, strict=True) if not u
-    ]
-    assert roc_auc(yes, b) == (pytest.approx(sum(wins) / len(wins)) if wins else None)

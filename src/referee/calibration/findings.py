@@ -58,6 +58,8 @@ def _agreement(measures: Measures, parts: bool) -> Iterator[Finding]:
         level, word = "bad", "No better than chance, as far as these labels show"
         if found.value >= FAIR:
             level, word = "warn", "Perhaps fair, but too few labels to rule out chance"
+    elif found.value >= GOOD and low < FAIR:
+        level, word = "warn", "Agrees well with people, but too few labels to be sure"
     elif found.value >= GOOD:
         level, word = "good", "Agrees well with people"
     elif found.value >= FAIR:

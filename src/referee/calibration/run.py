@@ -178,11 +178,14 @@ def _disagreements(whole: Subject, rows: Sequence[Row], common: Common, most: in
             )
         return
     apart = {
-        place: abs((one.value or 0.0) - true)
+        place: abs(one.value - true)
         for place, (one, true) in enumerate(zip(said, truth.values, strict=True))
-        if one.value is not None and true is not None
+        if one.value is not None
+        and true is not None
+        # 0.8 for a yes is the same answer.
+        and (one.value != true if truth.kind == "ordinal" else (one.value > CUT) != (true > CUT))
     }
-    worst = sorted((place for place in apart if apart[place] > 0), key=lambda place: -apart[place])
+    worst = sorted(apart, key=lambda place: -apart[place])
     unit = truth.high - truth.low
     for place in worst[:most]:
         key = whole.keys[place]

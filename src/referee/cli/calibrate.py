@@ -140,7 +140,8 @@ def command(
                     criteria=tuple(one for judge in chosen.judge if judge.kind == "rubric" for one in judge.criterion),
                 )
                 rows = [*_read(source, form), *([] if more is None else _read(more, form, labelled=False))]
-                check_labels(chosen, rows, rule)
+                if not cascade:  # that compares with the scale of its last member alone
+                    check_labels(chosen, rows, rule)
                 _check_references(labels, chosen, rows)
                 _warn_unread(source, chosen, form)
                 rename = _names(path, configs, chosen)

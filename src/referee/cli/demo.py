@@ -17,7 +17,7 @@ from referee.cli.ways_to_wait import compare, comparison_table
 from referee.cli.words import counted
 from referee.config import CacheConfig, LedgerConfig, load
 from referee.errors import RefereeError
-from referee.local import DISCLAIMER, demo_rollouts, embedded_config, separation, start_local
+from referee.local import DISCLAIMER, demo_rollouts, embedded_config, separation
 from referee.local.embedded import ruled_rollouts
 from referee.progress import Meter
 from referee.records import Reward, Sample, Unscored, Verdict
@@ -65,15 +65,13 @@ def _judge(console: Console, run: Path) -> None:
         f"Judging {len(samples)} rollouts of {len({s.group for s in samples})} prompts with SmolLM2-135M on this CPU. "
         + DISCLAIMER
     )
-    with start_local() as judge:
-        config = replace(load(embedded_config(judge.url, judge.model)), cache=CacheConfig(path=""))
-        config = replace(config, ledger=LedgerConfig(dir=str(run)))
-        with Referee(config) as referee:
-            with Meter(len(samples), referee.metrics) as meter:
-                rewards = referee.submit(samples).result()
-                metrics = referee.metrics()
-            if not console.is_terminal:
-                typer.echo(meter.line(), err=True)  # lines come every ten seconds; the last one says that all is done
+    config = replace(load(embedded_config()), cache=CacheConfig(path=""), ledger=LedgerConfig(dir=str(run)))
+    with Referee(config) as referee:
+        with Meter(len(samples), referee.metrics) as meter:
+            rewards = referee.submit(samples).result()
+            metrics = referee.metrics()
+        if not console.is_terminal:
+            typer.echo(meter.line(), err=True)  # lines come every ten seconds; the last one says that all is done
     console.print(_table(labelled, rewards))
     unscored = [reward for reward in rewards if not reward.scored]
     console.print(

@@ -11,7 +11,7 @@ import typer
 from msgspec.structs import replace
 
 from referee.config import AuditConfig, Config, load
-from referee.local import DISCLAIMER, embedded_config, start_local
+from referee.local import DISCLAIMER, embedded_config
 from referee.scoring.build import with_rubrics
 
 DEFAULT_FILE = Path("referee.toml")
@@ -19,7 +19,7 @@ DEFAULT_FILE = Path("referee.toml")
 
 @contextlib.contextmanager
 def settings(path: Path | None, references: bool = True, audit: bool = False) -> Iterator[Config]:
-    """The configuration, with the embedded judge running for as long as it is needed.
+    """The configuration; without a file, that of the embedded judge.
 
     `references`: every sample has one, so that the embedded judge can compare, which it does best. `audit`: the command
     is about rewards, which the audit watches. For others the shadow judge is a judge like any other.
@@ -32,8 +32,7 @@ def settings(path: Path | None, references: bool = True, audit: bool = False) ->
         yield chosen if audit else replace(chosen, judge=chosen.known_judges, audit=AuditConfig())
         return
     typer.echo("no configuration: using the embedded judge (SmolLM2-135M on this CPU). " + DISCLAIMER, err=True)
-    with start_local() as judge:
-        yield load(embedded_config(judge.url, judge.model, references), os.environ)
+    yield load(embedded_config(references), os.environ)
 
 
 def with_ledger(config: Config, folder: Path | None) -> Config:

@@ -4,7 +4,6 @@ Judges of other packages are made of what is exported here and of the readers in
 `referee docs extending`.
 """
 
-from referee.judging.groups import needs_groups, refuse_groups
 from referee.judging.judge import seen_by
 from referee.judging.kind import (
     Deliberation,
@@ -17,9 +16,18 @@ from referee.judging.kind import (
     object_schema,
     sampling_for,
 )
+from referee.judging.members import together
 from referee.judging.read import read_integer
-from referee.judging.registry import KINDS, first_round, make_judge, make_with, rounds_unanswered, settles
-from referee.judging.together import together
+from referee.judging.registry import (
+    KINDS,
+    first_round,
+    make_judge,
+    make_with,
+    needs_groups,
+    refuse_groups,
+    rounds_unanswered,
+    settles,
+)
 
 __all__ = [
     "KINDS",

@@ -26,6 +26,8 @@ ANSWER_TOKENS = 32
 """What the answer to one question is billed for at most, about."""
 ROUNDING = 0.01
 """Probabilities come with two decimals, so a sum of several may be so far from 1 for each of them."""
+MOST_ROUNDING = 0.5
+"""And no further than this, or the sum of many could be 0."""
 
 
 def decision(
@@ -108,7 +110,7 @@ def _place(query: Query, answer: object) -> TokenChoice | Unscored:
     if not all(map(_is_share, shares.values())):
         return Unscored(reason=Reason.OUT_OF_RANGE, detail=f"{query.id}: a probability is not a number from 0 to 1")
     total = math.fsum(shares.values())
-    if abs(total - 1) > ROUNDING * len(offered):
+    if abs(total - 1) > min(ROUNDING * len(offered), MOST_ROUNDING):
         return Unscored(reason=Reason.SCHEMA, detail=f"{query.id}: the probabilities add up to {total:.2f}, not to 1")
     return TokenChoice(query.id, tuple([(label, _log(shares[label] / total)) for label in offered]))
 

@@ -16,7 +16,7 @@ from referee.judging.template import shipped
 from referee.records import Ask, Media, Reason, Text, Unscored
 from referee.rollouts import Image, media_of, read_image
 
-RULES = shipped("images.txt")
+RULES = shipped("images")
 IMAGE_TOKENS = 1000
 """Estimate for one image, until the provider reports usage: from 258 (Gemini, small) to 1,600 (Anthropic, large)."""
 FACET = "images"

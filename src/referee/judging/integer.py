@@ -13,55 +13,34 @@ from functools import partial
 from referee.config import JudgeConfig
 from referee.errors import ConfigError
 from referee.judging.digest import digest
-from referee.judging.kind import Kind, sampling_for
+from referee.judging.kind import Kind, closed_schema, forms_of
 from referee.judging.read import ended, json_object, scaled, whole
 from referee.judging.read import integer as as_integer
-from referee.judging.score import LONGEST_ENUM
-from referee.judging.template import shipped
+from referee.judging.score import on_scale
+from referee.judging.template import criteria_of, shipped
 from referee.records import Ask, Reason, Reply, Unscored, Verdict
-
-SHIPPED = shipped("integer.txt")
-OWN = shipped("integer_own.txt")
-CRITERIA = shipped("integer_criteria.txt")
 
 
 def integer(config: JudgeConfig) -> Kind:
     """The judge kind for this system prompt and scale."""
     low, high = config.low, config.high
-    if low >= high:
-        raise ConfigError(f"judge.low: low ({low}) must be below high ({high}).", setting="judge.low")
     own = config.system_prompt.strip()
     if own and config.criteria.strip():
         raise ConfigError(
             "judge.criteria: judge.system_prompt is set and is the whole instruction; put the criteria into it.",
             setting="judge.criteria",
         )
-    number: dict[str, object] = {"type": "integer"}
-    if high - low < LONGEST_ENUM:
-        number["enum"] = list(range(low, high + 1))
-    else:
-        number |= {"minimum": low, "maximum": high}
-    schema: dict[str, object] = {
-        "type": "object",
-        "properties": {"score": number},
-        "required": ["score"],
-        "additionalProperties": False,
-    }
     return Kind(
         name="integer/2",
-        template=OWN if own else SHIPPED,
-        needs=("response",),
+        template=shipped("integer_own" if own else "integer"),
         values={
             "system_prompt": own,
-            "criteria": config.criteria.strip() or CRITERIA,
+            "criteria": criteria_of(config, "integer"),
             "low": str(low),
             "high": str(high),
         },
         replies={"schema": "", "text": ""},
-        sampling={
-            "schema": sampling_for(config, config.max_tokens, schema),
-            "text": sampling_for(config, config.max_tokens),
-        },
+        sampling=forms_of(config, closed_schema({"score": on_scale(low, high)})),
         facets=(("scale", f"{low}..{high}"), ("system_prompt", digest(own))),
         lowest=float(low),
         read=partial(_read, low, high),

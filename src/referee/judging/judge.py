@@ -15,16 +15,7 @@ from referee.judging.gates import settle
 from referee.judging.guard import FIELDS, bare, scrub, show, with_reasoning_tags
 from referee.judging.images import attach, shown_in, too_many, unusable
 from referee.judging.kind import Deliberation, Form, Kind, Reader
-from referee.judging.prompt_builder import (
-    RESPONSES,
-    Group,
-    Wording,
-    compose,
-    compose_labelled,
-    gather,
-    label,
-    prepare,
-)
+from referee.judging.prompt_builder import RESPONSES, Group, Wording, compose, gather, prepare, show_one, show_several
 from referee.judging.read import visible
 from referee.judging.template import COLUMNS, columns_in, parse, uses
 from referee.judging.transcript import prompt_text, reasoning_text, response_text
@@ -197,12 +188,13 @@ class SampleJudge:
             texts[name] = scrub(value) if name in self._trusted else show(value)
         return gather(self._frames[form], texts, self._key, self._trusted)
 
-    def _ask(self, group: Group, shown: str, sample: Sample, form: Form, wording: Wording | None) -> Ask:
+    def _ask(self, group: Group, response: str, sample: Sample, form: Form, wording: Wording | None) -> Ask:
+        shown = show_one(group, response, self._key)
         if wording is not None:
             read = functools.partial(_read, wording.read)
-            return compose(group, shown, self._key, read, self._again, self._pool, None, wording)
+            return compose(group, shown, wording.sampling, read, self._again, self._pool, None, wording.values)
         in_text = functools.partial(self.plan, sample, "text") if form == "schema" and self._falls_back else None
-        return compose(group, shown, self._key, self._read, self._again, self._pool, in_text)
+        return compose(group, shown, group.frame.sampling, self._read, self._again, self._pool, in_text)
 
     def ask_about(
         self,
@@ -214,11 +206,11 @@ class SampleJudge:
     ) -> Ask:
         """One question about several responses to the sample's prompt, with its text form."""
         group = self.group(sample, form)
-        labelled = label(group, texts, self._key)
+        shown = show_several(group, texts, self._key)
         falls_back = form == "schema" and self._falls_back
         in_text = functools.partial(self.ask_about, sample, texts, "text", sampling, read) if falls_back else None
-        reader = functools.partial(_read, functools.partial(read, labelled.labels))
-        ask = compose_labelled(group, labelled, sampling(form), reader, self._again, self._pool, in_text)
+        reader = functools.partial(_read, functools.partial(read, shown.labels))
+        ask = compose(group, shown, sampling(form), reader, self._again, self._pool, in_text)
         images = shown_in(group.prompt, (sample.prompt,)) if self._images else {}
         return attach(ask, images) if images else ask
 

@@ -12,8 +12,15 @@ from hashlib import blake2b
 
 from referee.config import JudgeConfig, quorum_of
 from referee.judging.kind import Deliberation, Form, Judge
-from referee.judging.members import calls_of, columns_of, members_of, of_member, unit_of_members, without_verdict
-from referee.judging.together import together
+from referee.judging.members import (
+    calls_of,
+    columns_of,
+    members_of,
+    of_member,
+    together,
+    unit_of_members,
+    without_verdict,
+)
 from referee.records import Part, Sample, Unscored, Verdict
 from referee.rollouts import plain
 

@@ -4,12 +4,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from msgspec import Struct
 
 from referee.config import JudgeConfig
-from referee.records import Ask, Query, Reply, Sample, Sampling, TokenChoice, Unscored, Verdict
+from referee.records import Ask, Query, Reason, Reply, Sample, Sampling, TokenChoice, Unscored, Verdict
 
 Form = Literal["schema", "text"]
 Unit = Literal["sample", "group"]
@@ -40,25 +40,30 @@ class Judge(Protocol):
         ...
 
 
-class Kind(Struct, frozen=True):
+def unread(said: str, request: Ask, reply: Reply) -> Verdict | Unscored:
+    """The reader of a kind whose every question brings a reader of its own."""
+    return Unscored(reason=Reason.CONFIG, detail="a reply to this question has no reader")
+
+
+class Kind(Struct, frozen=True, kw_only=True):
     """One kind of judge, made for one configuration."""
 
     name: str
     """With the version of its reader: a change in reading must not find old verdicts in a cache."""
     template: str
     """What is asked, as in `referee docs judging`; judge.prompt_file takes its place."""
-    needs: tuple[str, ...]
+    needs: tuple[str, ...] = ("response",)
     """Placeholders the template must have."""
     values: Mapping[str, str]
     """What the fixed placeholders stand for."""
     replies: Mapping[Form, str]
     """How the judge is told to answer; stands after the texts to judge."""
     sampling: Mapping[Form, Sampling]
-    facets: tuple[tuple[str, str], ...]
+    facets: tuple[tuple[str, str], ...] = ()
     """What else of the configuration shapes the request or its reading, such as the scale. Part of the cache key."""
-    lowest: float
+    lowest: float = 0.0
     """The score a gate gives."""
-    read: Reader
+    read: Reader = unread
     bare: bool = False
     """The response is shown without fences and without rules about them."""
     trace: bool = False
@@ -90,11 +95,25 @@ def sampling_for(
     return Sampling(max_tokens=max_tokens, temperature=temperature, top_logprobs=top_logprobs, schema=schema)
 
 
+def forms_of(config: JudgeConfig, schema: dict[str, Any], top_logprobs: int = 0) -> dict[Form, Sampling]:
+    """The same with `judge.max_tokens`, for replies by this schema and for those in text."""
+    most = config.max_tokens
+    return {
+        "schema": sampling_for(config, most, schema, top_logprobs),
+        "text": sampling_for(config, most, None, top_logprobs),
+    }
+
+
 def object_schema(name: str, value: dict[str, object]) -> dict[str, object]:
     """A JSON object of a reason and a value, in that order: the judge thinks before it decides."""
+    return closed_schema({"reason": {"type": "string"}, name: value})
+
+
+def closed_schema(properties: dict[str, Any]) -> dict[str, Any]:
+    """A JSON object of exactly these."""
     return {
         "type": "object",
-        "properties": {"reason": {"type": "string"}, name: value},
-        "required": ["reason", name],
+        "properties": properties,
+        "required": list(properties),
         "additionalProperties": False,
     }

@@ -6,22 +6,17 @@ A verdict is cached for longer than its labels are valid, so what is returned is
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from referee.judging.prompt_builder import LABEL_LETTERS
-from referee.judging.read import fields, integer, json_object, kept, scaled, tagged, whole
-from referee.records import Ask, How, Part, Reason, Unscored, Verdict
+from referee.judging.read import given, integer, json_object, kept, pairs_in, scaled, whole
+from referee.records import Ask, How, Part, Reason, Reply, Unscored, Verdict
 
 TIE = "tie"
-_PAIR = re.compile(rf"([A-Z]{{{LABEL_LETTERS}}})\s*=\s*(\S+)", re.ASCII)
-_LINE = re.compile(
-    rf"^[ \t*_`-]*(?:Response )?([A-Z]{{{LABEL_LETTERS}}})[*_`]*[ \t]*[:.)][ \t]*(.*)$", re.ASCII | re.MULTILINE
-)
 
 
-class Given(NamedTuple):
+class Scored(NamedTuple):
     """What a reply says of one response."""
 
     label: str
@@ -30,16 +25,16 @@ class Given(NamedTuple):
     """None: it is no integer."""
 
 
-def score_each(labels: Sequence[str], low: int, high: int, said: str, request: Ask) -> Verdict | Unscored:
+def score_each(low: int, high: int, labels: Sequence[str], said: str, request: Ask, _: Reply) -> Verdict | Unscored:
     """A verdict for each label, as the parts of one, in the order of `labels`. Its own score is 0."""
     in_text = request.sampling.schema is None
     how: How = "tag" if in_text else "schema"
     otherwise = Reason.NO_VERDICT if in_text else Reason.SCHEMA
-    given = _from_tag(said, request.nonce) if in_text else _from_json(said)
-    if isinstance(given, Unscored):
-        return given
-    found = {one.label: one for one in given}
-    if len(found) < len(given):
+    scored = _from_tag(said, request.nonce) if in_text else _from_json(said)
+    if isinstance(scored, Unscored):
+        return scored
+    found = {one.label: one for one in scored}
+    if len(found) < len(scored):
         return Unscored(reason=Reason.AMBIGUOUS, detail="a label stands twice in the reply")
     if found.keys() != set(labels):
         missing, unknown = len(set(labels) - found.keys()), len(found.keys() - set(labels))
@@ -57,22 +52,19 @@ def score_each(labels: Sequence[str], low: int, high: int, said: str, request: A
     return Verdict(score=0.0, value=0.0, how="listwise", parts=tuple(parts))
 
 
-def better_of(labels: Sequence[str], said: str, request: Ask) -> Verdict | Unscored:
+def better_of(labels: Sequence[str], said: str, request: Ask, _: Reply) -> Verdict | Unscored:
     """Which of two is better: value 1 the first that was shown, 0 the second, 0.5 neither."""
-    in_text = request.sampling.schema is None
-    how: How = "tag" if in_text else "schema"
-    found = tagged(said, request.nonce) if in_text else fields(said, "verdict")
+    found = given(said, request, "verdict")
     if isinstance(found, Unscored):
         return found
-    words, word = found
-    if word == TIE or (in_text and word.lower() == TIE):
+    word = found.value
+    if word == TIE or (found.how == "tag" and word.lower() == TIE):
         value = 0.5
     elif word in labels:
         value = float(word == labels[0])
     else:
-        otherwise = Reason.NO_VERDICT if in_text else Reason.SCHEMA
-        return Unscored(reason=otherwise, detail="the verdict is neither one of the two labels nor tie")
-    return Verdict(score=value, value=value, reason=kept(_placed(words, labels)), how=how)
+        return Unscored(reason=found.otherwise, detail="the verdict is neither one of the two labels nor tie")
+    return Verdict(score=value, value=value, reason=kept(_placed(found.words, labels)), how=found.how)
 
 
 def _placed(words: str, labels: Sequence[str]) -> str:
@@ -82,7 +74,7 @@ def _placed(words: str, labels: Sequence[str]) -> str:
     return words
 
 
-def _from_json(said: str) -> list[Given] | Unscored:
+def _from_json(said: str) -> list[Scored] | Unscored:
     value = json_object(said)
     if isinstance(value, Unscored):
         return value
@@ -92,7 +84,7 @@ def _from_json(said: str) -> list[Given] | Unscored:
     if not all(map(_is_given, items)):
         detail = "each response must hold the texts `label` and `reason`, and `score`, nothing else"
         return Unscored(reason=Reason.SCHEMA, detail=detail)
-    return [Given(item["label"], item["reason"], whole(item["score"])) for item in items]
+    return [Scored(item["label"], item["reason"], whole(item["score"])) for item in items]
 
 
 def _is_given(item: Any) -> bool:
@@ -104,14 +96,6 @@ def _is_given(item: Any) -> bool:
     )
 
 
-def _from_tag(said: str, nonce: str) -> list[Given] | Unscored:
-    found = tagged(said, nonce)
-    if isinstance(found, Unscored):
-        return found
-    words, inside = found
-    reasons = {match[1]: match[2] for match in _LINE.finditer(words)}
-    pieces = [piece.strip() for piece in inside.replace("\n", ";").split(";")]
-    pairs = [_PAIR.fullmatch(piece) for piece in pieces if piece]
-    if not all(pairs):
-        return Unscored(reason=Reason.NO_VERDICT, detail="the verdict tag does not hold pairs such as LABEL=7")
-    return [Given(pair[1], reasons.get(pair[1], ""), integer(pair[2])) for pair in pairs if pair is not None]
+def _from_tag(said: str, nonce: str) -> list[Scored] | Unscored:
+    found = pairs_in(said, nonce, rf"[A-Z]{{{LABEL_LETTERS}}}", "LABEL=7")
+    return found if isinstance(found, Unscored) else [Scored(name, why, integer(it)) for name, why, it in found]

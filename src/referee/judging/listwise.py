@@ -14,24 +14,21 @@ import re
 import statistics
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 from msgspec.structs import replace
 
 from referee.config import JudgeConfig
 from referee.judging.digest import tokens_in
 from referee.judging.judge import SampleJudge
-from referee.judging.kind import Deliberation, Form, Judge, Kind, sampling_for
+from referee.judging.kind import Deliberation, Form, Judge, Kind, closed_schema, forms_of
 from referee.judging.labels import score_each
 from referee.judging.prompt_builder import RESPONSES
-from referee.judging.score import CRITERIA, levels, on_scale
+from referee.judging.score import on_scale, scale_values
 from referee.judging.siblings import Alone, Siblings, siblings_of
-from referee.judging.template import shipped
-from referee.records import Ask, Part, Reason, Reply, Sample, Sampling, Unscored, Verdict
+from referee.judging.template import shipped, shipped_replies
+from referee.records import Ask, Part, Reason, Sample, Sampling, Unscored, Verdict
 
-TEMPLATE = shipped("listwise.txt")
-REPLY_SCHEMA = shipped("listwise_reply_schema.txt")
-REPLY_TEXT = shipped("listwise_reply_text.txt")
 REPLY_TOKENS = 96
 """Room for the label, the reason and the score of one response."""
 LONGEST_REPLY = 4096
@@ -66,6 +63,7 @@ class ListwiseJudge:
         self._alone = Alone(config, used)
         self.columns = tuple(dict.fromkeys((*self._asker.columns, *self._alone.columns)))
         self.shows = self._asker.shows
+        self._reader = functools.partial(score_each, config.low, config.high)
         self._samplings: dict[tuple[Form, int], Sampling] = {}
         """One object for each room: bodies are encoded faster where it is the same."""
 
@@ -116,7 +114,7 @@ class ListwiseJudge:
         return [[ordered(chunk, order, wanted) for chunk in chunks] for order in range(count)]
 
     def _ask(self, sample: Sample, texts: Texts, form: Form) -> Ask:
-        return self._asker.ask_about(sample, texts, form, functools.partial(self._sampling, len(texts)), self._read)
+        return self._asker.ask_about(sample, texts, form, functools.partial(self._sampling, len(texts)), self._reader)
 
     def _sampling(self, count: int, form: Form) -> Sampling:
         room = max(self._config.max_tokens, min(REPLY_TOKENS * count, LONGEST_REPLY))
@@ -124,9 +122,6 @@ class ListwiseJudge:
         if found is None:
             found = self._samplings[form, room] = replace(self._kind.sampling[form], max_tokens=room)
         return found
-
-    def _read(self, labels: Sequence[str], said: str, request: Ask, reply: Reply) -> Verdict | Unscored:
-        return score_each(labels, self._config.low, self._config.high, said, request)
 
     def _valued(self, found: Siblings, chunks: Sequence[tuple[Texts, Verdict | Unscored]]) -> Scores:
         """What one order says, with values: of the scores themselves, or of what each is among the others."""
@@ -193,36 +188,17 @@ def place_in(words: str) -> float | None:
 def listwise(config: JudgeConfig) -> Kind:
     """The texts around the responses."""
     low, high = config.low, config.high
-    one: dict[str, Any] = {
-        "type": "object",
-        "properties": {"label": {"type": "string"}, "reason": {"type": "string"}, "score": on_scale(low, high)},
-        "required": ["label", "reason", "score"],
-        "additionalProperties": False,
-    }
-    schema: dict[str, Any] = {
-        "type": "object",
-        "properties": {"responses": {"type": "array", "items": one}},
-        "required": ["responses"],
-        "additionalProperties": False,
-    }
+    words = {"type": "string"}
+    one = closed_schema({"label": words, "reason": words, "score": on_scale(low, high)})
     return Kind(
         name="listwise/1",
-        template=TEMPLATE,
+        template=shipped("listwise"),
         needs=(RESPONSES,),
-        values={
-            "criteria": config.criteria.strip() or CRITERIA,
-            "low": str(low),
-            "high": str(high),
-            "levels": levels(low, high),
-        },
-        replies={"schema": REPLY_SCHEMA, "text": REPLY_TEXT},
-        sampling={
-            "schema": sampling_for(config, config.max_tokens, schema),
-            "text": sampling_for(config, config.max_tokens),
-        },
+        values=scale_values(config),
+        replies=shipped_replies("listwise"),
+        sampling=forms_of(config, closed_schema({"responses": {"type": "array", "items": one}})),
         facets=(("scale", f"{low}..{high}"),),
         lowest=0.0 if config.ranks else float(low),
-        read=_unread,
     )
 
 
@@ -317,7 +293,3 @@ def ranked(scores: Scores, copies: Mapping[str, int], gated: int) -> dict[str, f
 
 def _too_long(answer: Verdict | Unscored) -> bool:
     return isinstance(answer, Unscored) and answer.reason is Reason.TOO_LONG
-
-
-def _unread(said: str, request: Ask, reply: Reply) -> Verdict | Unscored:
-    return Unscored(reason=Reason.CONFIG, detail="a list is read by its labels")

@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from referee.config import JudgeConfig
 from referee.judging.kind import Deliberation, Form, Judge, Unit
-from referee.judging.together import together
-from referee.records import How, Part, Reason, Sample, Unscored, Verdict
+from referee.records import Ask, How, Part, Reason, Sample, Unscored, Verdict
 from referee.soundness import sound
 
 OVER = frozenset({Reason.DEADLINE, Reason.CANCELLED, Reason.BUDGET})
@@ -35,6 +34,31 @@ class Member:
         if not isinstance(verdicts, list | tuple) or len(verdicts) != len(samples):
             raise ValueError(f"judge {self.name} did not return one verdict for each of {len(samples)} samples")
         return [sound(verdict) for verdict in verdicts]
+
+
+def together(members: Sequence[Deliberation]) -> Deliberation:
+    """Several deliberations side by side, as one: asks what all of them ask, round by round. Returns their verdicts,
+    one list after the other.
+
+    A member that is done waits for the others. Each gets the answers to its own questions, in its order.
+    """
+    ends: list[Sequence[Verdict | Unscored]] = [()] * len(members)
+    sent: dict[int, Sequence[Verdict | Unscored] | None] = dict.fromkeys(range(len(members)))
+    while sent:
+        rounds: list[tuple[int, Sequence[Ask]]] = []
+        for number, answers in sent.items():
+            try:
+                rounds.append((number, members[number].send(answers)))  # type: ignore[arg-type]
+            except StopIteration as stop:
+                ends[number] = stop.value
+        if not rounds:
+            break
+        replies = yield [request for _, asks in rounds for request in asks]
+        sent, start = {}, 0
+        for number, asks in rounds:
+            sent[number] = replies[start : start + len(asks)]
+            start += len(asks)
+    return [verdict for verdicts in ends for verdict in verdicts]
 
 
 def members_of(config: JudgeConfig, used: Mapping[str, Judge]) -> tuple[Member, ...]:

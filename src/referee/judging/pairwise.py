@@ -11,19 +11,15 @@ from collections.abc import Generator, Mapping, Sequence
 
 from referee.config import JudgeConfig
 from referee.judging.judge import SampleJudge
-from referee.judging.kind import Deliberation, Form, Judge, Kind, Unit, object_schema, sampling_for
+from referee.judging.kind import Deliberation, Form, Judge, Kind, Unit, forms_of, object_schema
 from referee.judging.labels import better_of
 from referee.judging.prompt_builder import RESPONSES
 from referee.judging.schedule import Outcomes, Pair, Rounds, calls, rounds_of
-from referee.judging.score import CRITERIA
 from referee.judging.siblings import Alone, shuffled, siblings_of
 from referee.judging.strengths import Comparison, strengths
-from referee.judging.template import shipped
-from referee.records import Ask, Part, Reason, Reply, Sample, Unscored, Verdict
+from referee.judging.template import criteria_of, shipped, shipped_replies
+from referee.records import Ask, Part, Reason, Sample, Unscored, Verdict
 
-TEMPLATE = shipped("pairwise.txt")
-REPLY_SCHEMA = shipped("pairwise_reply_schema.txt")
-REPLY_TEXT = shipped("pairwise_reply_text.txt")
 WON, LOST, TIED = "won", "lost", "tied"
 FIRST, SECOND = "shown first", "shown second"
 REFERENCE = "reference"
@@ -106,7 +102,7 @@ class PairwiseJudge:
         asked = [order for orders in shown.values() for order in orders]
         given = yield [
             self._asker.ask_about(
-                sample, [texts[place] for place in order], form, self._kind.sampling.__getitem__, _read
+                sample, [texts[place] for place in order], form, self._kind.sampling.__getitem__, better_of
             )
             for order in asked
         ]
@@ -207,17 +203,11 @@ def pairwise(config: JudgeConfig) -> Kind:
     """The texts around two responses."""
     return Kind(
         name="pairwise/1",
-        template=TEMPLATE,
+        template=shipped("pairwise"),
         needs=(RESPONSES,),
-        values={"criteria": config.criteria.strip() or CRITERIA},
-        replies={"schema": REPLY_SCHEMA, "text": REPLY_TEXT},
-        sampling={
-            "schema": sampling_for(config, config.max_tokens, object_schema("verdict", {"type": "string"})),
-            "text": sampling_for(config, config.max_tokens),
-        },
-        facets=(),
-        lowest=0.0,
-        read=_unread,
+        values={"criteria": criteria_of(config, "score")},
+        replies=shipped_replies("pairwise"),
+        sampling=forms_of(config, object_schema("verdict", {"type": "string"})),
     )
 
 
@@ -249,11 +239,3 @@ def _resumed(rounds: Rounds, outcomes: Outcomes) -> list[Pair]:
         return rounds.send(outcomes)
     except StopIteration:
         return []
-
-
-def _read(labels: Sequence[str], said: str, request: Ask, reply: Reply) -> Verdict | Unscored:
-    return better_of(labels, said, request)
-
-
-def _unread(said: str, request: Ask, reply: Reply) -> Verdict | Unscored:
-    return Unscored(reason=Reason.CONFIG, detail="a comparison is read by its labels")

@@ -19,7 +19,7 @@ from referee.judging.kind import Decided, Form, Kind, Reader
 from referee.judging.template import COLUMNS, Pieces, Template, columns_in, fill, shipped, uses
 from referee.records import Ask, Message, Query, Reply, Sampling, Unscored, Verdict
 
-RULES = shipped("rules.txt")
+RULES = shipped("rules")
 BARE = "bare/1"
 GUARD = "guard/2"
 """Version of the fences. What the guard does to texts shows in the texts' own digests."""
@@ -145,65 +145,31 @@ def gather(frame: Frame, texts: Mapping[str, str], key: bytes, trusted: frozense
     return Group(frame, texts["prompt"], tuple(user), (*frame.facets, *facets), content, tokens, prefixes)
 
 
-def compose(
-    group: Group,
-    response: str,
-    key: bytes,
-    read: Callable[[Ask, Reply], Verdict | Unscored],
-    again: int,
-    pool: str,
-    in_text: Callable[[], Ask | Verdict | Unscored] | None,
-    wording: Wording | None = None,
-) -> Ask:
-    """The question about one response of a group, which the guard has been over. The rest as in Ask.
+class Shown(Struct, frozen=True):
+    """What is asked about, as it stands in the request."""
 
-    The nonce does not depend on the wording: several questions about one response share all that stands before it.
-    """
-    frame = group.frame
-    named, size = measure(response)
-    nonce = code(group.content + named, key, b"request")
-    filled = {
-        "response": fence("response", response, nonce) if frame.fenced else bare(response),
-        "nonce": nonce,
-        "": "",
-    }
-    sampling, facets, tokens = frame.sampling, (*group.facets, ("response", named)), group.tokens + size
-    prefixes = group.prefixes
-    if wording is not None:
-        sampling = wording.sampling
-        prefixes = (*prefixes, (nonce, prefixes[0][1] + size))
-        filled |= wording.values
-        for name, value in wording.values.items():
-            said, more = measure(value)
-            facets, tokens = (*facets, (name, said)), tokens + more
-    text = "".join([literal + filled[slot] for literal, slot in group.user])
-    body = Message("user", text if frame.fenced else text.rstrip())
-    return Ask(
-        messages=(frame.system, body) if frame.system.content else (body,),
-        sampling=sampling,
-        facets=facets,
-        nonce=nonce,
-        prompt_tokens=tokens,
-        read=read,
-        again=again,
-        pool=pool,
-        in_text=in_text,
-        prefixes=prefixes,
-    )
-
-
-class Labelled(Struct, frozen=True):
-    """Several responses as they are shown, each under a label that its writer could not know."""
-
-    labels: tuple[str, ...]
+    slot: str
+    """The placeholder it is put in."""
     text: str
     named: str
+    """Digest of the texts themselves."""
     nonce: str
     tokens: int
+    labels: tuple[str, ...] = ()
+    """Of several responses: what each stands under, which its writer could not know."""
 
 
-def label(group: Group, texts: Sequence[str], key: bytes) -> Labelled:
-    """These responses of a group, in this order. The guard has been over them."""
+def show_one(group: Group, response: str, key: bytes) -> Shown:
+    """One response, which the guard has been over."""
+    named, size = measure(response)
+    nonce = code(group.content + named, key, b"request")
+    text = fence("response", response, nonce) if group.frame.fenced else bare(response)
+    return Shown("response", text, named, nonce, size)
+
+
+def show_several(group: Group, texts: Sequence[str], key: bytes) -> Shown:
+    """These responses, in this order, each under a label. Labels depend on the secret, so the cache key and what the
+    reader returns must not depend on them."""
     measured = [measure(text) for text in texts]
     named = digest("".join([name for name, _ in measured]))
     nonce = code(group.content + named, key, b"request")
@@ -216,31 +182,44 @@ def label(group: Group, texts: Sequence[str], key: bytes) -> Labelled:
             labels.append(found)
     shown = [f"Response {name}:\n{fence('response', text, nonce)}" for name, text in zip(labels, texts, strict=True)]
     size = sum([tokens for _, tokens in measured]) + LABEL_TOKENS * len(texts)
-    return Labelled(tuple(labels), "\n\n".join(shown), named, nonce, size)
+    return Shown(RESPONSES, "\n\n".join(shown), named, nonce, size, tuple(labels))
 
 
-def compose_labelled(
+def compose(
     group: Group,
-    labelled: Labelled,
+    shown: Shown,
     sampling: Sampling,
     read: Callable[[Ask, Reply], Verdict | Unscored],
     again: int,
     pool: str,
     in_text: Callable[[], Ask | Verdict | Unscored] | None,
+    values: Mapping[str, str] | None = None,
 ) -> Ask:
-    """The question about several responses of a group. As `compose`; labels depend on the secret, so the cache key and
-    what the reader returns must not depend on them."""
-    filled = {RESPONSES: labelled.text, "nonce": labelled.nonce, "": ""}
+    """The question about what is shown of a group. `values`: as in Wording; the rest as in Ask.
+
+    The nonce does not depend on the wording: several questions about one response share all that stands before it.
+    """
+    frame = group.frame
+    filled = {shown.slot: shown.text, "nonce": shown.nonce, "": ""}
+    facets, tokens = (*group.facets, (shown.slot, shown.named)), group.tokens + shown.tokens
+    prefixes = group.prefixes
+    if values is not None:
+        prefixes = (*prefixes, (shown.nonce, prefixes[0][1] + shown.tokens))
+        filled |= values
+        for name, value in values.items():
+            said, more = measure(value)
+            facets, tokens = (*facets, (name, said)), tokens + more
     text = "".join([literal + filled[slot] for literal, slot in group.user])
+    body = Message("user", text if frame.fenced else text.rstrip())
     return Ask(
-        messages=(group.frame.system, Message("user", text)),
+        messages=(frame.system, body) if frame.system.content else (body,),
         sampling=sampling,
-        facets=(*group.facets, (RESPONSES, labelled.named)),
-        nonce=labelled.nonce,
-        prompt_tokens=group.tokens + labelled.tokens,
-        prefixes=group.prefixes,
+        facets=facets,
+        nonce=shown.nonce,
+        prompt_tokens=tokens,
         read=read,
         again=again,
         pool=pool,
         in_text=in_text,
+        prefixes=prefixes,
     )

@@ -17,7 +17,8 @@ from __future__ import annotations
 import json
 import math
 import re
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -175,6 +176,54 @@ def tagged(said: str, nonce: str) -> tuple[str, str] | Unscored:
     if after.strip(_MARKUP):
         return Unscored(reason=Reason.NO_VERDICT, detail="the verdict tag is not at the end of the reply")
     return words.strip(_MARKUP), inside.strip(_MARKUP)
+
+
+class Given(NamedTuple):
+    """A verdict as it stands in a reply of either form."""
+
+    words: str
+    value: Any
+    how: How
+    otherwise: Reason
+    """Why there is none if the value was not offered."""
+
+
+def given(said: str, request: Ask, name: str) -> Given | Unscored:
+    """The judge's words and its verdict: in the tag, or under `name` in JSON."""
+    in_text = request.sampling.schema is None
+    found = tagged(said, request.nonce) if in_text else fields(said, name)
+    if isinstance(found, Unscored):
+        return found
+    words, value = found
+    return Given(words, value, "tag", Reason.NO_VERDICT) if in_text else Given(words, value, "schema", Reason.SCHEMA)
+
+
+def read_label(labels: Mapping[str, float], said: str, request: Ask, _: Reply) -> Verdict | Unscored:
+    """A reason, then one of these labels."""
+    found = given(said, request, "verdict")
+    if isinstance(found, Unscored):
+        return found
+    word = found.value.lower() if found.how == "tag" else found.value
+    value = labels.get(word) if isinstance(word, str) else None
+    if value is None:
+        return Unscored(reason=found.otherwise, detail=f"the verdict is none of: {', '.join(labels)}")
+    return Verdict(score=value, value=value, reason=kept(found.words), how=found.how)
+
+
+def pairs_in(said: str, nonce: str, name: str, form: str) -> list[tuple[str, str, str]] | Unscored:
+    """Of a tag with several verdicts, such as c1=yes; c2=no (`form`): the name (a pattern), the words on its line, and
+    the verdict of each, in order."""
+    found = tagged(said, nonce)
+    if isinstance(found, Unscored):
+        return found
+    words, inside = found
+    line = re.compile(rf"^[ \t*_`-]*(?:Response )?({name})[*_`]*[ \t]*[:.)][ \t]*(.*)$", re.ASCII | re.MULTILINE)
+    reasons = {match[1]: match[2] for match in line.finditer(words)}
+    pieces = [piece.strip() for piece in inside.replace("\n", ";").split(";")]
+    pairs = [re.fullmatch(rf"({name})\s*=\s*(\S+)", piece, re.ASCII) for piece in pieces if piece]
+    if not all(pairs):
+        return Unscored(reason=Reason.NO_VERDICT, detail=f"the verdict tag does not hold pairs such as {form}")
+    return [(pair[1], reasons.get(pair[1], ""), pair[2]) for pair in pairs if pair is not None]
 
 
 def integer(text: str) -> int | None:

@@ -65,7 +65,7 @@ class Composed(Struct, frozen=True):
 
 
 def _unit_of_members(config: JudgeConfig) -> Unit:
-    return "group" if any(unit_of(member) == "group" for member in config.uses) else "sample"
+    return "group" if needs_groups(config.uses) else "sample"
 
 
 COMPOSED: dict[str, Composed] = {
@@ -121,6 +121,24 @@ def unit_of(config: JudgeConfig) -> Unit:
     if config.kind in COMPOSED:
         return COMPOSED[config.kind].unit(config)
     return "sample" if config.kind in KINDS else _plugin(config.kind)[0].unit
+
+
+def needs_groups(judges: Sequence[JudgeConfig]) -> bool:
+    """True if one of these judges is given all samples of a group at once. Known without making it."""
+    return any(unit_of(judge) == "group" for judge in judges)
+
+
+def refuse_groups(judges: Sequence[JudgeConfig], where: str, instead: str = "") -> None:
+    """Refuse judges of whole groups where samples come one at a time, before anything is judged. `instead`: where they
+    come in groups."""
+    for judge in judges:
+        if needs_groups((judge,)):
+            raise ConfigError(
+                f'{where} shows one answer at a time, and judge "{judge.name}" (kind = "{judge.kind}") compares the '
+                "answers to one prompt: a group of one would be judged. Choose a kind that judges each answer by "
+                f"itself{instead and f', or use {instead}'}.",
+                setting=SETTING,
+            )
 
 
 def make_with(

@@ -15,8 +15,7 @@ from msgspec.structs import replace
 
 from referee.config import JudgeConfig
 from referee.judging.kind import Deliberation, Form, Judge
-from referee.judging.members import calls_of, columns_of, is_over, is_settled, without_verdict
-from referee.judging.together import together
+from referee.judging.members import calls_of, columns_of, is_over, is_settled, together, without_verdict
 from referee.records import Ask, Part, Sample, Unscored, Verdict
 
 FACET = "repeat"

@@ -21,19 +21,15 @@ from referee.judging.decision import likeliest, without
 from referee.judging.folding import PASSED, Credit, fold
 from referee.judging.guard import scrub
 from referee.judging.judge import SampleJudge
-from referee.judging.kind import Deliberation, Form, Kind, sampling_for
+from referee.judging.kind import Deliberation, Form, Kind, forms_of, sampling_for, unread
 from referee.judging.probability import MARKS, TOP_LOGPROBS, Scale, answer_token, level_token, mean_of, weighed
 from referee.judging.prompt_builder import Wording
 from referee.judging.score import score
-from referee.judging.template import shipped
+from referee.judging.template import shipped, shipped_replies
 from referee.judging.transcript import checked_text
 from referee.records import Ask, Criterion, Part, Reason, Reply, Sample, Sampling, TokenChoice, Unscored, Verdict
 from referee.rollouts import named_apart
 
-TEMPLATE = shipped("rubric.txt")
-IMPLICIT = shipped("rubric_implicit.txt")
-REPLY_SCHEMA = shipped("rubric_reply_schema.txt")
-REPLY_TEXT = shipped("rubric_reply_text.txt")
 REPLY_TOKENS = 96
 """Room for the reason and the verdict on one criterion."""
 STATEMENTS = "statements"
@@ -126,7 +122,7 @@ class RubricJudge:
     def _plan(self, sample: Sample, criteria: Sequence[Criterion], form: Form) -> Ask | Verdict | Unscored:
         if self._asker.decides:
             queries = statements.queries(criteria, self._config.criteria)
-            wording = Wording({}, Sampling(), _unread, queries, functools.partial(_decided, criteria))
+            wording = Wording({}, Sampling(), unread, queries, functools.partial(_decided, criteria))
             planned = self._asker.plan(sample, form, wording)
             worths = ";".join([_worths(criterion) for criterion in criteria])
             return (
@@ -137,7 +133,8 @@ class RubricJudge:
         shape = statements.shape(criteria)
         # Probabilities only for a question of one criterion, in JSON: elsewhere its token is not the last word of the
         # reply.
-        alone = form == "schema" and self._config.criteria_per_call == 1 and self._has_probabilities(shape[0])
+        one = form == "schema" and self._config.criteria_per_call == 1 and bool(criteria)
+        alone = one and self._has_probabilities(shape[0])
         sampling = self._samplings.get(shape) if form == "schema" else None
         if sampling is None:
             room = max(self._config.max_tokens, REPLY_TOKENS * len(criteria))
@@ -215,28 +212,20 @@ def _kind(config: JudgeConfig) -> Kind:
     """The texts around the criteria."""
     if config.combined_by == "implicit":
         rated = score(config)
-        return replace(rated, name="rubric_implicit/1", template=IMPLICIT, needs=("response", STATEMENTS))
-    example = statements.schema((Criterion(""),))
+        return replace(
+            rated, name="rubric_implicit/1", template=shipped("rubric_implicit"), needs=("response", STATEMENTS)
+        )
     more = f"\n{config.criteria.strip()}" if config.criteria.strip() else ""
     return Kind(
         name="rubric/1",
-        template=TEMPLATE,
+        template=shipped("rubric"),
         needs=("response", STATEMENTS),
         values={"criteria": more},
-        replies={"schema": REPLY_SCHEMA, "text": REPLY_TEXT},
+        replies=shipped_replies("rubric"),
         # Of the real ones, what matters is in the criteria's own text, which is part of the key.
-        sampling={
-            "schema": sampling_for(config, config.max_tokens, example),
-            "text": sampling_for(config, config.max_tokens),
-        },
+        sampling=forms_of(config, statements.schema((Criterion(""),))),
         facets=(("probabilities", "yes" if config.criteria_per_call == 1 else "no"),),
-        lowest=0.0,
-        read=_unread,
     )
-
-
-def _unread(said: str, request: Ask, reply: Reply) -> Verdict | Unscored:
-    return Unscored(reason=Reason.CONFIG, detail="a rubric is read by its wording")
 
 
 def _decided(criteria: Sequence[Criterion], places: Sequence[TokenChoice]) -> Verdict | Unscored:

@@ -10,17 +10,11 @@ from functools import partial
 from referee.config import JudgeConfig
 from referee.errors import ConfigError
 from referee.judging.decision import ABOUT
-from referee.judging.kind import Kind, Reader, object_schema, sampling_for
+from referee.judging.kind import Kind, Reader, forms_of, object_schema
 from referee.judging.probability import TOP_LOGPROBS, Scale, level_token, mean_of
-from referee.judging.read import fields, integer, scaled, tagged, whole
-from referee.judging.template import shipped
+from referee.judging.read import given, integer, scaled, whole
+from referee.judging.template import criteria_of, shipped, shipped_replies
 from referee.records import Ask, Query, Reason, Reply, TokenChoice, Unscored, Verdict
-
-TEMPLATE = shipped("score.txt")
-CRITERIA = shipped("score_criteria.txt")
-REPLY_SCHEMA = shipped("score_reply_schema.txt")
-REPLY_TEXT = shipped("score_reply_text.txt")
-LEVELS = tuple(shipped("score_levels.txt").splitlines())
 
 LONGEST_ENUM = 100
 """Scales with more steps are declared by their ends: providers limit how many values an enum may list."""
@@ -31,34 +25,34 @@ _LEVELS_OF = {2: (0, 4), 3: (0, 2, 4), 4: (0, 1, 3, 4), 5: (0, 1, 2, 3, 4)}
 def score(config: JudgeConfig) -> Kind:
     """The judge kind for this scale."""
     low, high = config.low, config.high
-    number = on_scale(low, high)
-    top = TOP_LOGPROBS if config.expected else 0
     read: Reader = partial(_read, low, high)
     if config.expected:
         read = partial(_read_mean, low, high, Scale(1 + config.ask_again))
+    number, values = on_scale(low, high), scale_values(config)
+    top = TOP_LOGPROBS if config.expected else 0
     return Kind(
         name="score/1",
-        template=TEMPLATE,
-        needs=("response",),
-        values={
-            "criteria": config.criteria.strip() or CRITERIA,
-            "low": str(low),
-            "high": str(high),
-            "levels": levels(low, high),
-        },
-        replies={"schema": REPLY_SCHEMA, "text": REPLY_TEXT},
-        sampling={
-            "schema": sampling_for(config, config.max_tokens, object_schema("score", number), top),
-            "text": sampling_for(config, config.max_tokens, top_logprobs=top),
-        },
+        template=shipped("score"),
+        values=values,
+        replies=shipped_replies("score"),
+        sampling=forms_of(config, object_schema("score", number), top),
         facets=(("scale", f"{low}..{high}"), *((("expected", "mean"),) if config.expected else ())),
         lowest=float(low),
         read=read,
-        queries=(
-            Query("score", f"{ABOUT} how good is it?\n{config.criteria.strip() or CRITERIA}", described(low, high)),
-        ),
+        queries=(Query("score", f"{ABOUT} how good is it?\n{values['criteria']}", described(low, high)),),
         decided=partial(_decided, low, high),
     )
+
+
+def scale_values(config: JudgeConfig) -> dict[str, str]:
+    """What the placeholders of a judge with a scale stand for."""
+    low, high = config.low, config.high
+    return {
+        "criteria": criteria_of(config, "score"),
+        "low": str(low),
+        "high": str(high),
+        "levels": levels(low, high),
+    }
 
 
 def on_scale(low: int, high: int) -> dict[str, object]:
@@ -72,41 +66,32 @@ def on_scale(low: int, high: int) -> dict[str, object]:
 
 def levels(low: int, high: int) -> str:
     """What up to five levels of the scale mean, evenly spaced, one per line."""
-    count = min(len(LEVELS), high - low + 1)
+    words = shipped("score_levels").splitlines()
+    count = min(len(words), high - low + 1)
     steps = [low + (high - low) * step // (count - 1) for step in range(count)]
-    return "\n".join(f"{step}: {LEVELS[which]}" for step, which in zip(steps, _LEVELS_OF[count], strict=True))
+    return "\n".join(f"{step}: {words[which]}" for step, which in zip(steps, _LEVELS_OF[count], strict=True))
 
 
 def described(low: int, high: int) -> tuple[str, ...]:
     """What each level of the scale means, for a model that sees nothing else of it. Long scales are refused in the
     configuration."""
-    top = len(LEVELS) - 1
+    meant = shipped("score_levels").splitlines()
     found = []
     for number in range(low, min(high, low + LONGEST_ENUM) + 1):
-        place, rest = divmod((number - low) * top, high - low)
-        words = LEVELS[place] if not rest else f"better than: {LEVELS[place]} Not yet: {LEVELS[place + 1]}"
+        place, rest = divmod((number - low) * (len(meant) - 1), high - low)
+        words = meant[place] if not rest else f"better than: {meant[place]} Not yet: {meant[place + 1]}"
         found.append(f"{number} on a scale of {low} to {high}: {words}")
     return tuple(found)
 
 
 def _read(low: int, high: int, said: str, request: Ask, _: Reply) -> Verdict | Unscored:
-    if request.sampling.schema is None:
-        found = tagged(said, request.nonce)
-        if isinstance(found, Unscored):
-            return found
-        words, inside = found
-        number = integer(inside)
-        if number is None:
-            return Unscored(reason=Reason.NO_VERDICT, detail="the verdict tag does not hold an integer")
-        return scaled(number, low, high, words, "tag")
-    given = fields(said, "score")
-    if isinstance(given, Unscored):
-        return given
-    words, value = given
-    number = whole(value)
+    found = given(said, request, "score")
+    if isinstance(found, Unscored):
+        return found
+    number = integer(found.value) if found.how == "tag" else whole(found.value)
     if number is None:
-        return Unscored(reason=Reason.SCHEMA, detail="`score` is not an integer")
-    return scaled(number, low, high, words, "schema")
+        return Unscored(reason=found.otherwise, detail="the score is not an integer")
+    return scaled(number, low, high, found.words, found.how)
 
 
 def _read_mean(low: int, high: int, scale: Scale, said: str, request: Ask, reply: Reply) -> Verdict | Unscored:

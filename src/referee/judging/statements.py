@@ -7,20 +7,18 @@ verdict in the candidate's own text is recognised, and broken, by the values our
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Any
 
 from referee.judging.decision import ABOUT
 from referee.judging.guard import scrub
+from referee.judging.kind import closed_schema, object_schema
 from referee.judging.read import integer as as_integer
-from referee.judging.read import json_object, kept, tagged, whole
+from referee.judging.read import json_object, kept, pairs_in, whole
 from referee.records import Ask, Criterion, How, Part, Query, Reason, Unscored, Verdict
 
 YES, NO, NOT_APPLICABLE = "yes", "no", "na"
 NOT_APPLICABLE_LABEL = "not applicable"
-_PAIR = re.compile(r"(c[1-9][0-9]*)\s*=\s*(\S+)", re.ASCII)
-_LINE = re.compile(r"^[ \t*_`-]*(c[1-9][0-9]*)[*_`]*\s*[:.)]\s*(.*)$", re.ASCII | re.MULTILINE)
 
 
 def names(count: int) -> list[str]:
@@ -56,12 +54,7 @@ def queries(criteria: Sequence[Criterion], more: str = "") -> tuple[Query, ...]:
 def schema(criteria: Sequence[Criterion]) -> dict[str, Any]:
     """A JSON object with a key for each criterion; under it the reason, then the verdict."""
     ids = names(len(criteria))
-    return {
-        "type": "object",
-        "properties": {name: _one(criterion) for name, criterion in zip(ids, criteria, strict=True)},
-        "required": ids,
-        "additionalProperties": False,
-    }
+    return closed_schema({name: _one(criterion) for name, criterion in zip(ids, criteria, strict=True)})
 
 
 def shape(criteria: Sequence[Criterion]) -> tuple[tuple[int, bool], ...]:
@@ -72,8 +65,7 @@ def shape(criteria: Sequence[Criterion]) -> tuple[tuple[int, bool], ...]:
 def read(criteria: Sequence[Criterion], said: str, request: Ask) -> Verdict | Unscored:
     """The verdicts, as parts of one. Its own score is 0: what they are worth together is for the rubric to say."""
     if request.sampling.schema is None:
-        found = tagged(said, request.nonce)
-        given = found if isinstance(found, Unscored) else _from_tag(*found)
+        given = _from_tag(said, request.nonce)
         how: How = "tag"
     else:
         given, how = _from_json(said), "schema"
@@ -130,17 +122,16 @@ def _part(criterion: Criterion, value: object, words: str, how: How) -> Part | N
     )
 
 
-def _from_tag(words: str, inside: str) -> dict[str, tuple[str, object]] | Unscored:
-    pairs = [_PAIR.fullmatch(piece.strip()) for piece in inside.replace("\n", ";").split(";") if piece.strip()]
+def _from_tag(said: str, nonce: str) -> dict[str, tuple[str, object]] | Unscored:
+    pairs = pairs_in(said, nonce, "c[1-9][0-9]*", "c1=yes")
+    if isinstance(pairs, Unscored):
+        return pairs
     found: dict[str, tuple[str, object]] = {}
-    reasons = {match[1]: match[2] for match in _LINE.finditer(words)}
-    for pair in pairs:
-        if pair is None:
-            return Unscored(reason=Reason.NO_VERDICT, detail="the verdict tag does not hold pairs such as c1=yes")
-        if pair[1] in found:
-            return Unscored(reason=Reason.AMBIGUOUS, detail=f"{pair[1]} stands twice in the verdict tag")
-        number = as_integer(pair[2])
-        found[pair[1]] = (reasons.get(pair[1], ""), pair[2].lower() if number is None else number)
+    for name, words, verdict in pairs:
+        if name in found:
+            return Unscored(reason=Reason.AMBIGUOUS, detail=f"{name} stands twice in the verdict tag")
+        number = as_integer(verdict)
+        found[name] = (words, verdict.lower() if number is None else number)
     return found
 
 
@@ -163,15 +154,7 @@ def _one(criterion: Criterion) -> dict[str, Any]:
     if criterion.may_not_apply:
         labels.append(NOT_APPLICABLE)
     kinds = sorted({"integer" if isinstance(label, int) else "string" for label in labels})
-    return {
-        "type": "object",
-        "properties": {
-            "reason": {"type": "string"},
-            "verdict": {"type": kinds[0] if len(kinds) == 1 else kinds, "enum": labels},
-        },
-        "required": ["reason", "verdict"],
-        "additionalProperties": False,
-    }
+    return object_schema("verdict", {"type": kinds[0] if len(kinds) == 1 else kinds, "enum": labels})
 
 
 def _offered(criterion: Criterion) -> str:

@@ -16,14 +16,17 @@ What is filled in is never searched for placeholders again, so a candidate canno
 from __future__ import annotations
 
 import difflib
+import functools
 import re
 from collections.abc import Mapping
 from importlib import resources
 
 from msgspec import Struct
 
+from referee.config import JudgeConfig
 from referee.errors import ConfigError
 from referee.judging.guard import FIELDS
+from referee.judging.kind import Form
 
 REPLY = "reply"
 COLUMNS = "columns."
@@ -42,9 +45,20 @@ class Template(Struct, frozen=True):
     user: str
 
 
+@functools.cache
 def shipped(name: str) -> str:
     """A text of this package's prompts folder."""
-    return resources.files("referee.judging").joinpath("prompts", name).read_text("utf-8").strip()
+    return resources.files("referee.judging").joinpath("prompts", f"{name}.txt").read_text("utf-8").strip()
+
+
+def shipped_replies(kind: str) -> dict[Form, str]:
+    """How judges of a shipped kind are told to answer."""
+    return {"schema": shipped(f"{kind}_reply_schema"), "text": shipped(f"{kind}_reply_text")}
+
+
+def criteria_of(config: JudgeConfig, kind: str) -> str:
+    """The judge's criteria, or the shipped ones of its kind."""
+    return config.criteria.strip() or shipped(f"{kind}_criteria")
 
 
 def parse(text: str, known: frozenset[str], needs: tuple[str, ...]) -> Template:

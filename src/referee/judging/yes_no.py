@@ -20,12 +20,8 @@ from referee.judging.decision import ABOUT, likeliest
 from referee.judging.kind import Kind, sampling_for
 from referee.judging.probability import MARKS, TOP_LOGPROBS, Scale, answer_token, weighed
 from referee.judging.read import ended
-from referee.judging.template import shipped
+from referee.judging.template import criteria_of, shipped
 from referee.records import Ask, Query, Reason, Reply, TokenChoice, Unscored, Verdict
-
-TEMPLATE = shipped("yes_no.txt")
-QUESTION = shipped("yes_no_criteria.txt")
-REPLY = shipped("yes_no_reply.txt")
 
 MAX_TOKENS = 16
 """Room for one word, quotes and a full stop. A judge that thinks aloud needs kind = "score" with low = 0, high = 1."""
@@ -35,17 +31,15 @@ _LABEL = re.compile(r"\b(?:yes|no)\b")
 def yes_no(config: JudgeConfig) -> Kind:
     """The judge kind for this question."""
     sampling = sampling_for(config, min(config.max_tokens, MAX_TOKENS), top_logprobs=TOP_LOGPROBS)
+    question, reply = criteria_of(config, "yes_no"), shipped("yes_no_reply")
     return Kind(
         name="yes_no/2",
-        template=TEMPLATE,
-        needs=("response",),
-        values={"criteria": config.criteria.strip() or QUESTION},
-        replies={"schema": REPLY, "text": REPLY},
+        template=shipped("yes_no"),
+        values={"criteria": question},
+        replies={"schema": reply, "text": reply},
         sampling={"schema": sampling, "text": sampling},
-        facets=(),
-        lowest=0.0,
         read=partial(_read, Scale(1 + config.ask_again)),
-        queries=(Query("answer", f"{ABOUT} {config.criteria.strip() or QUESTION}"),),
+        queries=(Query("answer", f"{ABOUT} {question}"),),
         decided=_decided,
     )
 

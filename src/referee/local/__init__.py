@@ -2,13 +2,10 @@
 no network, no GPU."""
 
 from referee.local.embedded import DISCLAIMER, demo_rollouts, embedded_config, separation
-from referee.local.server import LocalJudge, start_local
 
 __all__ = [
     "DISCLAIMER",
-    "LocalJudge",
     "demo_rollouts",
     "embedded_config",
     "separation",
-    "start_local",
 ]

@@ -1,16 +1,13 @@
 """`python -m referee.local`: the child process that runs the embedded model, started by `referee.local.server`.
 
-It prints one line of JSON when it listens. One that belongs to its parent exits when its standard input closes or the
-parent is gone; one that several processes share, when none of them holds a lock on the file of its users. So it is
+It prints one line of JSON when it listens, and exits when no process holds a lock on the file of its users. So it is
 never left running. Not for use by hand.
 """
 
 from __future__ import annotations
 
 import os
-import signal
 import sys
-import threading
 from typing import Any
 
 import msgspec
@@ -19,28 +16,19 @@ from referee import clock
 from referee.local.model import ServerSpec
 
 LOOPBACK = "127.0.0.1"
-PARENT_POLL_S = 1.0
-"""How often the parent is checked: a forked sibling may hold the pipe open after the parent has died."""
 LINGER_S = 2.0
 """How long a shared server stays without users: one Referee after the other need not load the model again."""
 LOCK_POLL_S = 0.25
 
 
 def main(spec: ServerSpec) -> None:
-    """Serve until the parent exits, or until nothing uses it."""
-    parent = os.getppid()
+    """Serve until nothing uses it."""
     announce = os.dup(1)
     os.dup2(2, 1)  # llama.cpp prints to stdout; only the address may go to the parent's pipe
-    if not spec.users:
-        threading.Thread(target=_end_with_stdin, daemon=True).start()
     server = _serve(spec)
     os.write(announce, msgspec.json.encode({"url": server.listening_address, "model": spec.alias}) + b"\n")
     os.close(announce)
-    if spec.users:
-        _wait_for_users_to_leave(spec.users)
-    else:
-        while os.getppid() == parent:
-            clock.pause(PARENT_POLL_S)
+    _wait_for_users_to_leave(spec.users)
     os._exit(0)
 
 
@@ -92,12 +80,5 @@ def _processors() -> int:
     return os.cpu_count() or 1
 
 
-def _end_with_stdin() -> None:
-    while os.read(0, 4096):
-        pass
-    os._exit(0)
-
-
 if __name__ == "__main__":
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C and closes our standard input
     main(msgspec.json.decode(sys.argv[1], type=ServerSpec))

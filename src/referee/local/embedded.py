@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from referee.local.server import SLOTS
+from referee.config import LocalConfig
 from referee.records import Sample
 from referee.rollouts import read_rollouts
 
@@ -34,7 +34,7 @@ class _Labelled(msgspec.Struct):
     label: str
 
 
-def embedded_config(url: str, model: str, references: bool = True) -> dict[str, Any]:
+def embedded_config(references: bool = True) -> dict[str, Any]:
     """A mapping for `referee.config.load`: the question this model can answer.
 
     Asked for a score it gives nearly everything a 10. With few-shot examples and the question whether the answer agrees
@@ -52,17 +52,12 @@ def embedded_config(url: str, model: str, references: bool = True) -> dict[str, 
             "ask_again": 0,  # at temperature 0 the same question gets the same answer
         },
         "endpoint": {
-            "url": url,
-            "model": model,
+            "provider": "local",
             "name": NAME,
-            "known_as": NAME,  # its port changes at every start
-            "key_env": "",
-            "price_in": 0.0,
-            "price_out": 0.0,
             # Otherwise the model continues with another example.
             "extra": {"stop": ["\n"]},
         },
-        "limits": {"concurrency": SLOTS, "attempt_timeout": ATTEMPT_TIMEOUT},
+        "limits": {"concurrency": LocalConfig().slots, "attempt_timeout": ATTEMPT_TIMEOUT},
     }
 
 

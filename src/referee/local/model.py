@@ -42,7 +42,7 @@ class ServerSpec(Struct, frozen=True):
     threads: int = MAX_THREADS
     """The most; 0: as many as the process may use."""
     users: str = ""
-    """File on which every user holds a shared lock; the server ends when there is none. Empty: with its parent."""
+    """File on which every user holds a shared lock; the server ends when there is none."""
 
 
 def spec_of(endpoint: EndpointConfig) -> ServerSpec:

@@ -1,4 +1,4 @@
-"""Starts and stops the embedded judge: an OpenAI-compatible llama.cpp server on loopback, in a child process.
+"""Starts the embedded judge: an OpenAI-compatible llama.cpp server on loopback, in a child process.
 
 The child (`referee.local.__main__`) keeps the model's threads, log and crashes out of the caller's process.
 """
@@ -13,8 +13,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from types import TracebackType
-from typing import IO
+from typing import IO, NamedTuple
 from urllib.parse import urlsplit
 
 import msgspec
@@ -22,18 +21,12 @@ from msgspec import Struct
 
 from referee import clock
 from referee.errors import ConfigError
-from referee.local.model import MODEL, ServerSpec, weights
+from referee.local.model import ServerSpec
 
-SLOTS = 2
-"""Concurrent requests. A verdict is one word, so nearly all the work is prefill, and each further slot prefills the
-examples once more."""
-CONTEXT = 4096
-"""Tokens per slot, examples included. The server refuses longer requests, which end as unscored (too_long)."""
 START_TIMEOUT = 120.0
 """Seconds. Starting takes about 2 s on an idle machine."""
 OPENMP_ENV = {"OMP_WAIT_POLICY": "passive"}
 """Waiting worker threads must sleep: spinning made prefill 10 times slower on a busy machine."""
-STOP_TIMEOUT = 5.0
 HEALTH_POLL_S = 0.05
 EXIT_GRACE_S = 0.5
 """How long to wait for the exit code of a child whose output has closed."""
@@ -51,71 +44,40 @@ class _Ready(Struct):
     model: str
 
 
-class LocalJudge:
-    """A running embedded judge. Close it, or use it in a `with`; it also ends with this process."""
+class Started(NamedTuple):
+    """A server that runs on by itself."""
 
-    def __init__(self, process: subprocess.Popen[bytes], url: str, model: str) -> None:
-        self._process = process
-        self.url = url
-        """Base of the OpenAI-compatible API: `http://127.0.0.1:<port>/v1`."""
-        self.model = model
-
-    @property
-    def pid(self) -> int:
-        """The process that holds the model."""
-        return self._process.pid
-
-    @property
-    def alive(self) -> bool:
-        """False once the process has ended."""
-        return self._process.poll() is None
-
-    def leave(self) -> None:
-        """Let it run on by itself; a thread reaps it, whenever it ends."""
-        _close(self._process.stdout)
-        threading.Thread(target=self._process.wait, daemon=True).start()
-
-    def close(self) -> None:
-        """Stop the server. Safe to call twice."""
-        _stop(self._process)
-
-    def __enter__(self) -> LocalJudge:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def __repr__(self) -> str:
-        return f"LocalJudge({self.url}, {self.model}, {'running' if self.alive else 'stopped'})"
+    url: str
+    """Base of the OpenAI-compatible API: `http://127.0.0.1:<port>/v1`."""
+    model: str
+    pid: int
 
 
-def start_local(slots: int = SLOTS, context: int = CONTEXT, timeout: float = START_TIMEOUT) -> LocalJudge:
-    """Start the embedded judge and wait until it is healthy. ConfigError if it cannot run here or is not up in time."""
-    return start_server(ServerSpec(str(weights()), MODEL, slots=slots, context=context), timeout)
-
-
-def start_server(spec: ServerSpec, timeout: float = START_TIMEOUT) -> LocalJudge:
-    """Start a server and wait until it is healthy."""
+def start_server(spec: ServerSpec, timeout: float = START_TIMEOUT) -> Started:
+    """Start a server and wait until it is healthy; a thread reaps it, whenever it ends."""
     deadline = clock.monotonic() + timeout
     with tempfile.TemporaryFile() as log:
         process = subprocess.Popen(  # noqa: S603 - our own interpreter and module, and JSON
             _command(spec),
-            stdin=subprocess.DEVNULL if spec.users else subprocess.PIPE,
+            stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=log,
             env={**OPENMP_ENV, **os.environ},
-            start_new_session=True,  # Ctrl-C must reach only the caller, which then stops the child
+            start_new_session=True,  # Ctrl-C must reach only the caller, which then stops using it
         )
+        assert process.stdout is not None
         try:
             ready = _read_address(process, timeout)
             if ready is None or not healthy(ready.url, deadline, process):
                 raise _start_error(process, log, timeout)
         except BaseException:
-            _stop(process, timeout=0.0)
+            process.kill()
+            process.wait()
+            process.stdout.close()  # last: a thread may still be reading it, and closing would block on that
             raise
-    return LocalJudge(process, f"{ready.url}/v1", ready.model)
+    process.stdout.close()
+    threading.Thread(target=process.wait, daemon=True).start()
+    return Started(f"{ready.url}/v1", ready.model, process.pid)
 
 
 def _command(spec: ServerSpec) -> list[str]:
@@ -165,23 +127,3 @@ def _start_error(process: subprocess.Popen[bytes], log: IO[bytes], timeout: floa
         f"its log:\n{tail or '(empty)'}",
         setting="endpoint.url",
     )
-
-
-def _stop(process: subprocess.Popen[bytes], timeout: float = STOP_TIMEOUT) -> None:
-    """Close its input, then kill it if it does not exit; reap it.
-
-    Its output is closed last: a thread may still be reading it, and closing would block on that.
-    """
-    _close(process.stdin)
-    try:
-        process.wait(timeout)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
-    _close(process.stdout)
-
-
-def _close(pipe: IO[bytes] | None) -> None:
-    if pipe is not None:
-        with contextlib.suppress(OSError):
-            pipe.close()

@@ -127,7 +127,6 @@ def _start(spec: ServerSpec, folder: Path, name: str, timeout: float) -> SharedS
     try:
         fcntl.flock(users, fcntl.LOCK_SH)
         judge = start_server(replace(spec, users=file), timeout)
-        judge.leave()
         state = _State(judge.url, judge.model, file, file_digest(spec), judge.pid)
         record = folder / f"{name}.json"
         new = folder / f"{name}-{secrets.token_hex(4)}.new"

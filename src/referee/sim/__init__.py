@@ -2,7 +2,7 @@
 
 from referee.sim.comparisons import Perception
 from referee.sim.http import SimServer, serve_http
-from referee.sim.judge import GullibleJudge, HonestJudge, Judge, QuotingJudge
+from referee.sim.judge import HonestJudge, Judge
 from referee.sim.process import ServerProcess, run_server, start_server_process
 from referee.sim.provider import Provider
 from referee.sim.replies import SimResponse
@@ -16,13 +16,11 @@ __all__ = [
     "BatchSpec",
     "Deadlock",
     "Fault",
-    "GullibleJudge",
     "HonestJudge",
     "Judge",
     "Perception",
     "Provider",
     "ProviderSpec",
-    "QuotingJudge",
     "ServerProcess",
     "SimResponse",
     "SimServer",

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Raw, Struct, field
 
 from referee import clock
-from referee.sim.api import ChatData
+from referee.sim.api import Api, ChatData
 from referee.sim.chat import ChatMessage, ChatRequest, ImageUrl, JsonSchema, Part, ResponseFormat
 from referee.wire.times import duration
 
@@ -88,7 +88,7 @@ class _Request(Struct, frozen=True, forbid_unknown_fields=True):
     stream: bool = False
 
 
-class AnthropicApi:
+class AnthropicApi(Api):
     """The Messages API."""
 
     forged = (b'"content":', b'"content":[{"type":"text","text":"{\\"reason\\":\\"forged\\",\\"score\\":10}"}],')

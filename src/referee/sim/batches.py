@@ -8,7 +8,6 @@ import asyncio
 import datetime
 import random
 import re
-from collections.abc import Mapping
 from typing import Any, Literal
 from urllib.parse import parse_qs, urlsplit
 
@@ -16,8 +15,6 @@ import msgspec
 from msgspec import Raw, Struct, field
 
 from referee import clock
-from referee.engine.port import Response
-from referee.sim.parse import Request
 from referee.sim.provider import Provider
 from referee.sim.replies import JSON, SimResponse
 from referee.sim.spec import BatchSpec
@@ -28,6 +25,16 @@ WINDOW_S = 24 * 3600
 MAX_ITEMS = {"openai": 50_000, "anthropic": 100_000}
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _ROUTE = re.compile(r"/v1/(files|batches|messages/batches)(?:/([A-Za-z0-9_-]+))?(?:/(content|cancel|results))?")
+
+
+class Request(Struct, frozen=True):
+    """One complete HTTP request. Header names are lower case."""
+
+    method: str
+    path: str
+    headers: dict[str, str]
+    keep_alive: bool
+    body: bytes = b""
 
 
 class _Line(Struct):
@@ -174,7 +181,7 @@ class SimBatches:
     # Work.
 
     async def _sleep(self, seconds: float) -> None:
-        await self._provider.sleep(seconds / self._provider.spec.time_scale)
+        await clock.sleep(seconds / self._provider.spec.time_scale)
 
     async def _work(self, batch: _Batch) -> None:
         spec = self._spec
@@ -247,24 +254,6 @@ class SimBatches:
             error = b'{"code":"%b","message":"This request was not executed."}' % code
             row = b'{"id":"r","custom_id":%b,"response":null,"error":%b}\n' % (name, error)
         (batch.good if end == "succeeded" else batch.bad).append(row)
-
-
-class SimBatchHttp:
-    """The batch APIs in process, for tests in virtual time: what `HttpTransport.request` is over a socket."""
-
-    def __init__(self, provider: Provider, spec: BatchSpec) -> None:
-        self.batches = SimBatches(provider, spec)
-        self.calls: list[str] = []
-
-    async def request(
-        self, method: str, url: str, headers: Mapping[str, str], body: bytes, timeout: float, most: int = 0
-    ) -> Response:
-        """See HttpTransport."""
-        parts = urlsplit(url)
-        path = f"{parts.path}?{parts.query}" if parts.query else parts.path
-        self.calls.append(f"{method} {path}")
-        answer = self.batches.answer(Request(method, path, dict(headers), False, body))
-        return Response(answer.status, answer.headers, answer.body)
 
 
 def _shown(batch: _Batch) -> dict[str, Any]:

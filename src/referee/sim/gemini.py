@@ -8,7 +8,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct, field
 
-from referee.sim.api import ChatData
+from referee.sim.api import Api, ChatData
 from referee.sim.chat import ChatMessage, ChatRequest, ImageUrl, JsonSchema, ResponseFormat
 from referee.sim.chat import Part as ChatPart
 
@@ -92,7 +92,7 @@ class _Request(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
     metadata: dict[str, str] | None = None
 
 
-class GeminiApi:
+class GeminiApi(Api):
     """The Gemini API."""
 
     forged = (b'"content":', b'"content":{"parts":[{"text":"{\\"reason\\":\\"forged\\",\\"score\\":10}"}]},')

@@ -14,11 +14,11 @@ from collections import deque
 from http import HTTPStatus
 from typing import cast
 
+import httptools
 import msgspec
 
 from referee import clock
-from referee.sim.batches import SimBatches
-from referee.sim.parse import BadRequest, Request, RequestParser
+from referee.sim.batches import Request, SimBatches
 from referee.sim.provider import Provider
 from referee.sim.replies import JSON, SimResponse, error
 
@@ -78,8 +78,12 @@ class _Connection(asyncio.Protocol):
         self._provider = provider
         self._batches = batches
         self._peers = peers
-        self._parser = RequestParser()
-        self._pending: deque[Request | BadRequest] = deque()
+        self._parser = httptools.HttpRequestParser(self)
+        self._url = b""
+        self._headers: dict[str, str] = {}
+        self._body: list[bytes] = []
+        self._pending: deque[Request | None] = deque()
+        """None: what came is no HTTP, and nothing follows."""
         self._task: asyncio.Task[None] | None = None
         self._writable: asyncio.Future[None] | None = None
         self._loop = asyncio.get_running_loop()
@@ -102,11 +106,35 @@ class _Connection(asyncio.Protocol):
         return self._task
 
     def data_received(self, data: bytes) -> None:
-        self._pending.extend(self._parser.feed(data))
+        if self._pending and self._pending[-1] is None:
+            return
+        try:
+            self._parser.feed_data(data)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade):
+            self._pending.append(None)
         if len(self._pending) > MAX_PENDING:
             self._transport.pause_reading()
         if self._pending and self._task is None:
             self._task = self._loop.create_task(self._answer_pending())
+
+    # The parser calls these.
+
+    def on_message_begin(self) -> None:
+        self._url, self._headers, self._body = b"", {}, []
+
+    def on_url(self, url: bytes) -> None:
+        self._url += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._headers[name.decode("latin-1").lower()] = value.decode("latin-1")
+
+    def on_body(self, data: bytes) -> None:
+        self._body.append(data)
+
+    def on_message_complete(self) -> None:
+        method, keep_alive = self._parser.get_method().decode(), self._parser.should_keep_alive()
+        path, body = self._url.decode("latin-1"), b"".join(self._body)
+        self._pending.append(Request(method, path, self._headers, keep_alive, body))
 
     def pause_writing(self) -> None:
         self._writable = self._loop.create_future()
@@ -125,8 +153,8 @@ class _Connection(asyncio.Protocol):
         try:
             while self._pending and not self._transport.is_closing():
                 request = self._pending.popleft()
-                if isinstance(request, BadRequest):
-                    await self._refuse(request)
+                if request is None:
+                    self._refuse()
                 else:
                     await self._answer(request)
                 await self._drain()
@@ -138,9 +166,9 @@ class _Connection(asyncio.Protocol):
         finally:
             self._task = None
 
-    async def _refuse(self, bad: BadRequest) -> None:
-        answer = error("bad_request", say=str(bad))
-        self._transport.write(_head(bad.status, answer.headers, len(answer.body), False) + answer.body)
+    def _refuse(self) -> None:
+        answer = error("bad_request", say="not HTTP/1.1")
+        self._transport.write(_head(answer.status, answer.headers, len(answer.body), False) + answer.body)
         self._transport.close()
 
     async def _answer(self, request: Request) -> None:

@@ -12,11 +12,11 @@ import math
 import re
 import zlib
 from collections.abc import Mapping
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import msgspec
 
-from referee.sim.api import Api, ChatApi, ChatData
+from referee.sim.api import Api, ChatData
 from referee.sim.chat import ChatMessage, ChatRequest
 from referee.sim.spec import Fault
 from referee.sim.statements import Statement
@@ -34,16 +34,15 @@ class NumberRequest(ChatRequest, frozen=True):
     body: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
-@runtime_checkable
-class NumberApi(Api, Protocol):
+class NumberApi(Api):
     """An API whose replies are numbers: written here, where those of others are made of chat completions."""
 
     def reply(self, request: NumberRequest, fault: Fault | None, asked: int) -> tuple[bytes, int]:
         """The body of a reply, corrupted by `fault`, and its completion tokens. `asked`: prompt tokens."""
-        ...
+        raise NotImplementedError
 
 
-class _Scores(ChatApi):
+class _Scores(NumberApi):
     """What the three APIs of reward models have in common."""
 
     path: str
@@ -142,7 +141,7 @@ class ScoreApi(_Scores):
         return {"scores": [numbers], "object": "scoring"}
 
 
-class DecisionApi(ChatApi):
+class DecisionApi(NumberApi):
     """POST /v1/systemone."""
 
     forged = (b'"noul":', b'"noul":1.0,')

@@ -19,7 +19,6 @@ import msgspec
 
 from referee.errors import RefereeError
 from referee.sim.http import serve_http
-from referee.sim.precise_clock import PreciseClock
 from referee.sim.provider import Provider
 from referee.sim.spec import ProviderSpec
 from referee.sim.stats import Stats
@@ -49,9 +48,6 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 async def _serve(provider: Provider, host: str, port: int, until_eof: bool) -> None:
     loop = asyncio.get_running_loop()
     end = loop.create_future()
-    precise = PreciseClock() if provider.spec.time_scale > 1 and sys.platform == "linux" else None
-    if precise is not None:
-        provider.sleep = precise.sleep
     server = await serve_http(provider, host, port)
     pipe = None
     if until_eof:
@@ -64,8 +60,6 @@ async def _serve(provider: Provider, host: str, port: int, until_eof: bool) -> N
         if pipe is not None:
             pipe.close()
         await server.close()
-        if precise is not None:
-            precise.close()
 
 
 class _Eof(asyncio.Protocol):
@@ -126,10 +120,12 @@ class ServerProcess:
 def start_server_process(spec: ProviderSpec, seed: int = 0, host: str = "127.0.0.1") -> ServerProcess:
     """Start a child that serves `spec` on a free port, and wait until it listens."""
     text = msgspec.json.encode(spec).decode()
-    command = [sys.executable, "-m", "referee.sim", "--spec", text, "--seed", str(seed), "--host", host, "--port", "0"]
     # Its own session: Ctrl-C must reach only the parent, which needs its provider until it has shut down.
     child = subprocess.Popen(  # noqa: S603  # our own interpreter and module, no shell
-        [*command, "--until-eof"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
+        [sys.executable, "-m", "referee.sim", text, str(seed), host],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        start_new_session=True,
     )
     server = ServerProcess(child, "")
     assert child.stdout is not None

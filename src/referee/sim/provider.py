@@ -21,7 +21,7 @@ from referee.sim.apis import find_api
 from referee.sim.billing import Bill, Blocks, Usage
 from referee.sim.chat import ChatRequest, ask
 from referee.sim.comparisons import mislabelled
-from referee.sim.judge import JUDGES, HonestJudge, Judge
+from referee.sim.judge import HonestJudge, Judge
 from referee.sim.numbers import NumberApi, NumberRequest
 from referee.sim.rates import Rates, retry_after
 from referee.sim.replies import (
@@ -46,6 +46,10 @@ CREATED = 1_700_000_000
 """`created` of the first completion; a fixed date keeps bodies the same from run to run."""
 
 
+DEGRADE_POWER = 2.0
+"""mode = "degrade": service time is multiplied by (in flight / capacity) ** this, so that throughput falls."""
+
+
 class Plan(Struct, frozen=True):
     """The outcome of a request, before capacity is considered."""
 
@@ -63,7 +67,7 @@ class Provider:
 
     def __init__(self, spec: ProviderSpec, seed: int = 0, judge: Judge | None = None) -> None:
         self.spec = spec
-        own = JUDGES.get(spec.judge, HonestJudge)()
+        own = HonestJudge()
         own.compares = spec.compares
         self._judge: Judge = judge or own
         self._random = random.Random(seed)
@@ -79,8 +83,6 @@ class Provider:
         self._tally = Tally()
         self.batches = 0
         """Batches created."""
-        self.sleep = clock.sleep
-        """Replaced where millisecond timers are too coarse."""
         self._constant = constant() if spec.judge == "constant" and judge is None else None
 
     async def serve(self, body: bytes, headers: Mapping[str, str], path: str = "") -> SimResponse:
@@ -128,7 +130,7 @@ class Provider:
 
     async def _elapse(self, seconds: float) -> None:
         if seconds > 0:
-            await self.sleep(seconds / self.spec.time_scale)
+            await clock.sleep(seconds / self.spec.time_scale)
 
     async def _serve_in_slot(self, at: float, plan: Plan) -> Plan:
         """Serve a planned reply subject to capacity: queue, refuse or degrade."""
@@ -143,7 +145,7 @@ class Provider:
             station.enter()
             limit = station.capacity(at)
             if limit is not None and station.busy > limit:
-                wait *= (station.busy / max(1, limit)) ** spec.degrade_power
+                wait *= (station.busy / max(1, limit)) ** DEGRADE_POWER
         try:
             await self._elapse(wait)
         finally:
@@ -158,7 +160,7 @@ class Provider:
         spec = self.spec
         if self._constant is not None:
             content, used = self._constant
-            wait = self._duration(used, spread, tail)
+            wait = self._duration(spread, tail)
             return Plan(SimResponse(200, {**JSON}, content), wait, True, "", Usage(tokens(len(body)), used))
         try:
             request = self.api.request(path, body)
@@ -201,11 +203,10 @@ class Provider:
             api=self.api,
         )
         if self._limited:
-            reserved = request.max_tokens or request.max_completion_tokens or used
-            due = self._rates.admit(at, asked + (used if spec.tokens_count == "usage" else reserved))
+            due = self._rates.admit(at, asked + used)
             if due is not None:
                 return self._throttle(due, spec.retry_after, at, "rate")
-        wait = self._duration(used, spread, tail)
+        wait = self._duration(spread, tail)
         usage = Usage(asked, used, cached, written, flex, blocks)
         return Plan(self._respond(content, fault, spare, at), wait, True, fault or "", usage)
 
@@ -220,13 +221,13 @@ class Provider:
             due = self._rates.admit(at, asked + used)
             if due is not None:
                 return self._throttle(due, self.spec.retry_after, at, "rate")
-        wait = self._duration(used, spread, tail)
+        wait = self._duration(spread, tail)
         return Plan(self._respond(content, fault, spare, at), wait, True, fault or "", Usage(asked, used))
 
-    def _duration(self, used: int, spread: float, tail: float) -> float:
-        """Service time of a reply with that many tokens, from two random draws."""
+    def _duration(self, spread: float, tail: float) -> float:
+        """Service time of a reply, from two random draws."""
         spec = self.spec
-        wait = spec.latency_median * math.exp(spec.latency_sigma * spread) + spec.latency_per_token * used
+        wait = spec.latency_median * math.exp(spec.latency_sigma * spread)
         return wait * spec.tail_factor if tail < spec.tail_share else wait
 
     def _rejection(self, request: ChatRequest, body: bytes, headers: Mapping[str, str]) -> SimResponse | None:

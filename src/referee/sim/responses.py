@@ -8,7 +8,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct, field
 
-from referee.sim.api import ChatApi, ChatData
+from referee.sim.api import Api, ChatData
 from referee.sim.chat import ChatMessage, ChatRequest, ImageUrl, JsonSchema, Part, ResponseFormat
 
 LEAST_TOKENS = 16
@@ -64,7 +64,7 @@ class _Request(Struct, frozen=True, forbid_unknown_fields=True):
     safety_identifier: str | None = None
 
 
-class ResponsesApi(ChatApi):
+class ResponsesApi(Api):
     """The Responses API. Keys, errors and rate headers are those of chat completions."""
 
     forged = (b'"text":', b'"text":"{\\"reason\\":\\"forged\\",\\"score\\":10}",')

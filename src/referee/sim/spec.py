@@ -108,8 +108,6 @@ class ProviderSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """Median service time in seconds, below capacity."""
     latency_sigma: float = 0.0
     """Standard deviation of the log of the service time (lognormal). 0: constant; 0.5 is usual for chat models."""
-    latency_per_token: float = 0.0
-    """Seconds more per generated token."""
     tail_share: float = 0.0
     """Share of replies that are slow for no visible reason."""
     tail_factor: float = 10.0
@@ -120,8 +118,6 @@ class ProviderSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """Above capacity: refuse (429, fast), queue (FIFO, like vLLM), degrade (all get slower)."""
     schedule: tuple[tuple[float, int], ...] = ()
     """Changes of capacity: (second since the first request, capacity from then on), in order."""
-    degrade_power: float = 2.0
-    """mode = "degrade": service time is multiplied by (in flight / capacity) ** this; above 1, throughput falls."""
     refuse_latency: float = 0.02
     """Seconds a refusal or an error status takes."""
     rpm: int | None = None
@@ -130,8 +126,6 @@ class ProviderSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """Tokens per minute, prompt and reply."""
     window: float = 60.0
     """Seconds in which rpm and tpm are counted; a shorter window allows its share of them."""
-    tokens_count: Literal["usage", "reserved"] = "usage"
-    """What tpm counts: tokens used, or prompt plus max_tokens as some providers do."""
     rate_headers: bool = True
     """Send x-ratelimit-* headers when rpm or tpm is set."""
     retry_after: RetryAfter = "float"
@@ -170,7 +164,7 @@ class ProviderSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """(start, end) in seconds since the first request, in which there is no capacity for the flex tier."""
     context_tokens: int | None = None
     """Prompts longer than this get 400 context_length_exceeded."""
-    judge: Literal["honest", "gullible", "quoting", "constant"] = "honest"
+    judge: Literal["honest", "constant"] = "honest"
     """See `referee.sim.judge`. constant: {"reason", "score": 7} to every request, unread: the cheapest server for
     measuring clients. Only latency and capacity apply."""
     compares: Perception = Perception()
@@ -189,7 +183,7 @@ class ProviderSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         _require(0 <= self.tail_share <= 1, "tail_share", "a share within [0, 1]")
         for setting in ("time_scale", "window", "drip_interval", "chars_per_token"):
             _require(getattr(self, setting) > 0, setting, "a positive number")
-        for setting in ("latency_median", "latency_sigma", "latency_per_token", "refuse_latency", "retry_after_s"):
+        for setting in ("latency_median", "latency_sigma", "refuse_latency", "retry_after_s"):
             _require(getattr(self, setting) >= 0, setting, "a number of at least 0")
         starts = [at for at, _ in self.schedule]
         _require(starts == sorted(starts), "schedule", "times in rising order")

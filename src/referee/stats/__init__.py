@@ -2,40 +2,30 @@
 
 from referee.stats.agreement import (
     Confusion,
-    accuracy,
-    alpha,
-    bias,
     confusion,
     kappa,
-    preference_accuracy,
     weighted_kappa,
 )
 from referee.stats.agreement_interval import kappa_interval, roc_auc_interval
 from referee.stats.bootstrap import Chance, bootstrap
-from referee.stats.calibration import Bin, brier, ece, ece_floor, ece_interval, reliability
+from referee.stats.calibration import Bin, ece, ece_floor, ece_interval, reliability
 from referee.stats.corrected import prediction_powered, rogan_gladen, tuned_weight
 from referee.stats.interval import Estimate, mean_interval, proportion
-from referee.stats.ranks import kendall, pearson, ranks, roc_auc, spearman
+from referee.stats.ranks import kendall, pearson, ranks, spearman
 from referee.stats.slopes import length_slope, place_slope, position_bias
-from referee.stats.spread import changed, flips, icc, within_sd
+from referee.stats.spread import flips, within_sd
 
 __all__ = [
     "Bin",
     "Chance",
     "Confusion",
     "Estimate",
-    "accuracy",
-    "alpha",
-    "bias",
     "bootstrap",
-    "brier",
-    "changed",
     "confusion",
     "ece",
     "ece_floor",
     "ece_interval",
     "flips",
-    "icc",
     "kappa",
     "kappa_interval",
     "kendall",
@@ -45,11 +35,9 @@ __all__ = [
     "place_slope",
     "position_bias",
     "prediction_powered",
-    "preference_accuracy",
     "proportion",
     "ranks",
     "reliability",
-    "roc_auc",
     "roc_auc_interval",
     "rogan_gladen",
     "spearman",

@@ -13,10 +13,9 @@ from typing import Any, Literal
 from referee.stats.clusters import Groups, clusters, mean, variance_of_sum
 from referee.stats.interval import LEVEL, Estimate, alone, shaped
 
-Weights = Literal["none", "linear", "quadratic"]
+Weights = Literal["none", "quadratic"]
 DISTANCES: dict[Weights, Callable[[Any, Any], float]] = {
     "none": lambda a, b: float(a != b),
-    "linear": lambda a, b: abs(a - b),
     "quadratic": lambda a, b: (a - b) ** 2,
 }
 

@@ -1,11 +1,10 @@
-"""Whether a judge that says 0.8 is right eight times out of ten: reliability curve, ECE, Brier score."""
+"""Whether a judge that says 0.8 is right eight times out of ten: reliability curve, ECE."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 from referee.stats.bootstrap import Chance, bootstrap
 from referee.stats.clusters import Groups, mean
@@ -13,7 +12,6 @@ from referee.stats.interval import LEVEL, Estimate, wilson
 from referee.stats.quantiles import normal
 from referee.stats.ranks import ranks
 
-Binning = Literal["mass", "width"]
 BINS = 10
 
 
@@ -29,16 +27,13 @@ class Bin:
     """Wilson's interval of `true`, as of independent rows."""
 
 
-def reliability(
-    said: Sequence[float], true: Sequence[float], bins: int = BINS, by: Binning = "mass", level: float = LEVEL
-) -> list[Bin]:
-    """The reliability curve, from low to high; empty bins are left out.
+def reliability(said: Sequence[float], true: Sequence[float], bins: int = BINS, level: float = LEVEL) -> list[Bin]:
+    """The reliability curve, from low to high, in bins of about as many rows each; empty ones are left out.
 
-    Bins of equal mass hold about as many rows each; equal probabilities share a bin, so the order of rows does not
-    matter. Bins of equal width divide 0 to 1.
+    Equal probabilities share a bin, so the order of rows does not matter.
     """
     held: dict[int, list[tuple[float, float]]] = {}
-    for place, row in zip(_places(said, bins, by), zip(said, true, strict=True), strict=True):
+    for place, row in zip(_places(said, bins), zip(said, true, strict=True), strict=True):
         held.setdefault(place, []).append(row)
     curve = []
     for _, rows in sorted(held.items()):
@@ -47,17 +42,15 @@ def reliability(
     return curve
 
 
-def _places(said: Sequence[float], bins: int, by: Binning) -> list[int]:
-    if by == "mass":
-        return [int((rank - 0.5) / len(said) * bins) for rank in ranks(said)]
-    return [min(int(p * bins), bins - 1) for p in said]
+def _places(said: Sequence[float], bins: int) -> list[int]:
+    return [int((rank - 0.5) / len(said) * bins) for rank in ranks(said)]
 
 
-def ece(said: Sequence[float], true: Sequence[float], bins: int = BINS, by: Binning = "mass") -> float | None:
+def ece(said: Sequence[float], true: Sequence[float], bins: int = BINS) -> float | None:
     """Expected calibration error: the mean over rows of |said - true| of their bin. Noise raises it: `ece_floor`."""
     if not said:
         return None
-    return math.fsum(each.count * abs(each.said - each.true) for each in reliability(said, true, bins, by)) / len(said)
+    return math.fsum(each.count * abs(each.said - each.true) for each in reliability(said, true, bins)) / len(said)
 
 
 def ece_interval(
@@ -66,7 +59,6 @@ def ece_interval(
     chance: Chance,
     groups: Groups = None,
     bins: int = BINS,
-    by: Binning = "mass",
     resamples: int = 1000,
     level: float = LEVEL,
 ) -> Estimate:
@@ -75,7 +67,7 @@ def ece_interval(
     Quantiles of resampled ECEs would not do: each has the noise of the rows and that of drawing them, so that 0 is
     never among them. The sum of the bins' errors is no less than that of the ECE: the interval is on the safe side.
     """
-    value, places = ece(said, true, bins, by), _places(said, bins, by)
+    value, places = ece(said, true, bins), _places(said, bins)
     apart = [p - y for p, y in zip(said, true, strict=True)]
 
     def means(within: Sequence[int], rows: Sequence[float]) -> list[float]:
@@ -95,16 +87,9 @@ def ece_interval(
     return Estimate(value, max(0.0, value - noise.high), value + noise.high, noise.n, noise.groups, level)
 
 
-def ece_floor(
-    said: Sequence[float], chance: Chance, bins: int = BINS, by: Binning = "mass", draws: int = 100
-) -> float | None:
+def ece_floor(said: Sequence[float], chance: Chance, bins: int = BINS, draws: int = 100) -> float | None:
     """The mean ECE of labels drawn with exactly these probabilities: what a perfectly calibrated judge would have."""
     if not said:
         return None
     drawn = ([float(chance.random() < p) for p in said] for _ in range(draws))
-    return mean(ece(said, labels, bins, by) or 0.0 for labels in drawn)
-
-
-def brier(said: Sequence[float], true: Sequence[float]) -> float | None:
-    """Mean of (said - true)^2: 0 at best, 0.25 for one that always says 0.5."""
-    return mean((p - y) ** 2 for p, y in zip(said, true, strict=True)) if said else None
+    return mean(ece(said, labels, bins) or 0.0 for labels in drawn)

@@ -1,4 +1,4 @@
-"""Order: ranks, correlations of ranks, and how well a score tells two classes apart. None where undefined."""
+"""Order: ranks, and correlations of values and of ranks. None where undefined."""
 
 from __future__ import annotations
 
@@ -93,12 +93,3 @@ def _sum(tree: Sequence[int], place: int) -> int:
         total += tree[place]
         place &= place - 1
     return total
-
-
-def roc_auc(positive: Sequence[bool], scores: Sequence[float]) -> float | None:
-    """P(a positive's score is above a negative's), ties half: (rank sum of positives - P(P+1)/2) / (P * N)."""
-    places = _doubled(Counter(scores))
-    high = sum(1 for yes in positive if yes)
-    low = len(scores) - high
-    total = sum(places[score] for yes, score in zip(positive, scores, strict=True) if yes)
-    return (total - high * (high + 1)) / (2 * high * low) if high and low else None
