@@ -109,8 +109,8 @@ def show_rules(console: Console) -> None:
         for part in reward.verdict.parts:
             found.setdefault((sample.group, part.text), []).append(part.label == "yes")
     console.print(
-        f"\nRubrics: {counted(len(samples), 'rollout')} by those of their criteria that a rule decides, without a call. "
-        "The other criteria need a larger model: referee init --judge rubric writes a configuration for yours."
+        f"\nRubrics: {counted(len(samples), 'rollout')} by those of their criteria that a rule decides, without "
+        "a call. The other criteria need a larger model: referee init --judge rubric writes a configuration for yours."
     )
     table = Table(show_edge=False, pad_edge=False)
     for name in ("rollouts", "criterion", "true of"):
