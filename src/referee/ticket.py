@@ -171,7 +171,9 @@ class Ticket:
                 self._check(blocking=False)
             finally:
                 with self._changed:
-                    self._last_wakers = [other for other in self._last_wakers if other is not wake]
+                    for waiting in (self._wakers, self._last_wakers):
+                        if wake in waiting:
+                            waiting.remove(wake)
             logged = self._log_progress(logged)
         self.waited_s += clock.monotonic() - started
 

@@ -12,7 +12,7 @@ import pytest
 from tests.cache.files import filled, warnings
 from tests.contracts.cache_suite import PATIENCE, entry, key, store
 
-from referee.cache import LayeredCache, MemoryCache, SqliteCache, file, schema, sqlite
+from referee.cache import LayeredCache, MemoryCache, SqliteCache, file, run_all, schema, sqlite
 from referee.cache.entry import bare
 from referee.records import Reply
 
@@ -24,6 +24,15 @@ def test_entries_outlive_the_process(path: Path) -> None:
     assert cache.get(key(3)) == bare(entry(3))
     cache.close()
     assert [found.name for found in path.parent.iterdir()] == ["cache.sqlite"]
+
+
+def test_any_number_of_keys_is_looked_up_together(path: Path) -> None:
+    """A judge of a large group asks tens of thousands of questions at once, more than one statement takes."""
+    filled(path)
+    cache = SqliteCache(path)
+    keys = [key(number) for number in range(300_000)]
+    assert cache.get_many(keys)[key(3)] == bare(entry(3))
+    cache.close()
 
 
 def test_files_are_private_whatever_the_umask(path: Path) -> None:
@@ -52,7 +61,7 @@ def test_a_commit_tells_all_its_listeners_at_once(path: Path) -> None:
     def notify(calls: list[Any]) -> None:
         batches.append(calls)
         gate.wait(PATIENCE)
-        sqlite.run_all(calls)
+        run_all(calls)
 
     cache = SqliteCache(path, notify)
     for number in range(40):
@@ -72,7 +81,7 @@ def test_a_listener_that_fails_does_not_stop_the_writer(path: Path) -> None:
         raise RuntimeError("loop is closed")
 
     heard = threading.Event()
-    for notify in (fails, sqlite.run_all):
+    for notify in (fails, run_all):
         cache = SqliteCache(path, notify)
         cache.put(key(1), entry(1), fails)
         cache.put(key(2), entry(2), heard.set)

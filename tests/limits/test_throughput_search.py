@@ -326,14 +326,6 @@ def test_a_shrunk_server_is_followed_down() -> None:
     assert max(settle(search, 25.0, 80)[-20:]) <= 50
 
 
-@pytest.mark.parametrize(("throughput", "probed"), [(58.0, False), (53.0, True)])
-def test_a_lower_level_is_probed_again_if_the_knee_may_be_there(throughput: float, probed: bool) -> None:
-    """48 gave 48. If 60 gives 58, the knee is far above 48; if 53, 48 may do as well."""
-    search = at_60((121, 60.0))
-    assert record(search, 60.0, 60.0, 48.0) == [60, 48, 60]
-    assert (48 in record(search, *[throughput] * 30)) is probed
-
-
 def test_hints_about_lower_levels_do_not_last() -> None:
     """A cold start made the lower level look poor; measured again it is as good, and it is taken."""
     search = ThroughputSearch(512, 60)

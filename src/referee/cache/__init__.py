@@ -4,7 +4,7 @@ from referee.cache.entry import Entry
 from referee.cache.key import KeyMaker, explain
 from referee.cache.layered import LayeredCache, open_cache
 from referee.cache.memory import MemoryCache
-from referee.cache.port import Cache, Claim, Done, SharedCache
+from referee.cache.port import Cache, Claim, Done, SharedCache, run_all
 from referee.cache.redis_link import RedisLink
 from referee.cache.sqlite import SqliteCache
 
@@ -21,4 +21,5 @@ __all__ = [
     "SqliteCache",
     "explain",
     "open_cache",
+    "run_all",
 ]

@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from typing import Protocol, runtime_checkable
 
 from referee.cache.entry import Entry
 
+log = logging.getLogger("referee.cache")
+
 Done = Callable[[], None]
 Found = Callable[[tuple[str, Entry] | None], None]
 """Called once with the result of a search: the key and its entry, or None."""
+
+
+def run_all(calls: list[Done]) -> None:
+    """All calls, here; one that fails does not keep the others from being called."""
+    for call in calls:
+        try:
+            call()
+        except Exception:
+            log.exception("a listener failed when its verdict was stored")
 
 
 class Cache(Protocol):

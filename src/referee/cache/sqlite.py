@@ -23,7 +23,7 @@ from typing import Any
 from referee import clock
 from referee.cache import file, fork_safety, upkeep
 from referee.cache.entry import Entry, digest, pack, pack_facets, unpack
-from referee.cache.port import Done
+from referee.cache.port import Done, run_all
 from referee.cache.schema import (
     FAULTS,
     INSERT,
@@ -45,6 +45,8 @@ log = logging.getLogger("referee.cache")
 Notify = Callable[[list[Done]], None]
 """Runs the `done` calls of one commit. Called on the writer thread."""
 
+LOOKUP_KEYS = 900
+"""Keys in one lookup: some SQLite libraries take no more than 999 in a statement."""
 COMMIT_ROWS = 1024
 """Rows per commit at most."""
 COMMIT_INTERVAL_S = 0.05
@@ -55,15 +57,6 @@ CLOSE_S = 5.0
 """Limit for `close` to write out what is queued."""
 
 Item = tuple[str, Entry, Done | None]
-
-
-def run_all(calls: list[Done]) -> None:
-    """The default Notify: all calls, here; one that fails does not keep the others from being called."""
-    for call in calls:
-        try:
-            call()
-        except Exception:
-            log.debug("a listener failed when its verdict was stored", exc_info=True)
 
 
 class SqliteCache:
@@ -112,9 +105,12 @@ class SqliteCache:
         if self._reader is None or not keys:
             return {}
         wanted = {bytes.fromhex(key): key for key in keys}
+        names, rows = list(wanted), []
         try:
             with self.read_lock:
-                rows = self._reader.execute(select(len(wanted)), [*wanted]).fetchall()
+                for at in range(0, len(names), LOOKUP_KEYS):
+                    some = names[at : at + LOOKUP_KEYS]
+                    rows += self._reader.execute(select(len(some)), some).fetchall()
         except FAULTS as error:
             self._read_failed(error)
             return {}

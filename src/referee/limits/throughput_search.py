@@ -107,8 +107,6 @@ class ThroughputSearch:
     """Gain at which there is no queue to speak of."""
     STEP = 1.26
     """Ratio of neighbouring levels: three to a doubling."""
-    KNEE_MARGIN = 1.15
-    """Measure the next lower level again if the estimated knee of the curve is within this factor of it."""
     CHANGE = 1.5
     """A window this much better or worse than the one before, beyond what the step between them explains, means that
     the server has changed."""
@@ -182,12 +180,7 @@ class ThroughputSearch:
         self._clear_steps = 0
         if lower is None:
             return max(0, here - 1)
-        fresh = lower == here - 1 and self._age(lower) <= self.STALE
-        return here if fresh or self._knee(lower, here) >= self.KNEE_MARGIN * self._levels[here - 1] else here - 1
-
-    def _knee(self, lower: int, here: int) -> float:
-        """The level where throughput stopped rising, if it rose in proportion from the known lower level on."""
-        return self._levels[lower] * self._stats[here].throughput / self._stats[lower].throughput
+        return here if lower == here - 1 and self._age(lower) <= self.STALE else here - 1
 
     def _index(self, level: int) -> int:
         """Index of the nearest level."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from referee.cache import Cache, RedisLink, open_cache
+from referee.cache import Cache, RedisLink, open_cache, run_all
 from referee.config import Config, JudgeConfig, all_judges, asking_judges, change_all, endpoints_of, runs_here
 from referee.engine import Endpoint, Engine, Transport, find_key
 from referee.engine.accounts import open_accounts
@@ -55,7 +55,7 @@ def build_worker(
     loop = asyncio.get_running_loop()
 
     def on_commit(calls: list[Callable[[], None]]) -> None:
-        loop.call_soon_threadsafe(_run_all, calls)
+        loop.call_soon_threadsafe(run_all, calls)
 
     link = RedisLink(config.redis) if config.redis.url else None
     cache = open_cache(config.cache, on_commit, link)
@@ -184,11 +184,6 @@ def _release(server: SharedServer) -> Callable[[], Awaitable[None]]:
         server.close()
 
     return close
-
-
-def _run_all(calls: list[Callable[[], None]]) -> None:
-    for call in calls:
-        call()
 
 
 def read_template(judge: JudgeConfig) -> str | None:

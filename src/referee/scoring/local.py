@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 
 from referee.config import Config
@@ -12,6 +13,8 @@ from referee.scoring.messages import Fault, Result, Update, Work
 from referee.scoring.recorder import Recorder
 from referee.scoring.tracker import BatchTracker, OpenBatch, time_left
 from referee.scoring.worker import Emit, JudgeWorker
+
+log = logging.getLogger("referee")
 
 BuildWorker = Callable[[Config, LineMaker, Emit], JudgeWorker]
 
@@ -64,7 +67,10 @@ class Scorer(BatchTracker):
         if len(changes) > self._changes_told:
             self.changed(changes[self._changes_told :], job.work.ticket, results)
             self._changes_told = len(changes)
-        self.landed(job.work.ticket, results, fault)
+        try:
+            self.landed(job.work.ticket, results, fault)
+        except Exception:
+            log.exception("results could not be landed")
         opened = self.find(job.work.ticket) if job.done else None
         if opened is not None:  # a result was lost by a bug of ours: an end all the same, and never a hang
             why = Unscored(reason=Reason.CONFIG, detail="internal error: its result was lost; see the log")
