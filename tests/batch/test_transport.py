@@ -50,6 +50,24 @@ def test_each_post_has_its_own_answer(tmp_path: Path, name: str) -> None:
     run_virtual(main())
 
 
+def test_a_question_that_is_cancelled_and_asked_again_is_sent_once(tmp_path: Path, name: str) -> None:
+    """Twice in one file, under one name, it would make the provider refuse the whole of it."""
+
+    async def main() -> None:
+        world = World(tmp_path, name)
+        transport = world.start()
+        first = asyncio.ensure_future(ask(transport, BODIES[0]))
+        await clock.sleep(0.01)
+        first.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await first
+        assert right(await ask(transport, *BODIES[:3]))
+        assert (world.provider.batches, world.provider.stats().received) == (1, 3)
+        await world.end()
+
+    run_virtual(main())
+
+
 def test_files_stay_below_the_caps(tmp_path: Path, name: str) -> None:
     """More requests than a batch takes are several batches, which run side by side."""
 

@@ -64,7 +64,8 @@ class BatchTransport:
         self._most = 0
         """Requests of a batch: less than the API's cap once the account turned out to have room for fewer."""
         self._waiting: dict[Item, _Waiting] = {}
-        self._pending: list[Item] = []
+        self._pending: dict[Item, None] = {}
+        """To be sent. Some were cancelled meanwhile; one that is asked again then takes its old place."""
         self._bytes = 0
         self._first = self._last = 0.0
         self._timer: asyncio.TimerHandle | None = None
@@ -126,9 +127,10 @@ class BatchTransport:
         self._last = loop.time()
         if not self._pending:
             self._first = self._last
-        self._pending.append(item)
-        self._board.waiting += 1
-        self._bytes += len(self._waiting[item].body) + 200
+        if item not in self._pending:
+            self._pending[item] = None
+            self._board.waiting += 1
+            self._bytes += len(self._waiting[item].body) + 200
         if len(self._pending) >= self._most or self._bytes >= self._api.max_bytes:
             self._flush()
         elif self._timer is None:
@@ -147,7 +149,7 @@ class BatchTransport:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        pending, self._pending, self._bytes = self._pending, [], 0
+        pending, self._pending, self._bytes = self._pending, {}, 0
         self._board.waiting -= len(pending)
         items = [item for item in pending if item in self._waiting]  # others were cancelled meanwhile
         for at in range(0, len(items), self._most):

@@ -141,13 +141,13 @@ class Admission:
         excluded: frozenset[Endpoint],
         open_ended: bool,
         team: str,
-    ) -> Permit:
-        """Wait for a permit. Raises Closed."""
+    ) -> Permit | Closed:
+        """Wait for a permit, or until it is known that there will be none."""
         future: asyncio.Future[Permit | Closed] = asyncio.get_running_loop().create_future()
         waiter = self.join(request, turn, avoid, excluded, open_ended, team, future.set_result)
         waiter.future = future
         try:
-            found = await future
+            return await future
         except asyncio.CancelledError:
             waiter.gone = True
             if future.done() and not future.cancelled():
@@ -155,9 +155,6 @@ class Admission:
                 if isinstance(given, Permit):
                     given.release("ignored")
             raise
-        if isinstance(found, Closed):
-            raise found
-        return found
 
     def close_all(self, verdict: Unscored) -> None:
         """Fail every queued request."""

@@ -5,7 +5,6 @@ What happens after an attempt is decided in `engine`.
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import math
 from collections.abc import Coroutine, Mapping
@@ -20,7 +19,7 @@ from referee.engine.flight import Flight
 from referee.engine.hedge import hedged
 from referee.engine.identity import Change, Identity
 from referee.engine.outcomes import LESSONS, may_be_billed
-from referee.engine.permit import Closed, Permit
+from referee.engine.permit import Permit
 from referee.engine.port import Transport
 from referee.limits import Stragglers
 from referee.records import Action, Failure, Reason, Reply
@@ -76,10 +75,11 @@ class Calls:
         it waits for a permit, and counts against rate and budget. The first failure teaches nothing."""
         outcome = await self._send(flight, permit, longer, first=True)
         if isinstance(outcome, Failure) and outcome.code == STALE_CODE:
-            with contextlib.suppress(Closed):
-                permit = await self._admission.acquire(
-                    flight.request, flight.turn, None, flight.refused_by, math.isinf(flight.deadline), flight.team
-                )
+            granted = await self._admission.acquire(
+                flight.request, flight.turn, None, flight.refused_by, math.isinf(flight.deadline), flight.team
+            )
+            if isinstance(granted, Permit):
+                permit = granted
                 outcome = await self._send(flight, permit, longer, first=False)
         return outcome, permit
 

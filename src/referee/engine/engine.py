@@ -338,14 +338,12 @@ class Engine:
     async def _again(self, flight: Flight, avoid: Endpoint | None) -> Permit | Closed:
         """Another permit, at the request's old place in the queue."""
         self._duplicates.leave(flight, self._enqueue)  # this team may be held back now; others must not be with it
-        try:
-            permit = await self.admission.acquire(
-                flight.request, flight.turn, avoid, flight.refused_by, math.isinf(flight.deadline), flight.team
-            )
-        except Closed as closed:
-            return closed
-        self._duplicates.asks(flight)
-        return permit
+        granted = await self.admission.acquire(
+            flight.request, flight.turn, avoid, flight.refused_by, math.isinf(flight.deadline), flight.team
+        )
+        if isinstance(granted, Permit):
+            self._duplicates.asks(flight)
+        return granted
 
     def _adapt(self, flight: Flight, endpoint: Endpoint, unsupported: str) -> bool:
         """Learn what a server does not support. False: nothing to leave out, or the schema: that needs a new plan."""

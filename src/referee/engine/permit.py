@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from referee.engine.endpoint import Endpoint
 from referee.limits import Budget, Outcome, Stamp
@@ -81,12 +81,10 @@ class Permit:
         self.reserved = worst
 
 
-class Closed(Exception):
+class Closed(NamedTuple):
     """Nothing can be sent any more, and why."""
 
-    def __init__(self, verdict: Unscored) -> None:
-        super().__init__(verdict.reason)
-        self.verdict = verdict
+    verdict: Unscored
 
 
 class Waiter:
