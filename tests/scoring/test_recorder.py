@@ -6,8 +6,9 @@ import pytest
 
 from referee.config import load
 from referee.ledger import Tally, verdict_line
-from referee.records import Reason, Reply, Sample, Settled, Unscored, Verdict
+from referee.records import Ask, Message, Reason, Reply, Sample, Sampling, Settled, Unscored, Verdict
 from referee.scoring.batch import Batch
+from referee.scoring.lines import MAX_TEXTS, Wanted
 from referee.scoring.recorder import _counted
 
 SCORED = Verdict(score=7.0, value=0.7, reason="good", how="schema")
@@ -45,3 +46,16 @@ def test_the_short_line_counts_as_the_whole_one_does(settled: Settled) -> None:
         short.add(_counted(batch, index, settled))
         whole.add(verdict_line(sample, settled, batch=batch.id, index=index))
     assert short.metrics() == whole.metrics()
+
+
+def test_system_messages_of_their_own_do_not_fill_the_memory() -> None:
+    """As a decision model's questions about each prompt. All are given; one that comes again soon is not given twice."""
+    wanted = Wanted(content=True)
+    given = []
+    for number in range(2 * MAX_TEXTS):
+        messages = (Message("system", f"{number}"), Message("user", "judge"))
+        for _ in range(2):
+            wanted.refer_to(Ask(messages, Sampling(), (), "n", 10))
+        given += wanted.take_texts()
+    assert given == [f"{number}" for number in range(2 * MAX_TEXTS)]
+    assert len(wanted.known) <= MAX_TEXTS

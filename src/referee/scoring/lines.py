@@ -18,6 +18,11 @@ from referee.scoring.messages import Work
 _encode = msgspec.json.Encoder().encode
 
 
+MAX_TEXTS = 4096
+"""Texts that are remembered as given; then all are forgotten, and given again with the next line. Where each row has a
+system message of its own, they would fill the memory."""
+
+
 class Wanted:
     """What one client wants of ledger lines."""
 
@@ -38,6 +43,8 @@ class Wanted:
         if self.content and len(request.messages) > 1 and request.messages[0].role == "system":
             text = request.messages[0].content
             if text not in self.known:
+                if len(self.known) >= MAX_TEXTS:
+                    self.known.clear()
                 self.known.add(text)
                 self.texts.append(text)
 

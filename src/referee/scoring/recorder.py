@@ -29,6 +29,7 @@ from referee.ledger.lines import MAX_LINE
 from referee.records import Reward, Settled, Verdict
 from referee.rollouts import plain
 from referee.scoring.batch import Batch
+from referee.scoring.lines import MAX_TEXTS
 from referee.scoring.messages import Gauge, Result
 from referee.version import VERSION
 
@@ -159,6 +160,8 @@ class Recorder:
         """Texts that lines refer to, each once."""
         for text in texts:
             if text not in self._texts:
+                if len(self._texts) >= MAX_TEXTS:
+                    self._texts.clear()
                 self._texts.add(text)
                 self.write(TextLine(wall=clock.wall(), digest=digest(text), text=text))
 
