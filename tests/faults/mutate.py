@@ -55,7 +55,7 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "limits/bucket.py": ("tests/limits/test_bucket.py",),
     "limits/budget.py": ("tests/limits/test_budget.py",),
     "limits/breaker.py": ("tests/limits/test_breaker_edges.py", "tests/limits/test_breaker.py"),
-    "limits/delay.py": ("tests/limits/test_delay.py",),
+    "limits/backoff.py": ("tests/limits/test_backoff.py",),
     "limits/learned_rate.py": ("tests/limits/test_learned_rate.py",),
     "limits/header_quota.py": ("tests/limits/test_header_quota.py",),
     "limits/throughput_search.py": (

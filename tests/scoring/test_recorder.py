@@ -49,7 +49,7 @@ def test_the_short_line_counts_as_the_whole_one_does(settled: Settled) -> None:
 
 
 def test_system_messages_of_their_own_do_not_fill_the_memory() -> None:
-    """As a decision model's questions about each prompt. All are given; one that comes again soon is not given twice."""
+    """As with a decision model's questions about each prompt. All are given, each once if it comes again soon."""
     wanted = Wanted(content=True)
     given = []
     for number in range(2 * MAX_TEXTS):

@@ -108,7 +108,7 @@ def test_resets_in_any_form(text: str, expected: float | None) -> None:
         ("no delay at all", None),
     ],
 )
-def test_delays_in_words(message: str, expected: float | None) -> None:
+def test_backoffs_in_words(message: str, expected: float | None) -> None:
     """Where only the sentence names the delay, the sentence is read."""
     assert spoken_delay(message) == (pytest.approx(expected) if expected is not None else None)
 

@@ -106,7 +106,7 @@ class Accounts:
         wall = clock.wall()
         told = []
         for account in self._gate.accounts.values():
-            busy = not self._closed and (account.in_flight > 0 or self._gate.lines.waiting(account.team.name))
+            busy = not self._closed and (account.in_flight > 0 or self._gate.queues.waiting(account.team.name))
             claims = account.claims(wall, busy)
             if self._store.shared or any(budget.untold(claim) for budget, claim in claims):
                 told += claims

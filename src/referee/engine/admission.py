@@ -1,4 +1,4 @@
-"""Admission: which request is sent next, and to which endpoint. `lines` holds the queues.
+"""Admission: which request is sent next, and to which endpoint. `queues` holds them.
 
 A permit is granted when an endpoint has room (adaptive limit), rate (requests and tokens per minute), health (breaker)
 and the budget has money; of a team, also its own rate and budget. It is released exactly once with a named outcome.
@@ -15,12 +15,12 @@ from collections.abc import Callable, Mapping, Sequence
 
 from referee import clock
 from referee.engine.endpoint import Endpoint, closed_reason, unserved
-from referee.engine.lines import Lines, Place
 from referee.engine.permit import Closed, Permit, Waiter
+from referee.engine.queues import Place, Queues
 from referee.engine.replicas import Replicas
 from referee.limits import Budget, Outcome
 from referee.limits.account import Account
-from referee.limits.worst import Bound
+from referee.limits.billing_bound import Bound
 from referee.records import Ask, Failure, RateHints, Reason, Reply, Unscored
 
 NO_ENDPOINTS: frozenset[Endpoint] = frozenset()
@@ -56,7 +56,7 @@ class Admission:
         self._has_backups = any(endpoint.config.backup for endpoint in endpoints)
         replicas = Replicas(self.endpoints)
         self._replicas = replicas if replicas else None
-        self.lines = Lines()
+        self.queues = Queues()
         self._priced: set[Permit] = set()
         """Permits in use that may cost money."""
         self._turns = 0
@@ -66,7 +66,7 @@ class Admission:
     @property
     def queued(self) -> int:
         """Requests waiting for a permit."""
-        return len(self.lines)
+        return len(self.queues)
 
     @property
     def in_flight(self) -> int:
@@ -100,10 +100,10 @@ class Admission:
         can serve it, `excluded` ones never. `team`: the one that pays, if any. Closed is granted when no endpoint ever
         will serve it, or, for an open-ended request, when none has for too long; or the team has no money for it."""
         own = None if self._replicas is None else self._replicas.of(request, avoid, excluded)
-        line = self.lines.of(excluded, own, team)
+        line = self.queues.of(excluded, own, team)
         if not line:
             if team:
-                self.lines.start(team)
+                self.queues.start(team)
             now = self._now()
             if now - self._idle_since >= IDLE_S and self._idle:
                 self._progress.clear()  # nothing was sent until now, so no outage was seen
@@ -158,7 +158,7 @@ class Admission:
 
     def close_all(self, verdict: Unscored) -> None:
         """Fail every queued request."""
-        for waiter in self.lines.clear():
+        for waiter in self.queues.clear():
             if not waiter.left:
                 waiter.granted(Closed(verdict))
 
@@ -184,7 +184,7 @@ class Admission:
         shortest: float | None = None
         stuck: list[Place] = []
         yielding: list[Place] = []
-        while (found := self.lines.oldest(stuck)) is not None:
+        while (found := self.queues.oldest(stuck)) is not None:
             place, line = found
             excluded, own, team = place
             waiter = line[0]
@@ -214,7 +214,7 @@ class Admission:
             if endpoint is None:
                 stuck.append(place)
                 if account is not None:
-                    self.lines.start(team)
+                    self.queues.start(team)
                 if wait is not None:
                     shortest = wait if shortest is None else min(shortest, wait)
                 continue
@@ -225,7 +225,7 @@ class Admission:
                 spent = account.lacking(clock.wall())
                 if spent is None or account.in_flight:  # there may be more; replies that cost less free money
                     stuck.append(place)
-                    self.lines.start(team)
+                    self.queues.start(team)
                 else:
                     heapq.heappop(line)
                     detail = f"team {team}: {spent.no_room(reserved)}"
@@ -237,7 +237,7 @@ class Admission:
                 self.close_all(Unscored(reason=Reason.BUDGET, detail=self.budget.no_room(reserved)))
                 return None
             heapq.heappop(line)
-            self.lines.served(team)
+            self.queues.served(team)
             if own is not None and self._replicas is not None:
                 self._replicas.sent(waiter.request, excluded, endpoint)
             waiter.granted(self._permit(endpoint, waiter.request, foreseen, reserved, now, account, budgets))
@@ -250,7 +250,7 @@ class Admission:
         """Whether a request that belongs to another replica, `own`, leaves this one to requests that belong here."""
         if own.breaker.closed is not None or own.breaker.suspended:
             return False
-        for place, line in self.lines.items():
+        for place, line in self.queues.items():
             if place.own is endpoint:
                 while line and line[0].left:
                     heapq.heappop(line)

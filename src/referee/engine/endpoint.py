@@ -14,8 +14,8 @@ from referee.cache import KeyMaker
 from referee.config import EndpointConfig, LimitsConfig, Secret
 from referee.errors import ConfigError
 from referee.limits import Breaker, Bucket, Limit, Stamp, make_limit
+from referee.limits.billing_bound import Bound, Excess, bound
 from referee.limits.price import Price
-from referee.limits.worst import Bound, Excess, bound
 from referee.records import Action, Ask, Failure, Reason, Reply, Sampling, Unscored
 
 MIN_CACHED_TOKENS = 1024

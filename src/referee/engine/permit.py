@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from referee.engine.endpoint import Endpoint
 from referee.limits import Budget, Outcome, Stamp
 from referee.limits.account import Account
-from referee.limits.worst import Bound
+from referee.limits.billing_bound import Bound
 from referee.records import Ask, RateHints, Reply, Unscored
 
 if TYPE_CHECKING:

@@ -28,48 +28,48 @@ OPEN = Place(frozenset(), None, "")
 """The queue of most requests."""
 
 
-class Lines:
+class Queues:
     """Queues by place, oldest request first."""
 
     def __init__(self) -> None:
-        self._lines: dict[Place, list[Waiter]] = {OPEN: []}
+        self._queues: dict[Place, list[Waiter]] = {OPEN: []}
         self._served: dict[str, int] = {}
         """Turns that each team has had."""
         self._floor = 0
         """Where the team of the last turn stood: others start there. Idle time earns no credit."""
 
     def __len__(self) -> int:
-        return sum(map(len, self._lines.values()))
+        return sum(map(len, self._queues.values()))
 
     def of(self, excluded: frozenset[Endpoint], own: Endpoint | None, team: str) -> list[Waiter]:
         """The queue of a place."""
         if not excluded and own is None and not team:
-            return self._lines[OPEN]
+            return self._queues[OPEN]
         place = Place(excluded, own, team)
-        found = self._lines.get(place)
+        found = self._queues.get(place)
         if found is None:
-            found = self._lines[place] = []
+            found = self._queues[place] = []
         return found
 
     def items(self) -> Iterator[tuple[Place, list[Waiter]]]:
         """Every queue."""
-        return iter(self._lines.items())
+        return iter(self._queues.items())
 
     def waiting(self, team: str) -> bool:
         """Whether a request of a team waits."""
-        return any(not waiter.left for place, line in self._lines.items() if place.team == team for waiter in line)
+        return any(not waiter.left for place, queue in self._queues.items() if place.team == team for waiter in queue)
 
     def oldest(self, stuck: Container[Place]) -> tuple[Place, list[Waiter]] | None:
         """The queue whose head is next, of those that are not stuck."""
-        if len(self._lines) == 1:
-            line = self._lines[OPEN]
-            return None if OPEN in stuck or not line else (OPEN, line)
+        if len(self._queues) == 1:
+            queue = self._queues[OPEN]
+            return None if OPEN in stuck or not queue else (OPEN, queue)
         found, rank = None, (0, 0)
-        for place, line in self._lines.items():
-            if line and place not in stuck:
-                this = self._served.get(place.team, 0), line[0].turn
+        for place, queue in self._queues.items():
+            if queue and place not in stuck:
+                this = self._served.get(place.team, 0), queue[0].turn
                 if found is None or this < rank:
-                    found, rank = (place, line), this
+                    found, rank = (place, queue), this
         return found
 
     def start(self, team: str) -> None:
@@ -78,12 +78,12 @@ class Lines:
 
     def served(self, team: str) -> None:
         """A team had its turn."""
-        if len(self._lines) == 1:
+        if len(self._queues) == 1:
             return  # there is no other
         self._floor = self._served.get(team, 0)
         self._served[team] = self._floor + 1
 
     def clear(self) -> list[Waiter]:
         """Every waiter, oldest first; none is left."""
-        lines, self._lines = self._lines, {OPEN: []}
-        return list(heapq.merge(*map(sorted, lines.values())))
+        queues, self._queues = self._queues, {OPEN: []}
+        return list(heapq.merge(*map(sorted, queues.values())))

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from referee.limits import retry_delay
-from referee.limits.delay import MAX_DELAY_S, OVERLOAD_BASE_S, TRANSIENT_BASE_S
+from referee.limits.backoff import MAX_DELAY_S, OVERLOAD_BASE_S, TRANSIENT_BASE_S
 from referee.records import Action, Failure, Reason
 
 

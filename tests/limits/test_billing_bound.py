@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from referee.limits.worst import HEADROOM, Excess, bound
+from referee.limits.billing_bound import HEADROOM, Excess, bound
 
 
 def test_within_the_bound_there_is_nothing_to_learn() -> None:
