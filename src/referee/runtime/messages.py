@@ -13,7 +13,7 @@ from msgspec import Struct
 from referee.config import Config, Secret
 from referee.ledger.writer import encode_replacing
 from referee.limits.quota_broker import Grant, Report
-from referee.scoring.messages import Cancel, Update, Work
+from referee.scoring.messages import Cancel, Fault, Update, Work
 
 
 class Open(Struct, frozen=True, array_like=True, tag=1):
@@ -58,9 +58,7 @@ class Ready(Struct, frozen=True, array_like=True, tag=12):
     """A worker has taken Open and waits for work; or it could not, and this is why."""
 
     version: str
-    trouble: str = ""
-    kind: str = ""
-    """Name of the exception's class in referee.errors."""
+    fault: Fault | None = None
 
 
 class Note(Struct, frozen=True, array_like=True, tag=13):

@@ -15,7 +15,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from referee import clock, errors
+from referee import clock
 from referee.config import Config
 from referee.engine import find_key
 from referee.errors import ConfigError, RefereeError, TicketCancelled
@@ -161,9 +161,8 @@ class WorkerPool:
         self._broker.over_share.clear()
 
     def _ready(self, rank: int, child: Child, message: Ready) -> None:
-        if message.trouble:
-            kind = getattr(errors, message.kind, RefereeError)
-            child.ready.set_exception(kind(message.trouble))
+        if message.fault is not None:
+            child.ready.set_exception(message.fault.error())
             return
         self._failures = 0
         child.ready.set_result(None)

@@ -33,7 +33,7 @@ from referee.runtime.messages import (
 )
 from referee.runtime.worker_engine import WorkerEngine
 from referee.scoring.lines import Wanted
-from referee.scoring.messages import Cancel, Update, Work
+from referee.scoring.messages import Cancel, Fault, Update, Work
 from referee.version import VERSION
 
 QUIET = 0.5
@@ -85,20 +85,20 @@ class Worker:
             engine.cancel(message)
 
     def _open(self, given: Open) -> None:
+        fault = None
         try:
             if given.version != VERSION:
                 raise RefereeError(f"worker processes run referee {VERSION}, this process runs {given.version}.")
             self._forward_log(given.level)
             self._engine = self._make_engine(unpack_config(given.config), given)
+            collect_rarely()
+        except RefereeError as error:
+            fault = Fault(type(error).__name__, str(error))
         except Exception as error:
-            known = isinstance(error, RefereeError)
-            if not known:
-                traceback.print_exc()
-            trouble = str(error) if known else f"{type(error).__name__} while a worker process started; see its trace."
-            self._send(Ready(VERSION, trouble, type(error).__name__ if known else ""))
-            return
-        collect_rarely()
-        self._send(Ready(VERSION))
+            traceback.print_exc()
+            why = f"{type(error).__name__} while a worker process started; see its trace."
+            fault = Fault(RefereeError.__name__, why)
+        self._send(Ready(VERSION, fault))
 
     def _make_engine(self, config: Config, given: Open) -> WorkerEngine:
         # The broker lives as long as the pipe: its silence is only a busy parent.
