@@ -321,6 +321,14 @@ def test_samples_that_cannot_be_told_apart_have_no_own_columns(tmp_path: Path) -
     assert line.more == {}
 
 
+def test_rewards_that_cannot_be_read_do_not_hide_the_record(tmp_path: Path) -> None:
+    """A torn table beside it: the page has no own columns, and is a page."""
+    path, run = tmp_path / "out.jsonl.gz", ledger(tmp_path / "out.jsonl.gz.run", [3])
+    path.write_bytes(gzip.compress(b"x" * 9999)[:20])
+    assert judged_file(run) is None
+    assert [type(line) for line in with_own_columns(lines_of(run), path)] == [RunLine, VerdictLine]
+
+
 @pytest.mark.parametrize("name", ["elsewhere.jsonl", "out.csv"])
 def test_a_record_of_another_file_is_not_taken(tmp_path: Path, name: str) -> None:
     """Rewards without a record beside them are shown alone, and so is a record without rewards."""
