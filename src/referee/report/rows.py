@@ -277,7 +277,7 @@ class Rows:
             texts.append([_shown(one, combine) for one in said])
         if line.parts or more:
             alone = next(iter(combine.values())) if len(combine) == 1 else ""
-            texts.append(_parts(line, alone))
+            texts.append(_parts(line, alone) if line.parts else [])
         if more:
             texts.append(more)
         self._place(row, stream.number, stream.add(texts))
