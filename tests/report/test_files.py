@@ -287,7 +287,7 @@ def of_two_judges(line: int, quality: int, safe: float | None, **more: Any) -> d
 
 
 def test_rewards_of_several_judges_are_told_apart(tmp_path: Path) -> None:
-    """The report has each of them, from the rows alone. A column `judges` of somebody else's is not in the way."""
+    """The report has each of them, from the rows alone. A column `judges` of the caller's is not in the way."""
     rows = [of_two_judges(n, n, None if n == 3 else 0.5) for n in range(1, 9)]
     report, found = report_of(written(tmp_path / "r.jsonl", rows))
     assert found.skipped == 0
