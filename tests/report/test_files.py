@@ -302,14 +302,14 @@ def test_rewards_of_several_judges_are_told_apart(tmp_path: Path) -> None:
 
 
 def test_the_record_of_rewards_is_shown_with_their_own_columns(tmp_path: Path) -> None:
-    """Whichever of the two is named, in whatever order they are; a template's column is the record's own."""
+    """Whichever is named, in any order; a template's column is the record's own, and one without texts has none."""
     rows = [reward(1, 3, columns=own(topic="a", prompt="long")), reward(2, 4, columns=own(topic="b", note="x" * 99))]
     path, run = written(tmp_path / "out.jsonl", rows), ledger(tmp_path / "out.run", [3, 4])
     assert judged_file(path) == judged_file(run) == (run, path)
     found = {x.id: x.more["columns"] for x in with_own_columns(lines_of(run), path) if isinstance(x, VerdictLine)}
     assert found == {"1": {"topic": "a"}, "2": {"topic": "b", "note": "x" * 81}}
-    line = VerdictLine(id="1", more={"columns": {"topic": "shown"}})
-    assert [x.more for x in with_own_columns([line], path) if isinstance(x, VerdictLine)] == [line.more]
+    for line in (VerdictLine(id="1", more={"columns": {"topic": "shown"}}), VerdictLine(id="1", response_digest="d")):
+        assert [x.more for x in with_own_columns([line], path) if isinstance(x, VerdictLine)] == [line.more]
 
 
 def test_samples_that_cannot_be_told_apart_have_no_own_columns(tmp_path: Path) -> None:

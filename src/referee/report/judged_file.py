@@ -45,7 +45,9 @@ def with_own_columns(lines: Iterable[Line], rewards: Path) -> Iterator[Line]:
             # Of samples that cannot be told from each other, none.
             columns[sample] = own if columns.get(sample, own) == own else {}
     for line in lines:
-        if isinstance(line, VerdictLine) and (found := columns.get((line.id, line.group, line.key))):
+        found = columns.get((line.id, line.group, line.key)) if isinstance(line, VerdictLine) else None
+        # A record without texts ([ledger] content = false) makes a page without any.
+        if found and isinstance(line, VerdictLine) and not line.response_digest:
             line = replace(line, more={**line.more, "columns": {**found, **line.more.get("columns", {})}})
         yield line
 
