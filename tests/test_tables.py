@@ -138,8 +138,10 @@ def test_a_table_without_the_needed_columns_says_which_it_has(referee: Referee) 
     """And how a field is named; not where only some rows lack it."""
     with pytest.raises(InputError, match=r"Columns are question, said; say which is the response: map=\{'response'"):
         score_table([{"question": "p", "said": "r"}], referee)
-    with pytest.raises(InputError, match=r"No row has anything in 'q\.b', which map names for the prompt"):
+    with pytest.raises(InputError, match=r"No row has anything in 'q\.b', which is taken for the prompt"):
         score_table([{"q": {"a": "p"}, "response": "r"}], referee, map={"prompt": "q.b"})
+    with pytest.raises(InputError, match=r"No row has anything in 'response'"):
+        score_table([{"prompt": "p", "response": None}], referee)
     with pytest.raises(InputError) as error:
         score_table([{"prompt": "p", "response": "r"}, {"prompt": "p", "response": None}], referee)
     assert "Columns are" not in str(error.value)

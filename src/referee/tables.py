@@ -237,8 +237,8 @@ def _samples(table: _Rows, mapping: Mapping[str, str], config: Config) -> list[S
         more = "" if count <= SHOWN else f" … and {count - SHOWN} more."
         lacks = next((field for field in NEEDED if count == len(table) and f"{field}: missing" in bad[0]), "")
         hint = f" Columns are {', '.join(table.names)}; say which is the {lacks}: map={{'{lacks}': 'COLUMN'}}."
-        if lacks in mapping:
-            hint = f" No row has anything in {mapping[lacks]!r}, which map names for the {lacks}."
+        if lacks in mapping or lacks in table.names:
+            hint = f" No row has anything in {mapping.get(lacks, lacks)!r}, which is taken for the {lacks}; see map."
         raise InputError(
             f"{count} of {len(table)} rows cannot be judged. Nothing was spent. {' '.join(bad)}{more}"
             f"{hint if lacks else ''}"

@@ -76,7 +76,7 @@ def pair(step: int | None, index: int, score: int | None, length: int = 100, **m
 
 
 def small() -> list[Line]:
-    """Three steps of eight samples: a flat group, a timeout, a cache hit, a twin, a gate, throttling, waiting."""
+    """Three steps of eight samples: a flat group, a timeout, a cache hit, a shared one, a gate, throttling, waiting."""
     lines: list[Line] = [RUN, SYSTEM]
     for step in (1, 2, 3):
         at = START + 10 * step
@@ -184,7 +184,7 @@ def part(name: str, value: float | None, weight: float, true_is: str = "good") -
 
 
 def criteria(step: int, index: int) -> list[dict[str, Any]]:
-    """`density` is met more often from step to step, and by long answers; `hollow` is a fault that nobody commits,
+    """`density` is met more often from step to step, and by long answers; `hollow` is a fault that no answer has,
     `sources` are never given; `tone` has three levels, lacks a verdict on every eighth sample and does not apply to
     every fourth."""
     tone = part("tone", None if index == 7 else [0.0, 0.5, 1.0][(step + index) % 3], 2.0)

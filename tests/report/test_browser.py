@@ -314,7 +314,7 @@ def test_hostile_rollouts_stay_text(visit: Open) -> None:
 
 
 def test_unseen_characters_are_shown(visit: Open) -> None:
-    """A character that turns the direction of writing, or that nobody sees, appears as its code."""
+    """A character that turns the direction of writing, or that cannot be seen, appears as its code."""
     seen = visit("hostile", hostile)
     turned = next(number for number, text in enumerate(HOSTILE) if "\u202e" in text)
     seen.page.evaluate(f"openSample({2 * turned})")

@@ -118,7 +118,7 @@ rows = st.lists(
 
 @settings(deadline=None)
 @given(rows, rows)
-def test_nobody_is_matched_twice(a: list[Row], b: list[Row]) -> None:
+def test_no_row_is_matched_twice(a: list[Row], b: list[Row]) -> None:
     """Each row at most once, as many pairs as are counted, only by something they share."""
     pairs, by, repeated = match(a, b)
     assert len(pairs) <= min(len(a), len(b))
@@ -130,7 +130,7 @@ def test_nobody_is_matched_twice(a: list[Row], b: list[Row]) -> None:
 
 @settings(deadline=None)
 @given(rows)
-def test_everybody_with_a_name_is_matched_with_a_copy(a: list[Row]) -> None:
+def test_a_row_with_a_name_is_matched_with_its_copy(a: list[Row]) -> None:
     """Against itself every row with an id or a text finds a partner that says the same."""
     pairs, _, _ = match(a, list(a))
     assert len(pairs) == sum(bool(row.id or row.text) for row in a)

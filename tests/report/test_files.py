@@ -287,7 +287,7 @@ def of_two_judges(line: int, quality: int, safe: float | None, **more: Any) -> d
 
 
 def test_rewards_of_several_judges_are_told_apart(tmp_path: Path) -> None:
-    """The report has each of them, from the rows alone. A column `judges` of somebody else's is not in the way."""
+    """The report has each of them, from the rows alone. A column `judges` of the caller's is not in the way."""
     rows = [of_two_judges(n, n, None if n == 3 else 0.5) for n in range(1, 9)]
     report, found = report_of(written(tmp_path / "r.jsonl", rows))
     assert found.skipped == 0
@@ -302,14 +302,14 @@ def test_rewards_of_several_judges_are_told_apart(tmp_path: Path) -> None:
 
 
 def test_the_record_of_rewards_is_shown_with_their_own_columns(tmp_path: Path) -> None:
-    """Whichever of the two is named, in whatever order they are; a template's column is the record's own."""
+    """Whichever is named, in any order; a template's column is the record's own, and one without texts has none."""
     rows = [reward(1, 3, columns=own(topic="a", prompt="long")), reward(2, 4, columns=own(topic="b", note="x" * 99))]
     path, run = written(tmp_path / "out.jsonl", rows), ledger(tmp_path / "out.run", [3, 4])
     assert judged_file(path) == judged_file(run) == (run, path)
     found = {x.id: x.more["columns"] for x in with_own_columns(lines_of(run), path) if isinstance(x, VerdictLine)}
     assert found == {"1": {"topic": "a"}, "2": {"topic": "b", "note": "x" * 81}}
-    line = VerdictLine(id="1", more={"columns": {"topic": "shown"}})
-    assert [x.more for x in with_own_columns([line], path) if isinstance(x, VerdictLine)] == [line.more]
+    for line in (VerdictLine(id="1", more={"columns": {"topic": "shown"}}), VerdictLine(id="1", response_digest="d")):
+        assert [x.more for x in with_own_columns([line], path) if isinstance(x, VerdictLine)] == [line.more]
 
 
 def test_samples_that_cannot_be_told_apart_have_no_own_columns(tmp_path: Path) -> None:
@@ -319,6 +319,14 @@ def test_samples_that_cannot_be_told_apart_have_no_own_columns(tmp_path: Path) -
     (line,) = with_own_columns([VerdictLine(id="same")], path)
     assert isinstance(line, VerdictLine)
     assert line.more == {}
+
+
+def test_rewards_that_cannot_be_read_do_not_hide_the_record(tmp_path: Path) -> None:
+    """A torn table beside it: the page has no own columns, and is a page."""
+    path, run = tmp_path / "out.jsonl.gz", ledger(tmp_path / "out.jsonl.gz.run", [3])
+    path.write_bytes(gzip.compress(b"x" * 9999)[:20])
+    assert judged_file(run) is None
+    assert [type(line) for line in with_own_columns(lines_of(run), path)] == [RunLine, VerdictLine]
 
 
 @pytest.mark.parametrize("name", ["elsewhere.jsonl", "out.csv"])

@@ -140,7 +140,7 @@ def test_a_long_past_is_read_in_several_looks(tmp_path: Path, monkeypatch: pytes
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
 def test_a_file_that_may_not_be_read_is_left(tmp_path: Path) -> None:
-    """Somebody else's file in the folder stops nothing."""
+    """Another program's file in the folder stops nothing."""
     append(tmp_path / "ledger-a-1.jsonl", encoded("1"))
     append(tmp_path / "ledger-b-1.jsonl", encoded("2"))
     (tmp_path / "ledger-a-1.jsonl").chmod(0)

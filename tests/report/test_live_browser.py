@@ -118,6 +118,7 @@ def test_a_conversation_is_shown_as_one(tmp_path: Path, open_page: Any) -> None:
     with LiveServer(live_files(Watch(tmp_path))) as server:
         page, wrong, _ = open_page(server.url)
         drawn(page, 2)
+        assert "2.3 m" in page.locator("#newest .sample").first.inner_text()
         page.locator("#newest .sample").first.click()
         page.wait_for_selector("#detail[open]:not([data-busy]) .conversation")
         assert page.locator("#detail .turn.assistant summary").all_inner_texts() == ["Reasoning", "Calls tides"]

@@ -28,7 +28,7 @@ def told(*files: list[Line]) -> Totals:
 
 
 def test_the_rest_takes_as_long_as_the_pace_says() -> None:
-    """Three of ten, one a second: seven seconds; without a pace nobody knows; at the end nothing is left."""
+    """Three of ten, one a second: seven seconds; without a pace it is not known; at the end nothing is left."""
     totals = told(start(100.0, TotalLine(wall=100.0, samples=10), *verdicts(3, 100.0)))
     assert (totals.progress(3, 1.0, 103.0).done, totals.progress(3, 1.0, 103.0).left_s) == (3, 7.0)
     assert totals.progress(3, 0.0, 103.0).left_s is None

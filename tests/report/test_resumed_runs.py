@@ -219,7 +219,7 @@ def test_a_plan_learns_from_a_resumed_run_what_a_whole_one_teaches() -> None:
 
 
 def test_a_resumed_run_is_watched_as_one(tmp_path: Path) -> None:
-    """Its two files make one report; the process that is over presses nobody any more."""
+    """Its two files make one report; the process that is over has no load any more."""
     watch = Watch(tmp_path)
     first, second = resumed(FILE)[: len(interrupted())], resumed(FILE)[len(interrupted()) :]
     for lines, wall in ((first, START + 60), (second, START + 1060)):

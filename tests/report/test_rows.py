@@ -12,7 +12,7 @@ import pytest
 from tests.report.ledgers import HOSTILE, RUN, hostile, judged, many, pair, several, small
 
 from referee.ledger import Line, RewardLine, VerdictLine
-from referee.report.rows import NO_BLOCK, TEXTS, Rows
+from referee.report.rows import NO_BLOCK, TEXTS, Rows, last_words
 
 
 class Unpacked:
@@ -100,6 +100,22 @@ def test_no_texts_at_all() -> None:
     found = Unpacked(small(), texts_mb=0)
     assert found.meta.with_texts == 0
     assert set(found.column("block")) == {NO_BLOCK}
+
+
+@pytest.mark.parametrize(
+    ("messages", "words"),
+    [
+        (
+            [{"content": "", "reasoning_content": "a"}, {"content": "2.3 m"}, {"content": "High."}, {"content": None}],
+            "High.",
+        ),
+        ([{"content": ""}, "forged"], "all of it"),
+        ({"content": "forged"}, "all of it"),
+    ],
+)
+def test_the_list_shows_of_a_conversation_what_was_said_last(messages: Any, words: str) -> None:
+    """Not the thoughts and calls it begins with; the whole text where nothing was said."""
+    assert last_words(VerdictLine(response="all of it", more={"response": messages})) == words
 
 
 def test_names_used_twice_meet_their_own_rewards() -> None:

@@ -18,7 +18,6 @@ from referee.cli.settings import settings, with_ledger
 from referee.cli.source import Map, as_file
 from referee.cli.terminal import terminal
 from referee.cli.words import counted
-from referee.config import Config
 from referee.errors import InputError
 from referee.report.page import check_page
 from referee.report.plain import plain
@@ -70,7 +69,11 @@ def command(
         seen = [read_answers(file) for file in files]
         references = all((row.sample.reference or "").strip() for rows in seen for row in rows)
         with settings(config, references) as chosen:
-            asked = _with_ledger(to_compare(chosen, judge), ledger, output)
+            asked = to_compare(chosen, judge)
+            if ledger is not None:
+                asked = replace(asked, ledger=replace(asked.ledger, dir=str(ledger)))
+            elif output is not None:
+                asked = with_ledger(asked, output.with_suffix(".run"))
             shown = columns_shown(asked)
             wanted = tuple(dict.fromkeys((*shown, *columns, *([key] if key else ()))))
             for file in files:
@@ -111,9 +114,3 @@ def _names(a: str, b: str, given: str) -> tuple[str, str]:
         if first != second and first.strip("-") and second.strip("-"):
             return plain(first, 40), plain(second, 40)
     return "a", "b"
-
-
-def _with_ledger(config: Config, folder: Path | None, output: Path | None) -> Config:
-    if folder is not None:
-        return replace(config, ledger=replace(config.ledger, dir=str(folder)))
-    return with_ledger(config, None if output is None else output.with_suffix(".run"))

@@ -125,7 +125,7 @@ class Rewards:
         self.skipped = 0
         """Lines that are no row."""
         known, judges = _Known(), dict[str, _Known]()
-        for row in self.rows():
+        for row in filter(None, given_rows(path)):
             for name, said in row.each().items():
                 judges.setdefault(name, _Known()).add(said)
             if row.how != "terms":  # what several judges said as one is between 0 and 1
@@ -133,13 +133,9 @@ class Rewards:
         self.scale = known.scale()
         self.scales = {name: judge.scale() for name, judge in judges.items()}
 
-    def rows(self) -> Iterator[Given]:
-        """The rows as they stand."""
-        return (row for row in _given(self.path) if row is not None)
-
     def __iter__(self) -> Iterator[Line]:
         self.skipped = 0
-        for index, row in enumerate(_given(self.path)):
+        for index, row in enumerate(given_rows(self.path)):
             if row is None or not row.is_reward():
                 self.skipped += 1
                 continue
@@ -199,7 +195,7 @@ def _judged(path: Path, judge: str) -> Side | None:
 
 def _labelled(path: Path, other: Side) -> Side:
     """Labels as a side: a `value` is in [0, 1], a `score` or `label` on the other side's scale, or true and false."""
-    given = list(_given(path))
+    given = list(given_rows(path))
     rows = [row for row in given if row is not None]
     unreadable = len(given) - len(rows)
     if unreadable or not all(0.0 <= row.value <= 1.0 for row in rows if row.value is not None):
@@ -336,7 +332,7 @@ def holds_a_ledger(path: Path) -> bool:
 
 
 def _holds(path: Path, kind: object) -> bool:
-    return any(row is not None and kind(row) for row in islice(_given(path), LOOKED_AT))  # type: ignore[operator]
+    return any(row is not None and kind(row) for row in islice(given_rows(path), LOOKED_AT))  # type: ignore[operator]
 
 
 def _what(path: Path) -> str:
@@ -355,7 +351,7 @@ def _what(path: Path) -> str:
     return f"Its first line has {', '.join(map(repr, islice(found, 8)))}."
 
 
-def _given(path: Path) -> Iterator[Given | None]:
+def given_rows(path: Path) -> Iterator[Given | None]:
     """Every line that is not blank; None for one that is no row."""
     for data in _read(path):
         try:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
+from referee.errors import InputError
 from referee.ledger import Line, VerdictLine
 from referee.report.columns import LONGEST
-from referee.report.files import Rewards, is_rewards, record_beside
+from referee.report.files import given_rows, is_rewards, record_beside
 from referee.rollouts.reading import as_json
 from referee.rollouts.tables import MAPPED
 
@@ -28,23 +30,32 @@ def judged_file(path: Path) -> JudgedFile | None:
         output = path.name.removesuffix(".run")
         names = (f"{output}.jsonl", output, f"{output}.jsonl.partial") if output != path.name else ()
         beside = [path.with_name(name) for name in names]
-        return next((JudgedFile(path, each) for each in beside if each.is_file() and is_rewards(each)), None)
+        return next((JudgedFile(path, each) for each in beside if each.is_file() and _is_rewards(each)), None)
     record = record_beside(path)
-    return JudgedFile(record, path) if any(record.glob("ledger-*.jsonl")) and is_rewards(path) else None
+    return JudgedFile(record, path) if any(record.glob("ledger-*.jsonl")) and _is_rewards(path) else None
 
 
 def with_own_columns(lines: Iterable[Line], rewards: Path) -> Iterator[Line]:
     """Lines of the record, its samples with the caller's own columns."""
     columns: dict[tuple[str, str, str], dict[str, Any]] = {}
-    for row in Rewards(rewards).rows():
-        own = {name: _short(value) for name, value in row.own().items() if name not in MAPPED}
-        sample = (str(row.id), str(row.group), row.key)
-        # Of samples that cannot be told from each other, none.
-        columns[sample] = own if columns.get(sample, own) == own else {}
+    with suppress(InputError):  # the record is enough for a page
+        for row in filter(None, given_rows(rewards)):
+            own = {name: _short(value) for name, value in row.own().items() if name not in MAPPED}
+            sample = (str(row.id), str(row.group), row.key)
+            # Of samples that cannot be told from each other, none.
+            columns[sample] = own if columns.get(sample, own) == own else {}
     for line in lines:
-        if isinstance(line, VerdictLine) and (found := columns.get((line.id, line.group, line.key))):
+        found = columns.get((line.id, line.group, line.key)) if isinstance(line, VerdictLine) else None
+        # A record without texts ([ledger] content = false) makes a page without any.
+        if found and isinstance(line, VerdictLine) and not line.response_digest:
             line = replace(line, more={**line.more, "columns": {**found, **line.more.get("columns", {})}})
         yield line
+
+
+def _is_rewards(path: Path) -> bool:
+    with suppress(InputError):  # such as a Parquet file where pyarrow is not
+        return is_rewards(path)
+    return False
 
 
 def _short(value: Any) -> Any:

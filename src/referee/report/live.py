@@ -5,7 +5,6 @@ Panels, words and colours are the report page's; the data is a Snapshot, asked f
 
 from __future__ import annotations
 
-import functools
 import threading
 from collections.abc import Callable
 from importlib.util import find_spec
@@ -60,7 +59,7 @@ def live_files(watch: Watch) -> dict[str, File]:
         "samples.json": File("application/json", lambda: msgspec.json.encode(watch.opened())),
     }
     if charts:
-        files["plotly.js"] = File("text/javascript; charset=utf-8", _plotly)
+        files["plotly.js"] = File("text/javascript; charset=utf-8", lambda: plotly_source().encode())
     return files
 
 
@@ -88,9 +87,3 @@ def _page(charts: bool) -> bytes:
     frame = asset("live.html")
     frame = frame.replace("{{charts}}", '<script src="plotly.js" defer></script>\n' if charts else "")
     return frame.replace("{{nocharts}}", "" if charts else NO_CHARTS).encode()
-
-
-@functools.cache
-def _plotly() -> bytes:
-    """Some megabytes, read when the first page asks for them."""
-    return plotly_source().encode()

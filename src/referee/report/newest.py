@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from referee.ledger import AskLine, JudgeLine, Line, RewardLine, RunLine, TextLine, VerdictLine
 from referee.report.page import as_text
-from referee.report.rows import Packed, Rows, encode
+from referee.report.rows import Packed, Rows, encode, last_words
 
 NEWEST = 100
 """Samples kept to be shown."""
@@ -140,5 +140,5 @@ def _head(line: VerdictLine, seq: int, texts: bool) -> Newest:
         score=line.value if line.how == "terms" else line.score,
         value=line.value,
         unscored=line.unscored,
-        response=(line.response or line.why or line.detail)[:HEAD] if texts else "",
+        response=(last_words(line) or line.why or line.detail)[:HEAD] if texts else "",
     )

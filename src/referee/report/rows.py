@@ -221,7 +221,7 @@ class Rows:
         self._codes["filled"][row] = self._code("filled", "")
         self._codes["siblings"][row] = self._groups.number(line, source)
         self._own.add(row, line.more.get("columns"))
-        self._heads[row] = (line.id, " ".join(line.response[: 4 * HEAD].split())[:HEAD] or line.response_digest)
+        self._heads[row] = (line.id, " ".join(last_words(line)[: 4 * HEAD].split())[:HEAD] or line.response_digest)
         self._keep(line, said, row, self._combine.get(source, {}))
 
     def _judge(self, name: str) -> int:
@@ -277,7 +277,7 @@ class Rows:
             texts.append([_shown(one, combine) for one in said])
         if line.parts or more:
             alone = next(iter(combine.values())) if len(combine) == 1 else ""
-            texts.append(_parts(line, alone))
+            texts.append(_parts(line, alone) if line.parts else [])
         if more:
             texts.append(more)
         self._place(row, stream.number, stream.add(texts))
@@ -322,6 +322,13 @@ class _Stream:
         self.blocks.append((self.number, packed))
         self.weight += len(packed) * 4 // 3 - sum(len(data) // 3 for data in self._open)
         self._open, self._size, self.number = [], 0, -1
+
+
+def last_words(line: VerdictLine) -> str:
+    """The response for a list: of a conversation what was said last, without the calls and thoughts before it."""
+    messages = line.more.get("response")
+    texts = [each.get("content") for each in messages if isinstance(each, dict)] if isinstance(messages, list) else []
+    return next((text for text in reversed(texts) if isinstance(text, str) and text), line.response)
 
 
 def _shown(line: JudgeLine | AskLine, combine: Mapping[str, str]) -> dict[str, Any]:

@@ -121,7 +121,7 @@ class Times:
         throttled, requests, seen = self._totals.get(source, (0, 0, 0.0))
         if line.requests < requests and began > seen:
             throttled = requests = 0  # every earlier client had ended before: these are other engines
-        # Another process may tell later of an earlier moment: what was new then is counted already.
+        # Another process may report an earlier moment later: what was new then is counted already.
         self._totals[source] = (max(throttled, line.throttled), max(requests, line.requests), max(seen, line.wall))
         pressure = slice_.pressure.setdefault(source, _Pressure())
         pressure.looks += 1

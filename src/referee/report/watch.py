@@ -157,7 +157,7 @@ class Watch:
             if line.wall >= since:
                 limit += line.limit
                 in_flight += line.in_flight
-                # Every endpoint's line tells its process's whole queue.
+                # Every endpoint's line has its process's whole queue.
                 queues[source] = max(queues.get(source, 0), line.queued)
         return {"limit": limit, "in_flight": in_flight, "queued": float(sum(queues.values()))}
 

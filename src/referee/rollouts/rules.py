@@ -45,7 +45,7 @@ _FUNCTION = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*:[^\W\d]\w*")
 
 def read_rule(name: str, given: Any, where: str, own: Collection[str] | None = None) -> tuple[str, str]:
     """A rule's name and its parameters as JSON. `own`: the functions that may be named beside the shipped rules; None:
-    any `package.module:function`, because whoever runs it knows which may be."""
+    any `package.module:function`, because the judge that runs it checks which may be."""
     given = _decoded(given)
     rule = OTHER_NAMES.get(name, name)
     if own is not None and name in own:

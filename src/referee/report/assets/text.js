@@ -51,7 +51,7 @@ function moment(wall) {
   return new Date(wall * 1000).toISOString().replace("T", " ").slice(0, 19) + " UTC";
 }
 
-// Characters nobody can see, and those that turn the direction of writing: shown by their code instead.
+// Characters that cannot be seen, and those that turn the direction of writing: shown by their code instead.
 const UNSEEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb\ud800-\udfff]|[\u{e0000}-\u{e007f}]/gu;
 
 function codeOf(character) {
