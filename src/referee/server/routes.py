@@ -12,7 +12,7 @@ from starlette.types import Receive, Scope, Send
 
 from referee.records import Sample
 from referee.server.gate import Bodies, caller_of, known_caller, unless_gone
-from referee.server.openapi import OF_BODIES, ROLLOUTS, TICKET_SCHEMA, gives, ref, takes
+from referee.server.openapi import OF_BODIES, TICKET_SCHEMA, gives, ref, takes
 from referee.server.prometheus import CONTENT_TYPE, exposition
 from referee.server.refusals import Problem, Refusal
 from referee.server.schemas import (
@@ -57,7 +57,7 @@ def add_own_routes(app: FastAPI, service: Service, bodies: Bodies) -> None:
         "/v1/score",
         summary="Judge a batch and wait",
         responses=gives(ref(ScoreReply), *OF_BODIES, also=STREAM_SCHEMA),
-        openapi_extra=takes(ScoreRequest, ROLLOUTS),
+        openapi_extra=takes(ScoreRequest),
         response_model=None,
     )
     async def score(request: Request) -> Response:
@@ -75,7 +75,7 @@ def add_own_routes(app: FastAPI, service: Service, bodies: Bodies) -> None:
         "/v1/tickets",
         summary="Start judging a batch",
         responses=gives(TICKET_SCHEMA, *OF_BODIES, status=202),
-        openapi_extra=takes(TicketRequest, ROLLOUTS),
+        openapi_extra=takes(TicketRequest),
         status_code=202,
         response_model=None,
     )
