@@ -56,6 +56,7 @@ class HeldTicket:
         """For Redis."""
         self.task: asyncio.Task[None] | None = None
         self.timer: asyncio.TimerHandle | None = None
+        """Until it is forgotten. Set from the end of judging on: its samples take room."""
 
     @property
     def landed(self) -> int:
@@ -210,6 +211,12 @@ class Tickets:
 
     async def _settle(self, held: HeldTicket) -> None:
         """Tell other replicas how a ticket ended, then those who wait here."""
+        if self._held.get(held.id) is held:
+            self.kept += held.samples
+            self._service.room.take(held.caller.share, held.samples)
+            loop = asyncio.get_running_loop()
+            keep = self._service.config.ticket_seconds
+            held.timer = clock.at(loop, loop.time() + keep, lambda: self._forget(held))
         try:
             if self._store is not None and held.end is not None and self._held.get(held.id) is held:
                 await self._store.store(held)
@@ -217,22 +224,16 @@ class Tickets:
             held.end = held.end or End.of(Refusal(503, "moved", MOVED, SOON))
             held.ticket = held.work = None
             held.done.set()
-            if self._held.get(held.id) is held:
-                self.kept += held.samples
-                self._service.room.take(held.caller.share, held.samples)
-                loop = asyncio.get_running_loop()
-                keep = self._service.config.ticket_seconds
-                held.timer = clock.at(loop, loop.time() + keep, lambda: self._forget(held))
 
     def _forget(self, held: HeldTicket) -> None:
-        if self._held.get(held.id) is held:
-            del self._held[held.id]
-            self.places.give_back(held.caller.share, 1)
-            if held.done.is_set():
-                self.kept -= held.samples
-                self._service.room.give_back(held.caller.share, held.samples)
+        if self._held.get(held.id) is not held:
+            return
+        del self._held[held.id]
+        self.places.give_back(held.caller.share, 1)
         if held.timer is not None:
             held.timer.cancel()  # else it would keep the results until it rings
+            self.kept -= held.samples
+            self._service.room.give_back(held.caller.share, held.samples)
 
     def _lose(self, name: str) -> None:
         """A ticket was deleted, or is another replica's now."""
