@@ -11,14 +11,12 @@ from __future__ import annotations
 import contextlib
 import http.client
 import json
-import os
 import random
 import re
 import shutil
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 import threading
 from collections.abc import Iterator
@@ -29,6 +27,7 @@ import msgspec
 from msgspec import Struct
 
 from bench.common import table
+from bench.service import start_serve
 from referee import clock
 from referee.sim import ProviderSpec, start_server_process
 
@@ -88,32 +87,22 @@ class Outcome(Struct, kw_only=True):
 class Replica:
     """One `referee serve` on a port of its own, started again after it has ended."""
 
-    def __init__(self, folder: Path, name: str, config: Path) -> None:
+    def __init__(self, folder: Path, name: str) -> None:
         self.port = free_port()
         self.log = folder / f"{name}.log"
-        self._config = config
         self._folder = folder
         self.start()
 
     def start(self) -> None:
-        """Start, and wait until it is ready."""
-        command = [sys.executable, "-m", "referee.cli.main", "serve", "-c", str(self._config), "--port", str(self.port)]
-        with self.log.open("a") as log:
-            env = {**os.environ, **{variable(name): token for name, token in TOKENS.items()}}
-            self.child = subprocess.Popen(command, cwd=self._folder, env=env, stdout=subprocess.DEVNULL, stderr=log)
-        until = clock.monotonic() + PATIENCE
-        while True:
-            with contextlib.suppress(OSError):
-                if ask(self.port, "GET", "/readyz")[0] == 200:
-                    return
-            if clock.monotonic() > until or self.child.poll() is not None:
-                raise RuntimeError(f"a replica did not start:\n{self.log.read_text()[-2000:]}")
-            clock.pause(0.05)
+        """Start, and wait until it listens."""
+        tokens = {variable(name): token for name, token in TOKENS.items()}
+        self.child, _ = start_serve(self._folder, self.port, tokens, self.log.name)
 
     def end(self, number: signal.Signals) -> int:
         """Send it a signal and wait for its end."""
         self.child.send_signal(number)
-        return self.child.wait(PATIENCE)
+        self.child.communicate(timeout=PATIENCE)
+        return self.child.returncode
 
 
 class Client(threading.Thread):
@@ -258,8 +247,8 @@ def rolling(
             f'[redis]\nurl = "{url}"\n[cache]\npath = ""\n' + (teams_toml() if teams else "")
         )
         try:
-            replicas.append(Replica(folder, "a", config))
-            replicas.append(Replica(folder, "b", config))
+            replicas.append(Replica(folder, "a"))
+            replicas.append(Replica(folder, "b"))
             ports = [replica.port for replica in replicas]
             names = TEAMS if teams else [""] * clients
             threads = [Client(number, ports, batch, outcome, stop, name) for number, name in enumerate(names)]

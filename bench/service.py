@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -41,22 +42,34 @@ def settings(url: str) -> dict[str, Any]:
     return {"endpoint": endpoint, "cache": {"path": ""}, "judge": {"reply": "schema"}}
 
 
+def start_serve(
+    folder: Path, port: int = 0, env: Mapping[str, str] = {}, log: str = "log.txt"
+) -> tuple[subprocess.Popen[str], str]:
+    """`referee serve` with the referee.toml in `folder`, in a process of its own; and its URL, once it listens."""
+    command = [sys.executable, "-m", "referee.cli.main", "serve", "--port", str(port)]
+    with (folder / log).open("a") as errors:
+        child = subprocess.Popen(
+            command, cwd=folder, env={**os.environ, **env}, stdout=subprocess.PIPE, stderr=errors, text=True
+        )
+    assert child.stdout is not None
+    url = next((word for word in child.stdout.readline().split() if word.startswith("http")), "")
+    if not url:
+        raise RuntimeError(f"the service did not start:\n{(folder / log).read_text()[-2000:]}")
+    return child, url
+
+
 @contextlib.contextmanager
 def service(url: str) -> Iterator[str]:
     """`referee serve` in a process of its own; gives its URL."""
     with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "referee.toml"
         lines = [
             f"[{name}]\n" + "\n".join(f"{k} = {json.dumps(v)}" for k, v in keys.items())
             for name, keys in settings(url).items()
         ]
-        file.write_text("\n".join(lines) + "\n")
-        command = [sys.executable, "-m", "referee.cli.main", "serve", "-c", str(file), "--port", "0"]
-        child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        (Path(folder) / "referee.toml").write_text("\n".join(lines) + "\n")
+        child, found = start_serve(Path(folder))
         try:
-            assert child.stdout is not None
-            line = child.stdout.readline()
-            yield next(word for word in line.split() if word.startswith("http"))
+            yield found
         finally:
             child.terminate()
             child.communicate(timeout=30)

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,6 +17,7 @@ import aiohttp
 import msgspec
 
 from bench.common import table
+from bench.service import start_serve
 from referee import clock
 from referee.sim import ProviderSpec, start_server_process
 
@@ -46,11 +45,10 @@ def service(url: str, folder: Path, content: bool) -> Iterator[str]:
     text = f'[endpoint]\nurl = "{url}"\nmodel = "m"\nkey_env = ""\n[serve]\nmax_queue = 100000\n'
     text += f'[limits]\nattempt_timeout = 300.0\n[ledger]\ndir = "ledger"\ncontent = {str(content).lower()}\n'
     (folder / "referee.toml").write_text(text)
-    command = [sys.executable, "-m", "referee.cli.main", "serve", "--port", "0"]
-    with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True) as child:
+    child, found = start_serve(folder)
+    with child:
         try:
-            assert child.stdout is not None
-            yield next(word for word in child.stdout.readline().split() if word.startswith("http"))
+            yield found
         finally:
             child.terminate()
             clock.pause(0.5)

@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import os
 import re
 import signal
 import sqlite3
@@ -27,7 +26,7 @@ from typing import Any
 import aiohttp
 import msgspec
 
-from bench.service import quantiles
+from bench.service import quantiles, start_serve
 from referee import clock
 from referee.sim import Provider, ProviderSpec, SimResponse, serve_http
 
@@ -102,15 +101,7 @@ class Service:
     def start(self) -> None:
         """Start it, and wait until it listens."""
         tokens = {f"T_{name.upper().replace('-', '_')}": token for name, token in TOKENS.items()}
-        file = str(self.folder / "referee.toml")
-        command = [sys.executable, "-m", "referee.cli.main", "serve", "-c", file, "--port", "0"]
-        with (self.folder / "log.txt").open("a") as log:
-            env = {**os.environ, **tokens}
-            child = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=log, text=True)
-        assert child.stdout is not None
-        self.url = next((word for word in child.stdout.readline().split() if word.startswith("http")), "")
-        assert self.url, (self.folder / "log.txt").read_text()
-        self.child = child
+        self.child, self.url = start_serve(self.folder, env=tokens)
 
     def end(self, how: signal.Signals) -> None:
         """End it, with this signal."""

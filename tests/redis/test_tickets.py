@@ -345,6 +345,22 @@ def test_draining_waits_for_results_that_redis_does_not_have(
     asyncio.run(main())
 
 
+def test_results_on_their_way_to_redis_take_their_room(start_redis: Callable[..., RedisServer]) -> None:
+    """A Redis that hangs does not let in more than max_queue meanwhile."""
+    server = start_redis()
+
+    async def main() -> None:
+        async with replicas(server, held=True, serve={"max_queue": 2}) as (one, _):
+            await submit(one)
+            server.freeze()
+            one.held.release()
+            await until(lambda: one.service.pending == 0)
+            assert (await one.post("/v1/score", {"samples": samples(1)})).status_code == 429
+            server.thaw()
+
+    asyncio.run(main())
+
+
 def test_the_documented_rights_are_enough(start_redis: Callable[..., RedisServer]) -> None:
     """A user with the ACL of docs/redis.md can do all that tickets need."""
     from referee.cache.redis_link import COMMANDS

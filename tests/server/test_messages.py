@@ -21,8 +21,6 @@ from tests.contracts.trajectory_suite import (
 )
 from tests.server.harness import serving
 
-from referee.server.openapi import ROLLOUTS
-
 
 def given(rollout: Rollout, **more: Any) -> dict[str, Any]:
     return {"prompt": rollout.prompt, "response": rollout.response, "tools": rollout.tools, **more}
@@ -126,11 +124,3 @@ def test_a_column_that_is_missing_is_refused(topical: dict[str, Any], path: str,
     assert status == 422
     assert f"{place}: missing" in found["message"]
     assert not shown
-
-
-@pytest.mark.parametrize("name", sorted(ROLLOUTS))
-def test_the_examples_of_the_description_work(name: str) -> None:
-    """What /openapi.json shows a reader can be sent as it is."""
-    status, found, _ = asked("/v1/score", ROLLOUTS[name]["value"])
-    assert status == 200
-    assert len(found["results"]) == len(ROLLOUTS[name]["value"]["samples"])

@@ -67,6 +67,7 @@ def test_schemathesis_finds_nothing(address: tuple[str, str], tmp_path: Path) ->
     (tmp_path / "settings.toml").write_text(SETTINGS)
     command = [sys.executable, "-m", "schemathesis.cli", "--config-file", "settings.toml", "run", f"{url}/openapi.json"]
     command += ["--max-examples", "25", "--seed", "1", "--generation-database", "none", "--no-color"]
+    command += ["--request-timeout", str(PATIENCE)]
     if token:
         command += ["--header", f"Authorization: Bearer {token}"]
     done = subprocess.run(

@@ -11,7 +11,8 @@ import base64
 import binascii
 import ipaddress
 import re
-from typing import Any
+from collections.abc import Coroutine
+from typing import Any, TypeVar
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -33,6 +34,7 @@ UNNAMED = ("", "referee")
 """User names that identify no caller: the second stands in our examples of a URL with a token."""
 NOSNIFF = (b"x-content-type-options", b"nosniff")
 """No answer of ours is ever to be taken for a page or a script that it does not say it is."""
+T = TypeVar("T")
 _HOST = re.compile(r"(?:\[(?P<v6>[^\[\]]*)\]|(?P<host>[^\[\]:]*))(?::[0-9]*)?")
 
 
@@ -198,9 +200,20 @@ class Bodies:
         )
 
 
-async def gone(receive: Receive) -> None:
-    """Return when the caller has left. Only after the whole body was read."""
-    while True:
-        message: Any = await receive()
-        if message["type"] == "http.disconnect":
-            return
+async def unless_gone(receive: Receive, work: Coroutine[Any, Any, T]) -> T | None:
+    """What work gives; None if the caller left before, and the work is cancelled. Only after the whole body was
+    read."""
+    working, leaving = asyncio.ensure_future(work), asyncio.ensure_future(_gone(receive))
+    try:
+        await asyncio.wait({working, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        return working.result() if working.done() else None
+    finally:
+        leaving.cancel()
+        if not working.done():
+            working.cancel()
+            await asyncio.wait({working})
+
+
+async def _gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass

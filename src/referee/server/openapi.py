@@ -50,58 +50,11 @@ MESSAGE: dict[str, Any] = {
     "`reasoning`, `thinking`, and thinking parts), `refusal`; of items, function_call, function_call_output and "
     "reasoning. A message of another shape is 422, which names the place. So are images and other parts that are not "
     'text, unless [judge] parts = "describe" puts a line in their place.',
-    "examples": [
-        {"role": "user", "content": "How many tides a day?"},
-        {
-            "role": "assistant",
-            "content": "",
-            "reasoning_content": "I should look it up.",
-            "tool_calls": [
-                {"id": "c1", "type": "function", "function": {"name": "search", "arguments": '{"q": "tides"}'}}
-            ],
-        },
-        {"role": "tool", "tool_call_id": "c1", "content": "Two high tides a day."},
-    ],
 }
 TOOL: dict[str, Any] = {
     "type": "object",
     "description": "A tool as OpenAI's or Anthropic's API is told of it: a name, a description, a JSON schema.",
-    "examples": [
-        {
-            "type": "function",
-            "function": {
-                "name": "search",
-                "description": "Looks things up.",
-                "parameters": {"type": "object", "properties": {"q": {"type": "string"}}},
-            },
-        }
-    ],
 }
-ROLLOUTS: dict[str, Any] = {
-    "text": {
-        "summary": "Two answers to one question",
-        "value": {
-            "samples": [
-                {"prompt": "How many tides a day?", "response": "Two.", "id": "a", "group": "tides"},
-                {"prompt": "How many tides a day?", "response": "One.", "id": "b", "group": "tides"},
-            ]
-        },
-    },
-    "messages": {
-        "summary": "A rollout with a tool call, its result and reasoning",
-        "value": {
-            "samples": [
-                {
-                    "prompt": [{"role": "system", "content": "Be brief."}, MESSAGE["examples"][0]],
-                    "response": [*MESSAGE["examples"][1:], {"role": "assistant", "content": "Two."}],
-                    "tools": TOOL["examples"],
-                    "reference": 2,
-                }
-            ]
-        },
-    },
-}
-"""Bodies for /v1/score and /v1/tickets."""
 
 
 def ref(shape: type) -> dict[str, str]:
@@ -109,10 +62,9 @@ def ref(shape: type) -> dict[str, str]:
     return {"$ref": f"#/components/schemas/{shape.__name__}"}
 
 
-def takes(shape: type, examples: dict[str, Any] | None = None) -> dict[str, Any]:
+def takes(shape: type) -> dict[str, Any]:
     """The body a route reads."""
-    body: dict[str, Any] = {"schema": ref(shape), **({"examples": examples} if examples else {})}
-    return {"requestBody": {"required": True, "content": {"application/json": body}}}
+    return {"requestBody": {"required": True, "content": {"application/json": {"schema": ref(shape)}}}}
 
 
 def gives(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Annotated, Any, TypeVar
 
 import msgspec
@@ -12,8 +11,8 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from referee.records import Sample
-from referee.server.gate import Bodies, caller_of, gone, known_caller
-from referee.server.openapi import OF_BODIES, ROLLOUTS, TICKET_SCHEMA, gives, ref, takes
+from referee.server.gate import Bodies, caller_of, known_caller, unless_gone
+from referee.server.openapi import OF_BODIES, TICKET_SCHEMA, gives, ref, takes
 from referee.server.prometheus import CONTENT_TYPE, exposition
 from referee.server.refusals import Problem, Refusal
 from referee.server.schemas import (
@@ -58,7 +57,7 @@ def add_own_routes(app: FastAPI, service: Service, bodies: Bodies) -> None:
         "/v1/score",
         summary="Judge a batch and wait",
         responses=gives(ref(ScoreReply), *OF_BODIES, also=STREAM_SCHEMA),
-        openapi_extra=takes(ScoreRequest, ROLLOUTS),
+        openapi_extra=takes(ScoreRequest),
         response_model=None,
     )
     async def score(request: Request) -> Response:
@@ -67,23 +66,16 @@ def add_own_routes(app: FastAPI, service: Service, bodies: Bodies) -> None:
         if wanted.stream:
             return Stream(service, samples, wanted.deadline, caller)
         async with service.judging(samples, wanted.deadline, caller) as ticket:
-            waiting = asyncio.ensure_future(service.rewards(ticket, caller))
-            left = asyncio.ensure_future(gone(request.receive))
-            try:
-                await asyncio.wait({waiting, left}, return_when=asyncio.FIRST_COMPLETED)
-                if not waiting.done():
-                    raise Refusal(400, "gone", "The caller left; its samples were cancelled.")
-                rewards = waiting.result()
-            finally:
-                waiting.cancel()
-                left.cancel()
+            rewards = await unless_gone(request.receive, service.rewards(ticket, caller))
+        if rewards is None:
+            raise Refusal(400, "gone", "The caller left; its samples were cancelled.")
         return json(encode(ScoreReply(results=[result_of(reward) for reward in rewards])))
 
     @app.post(
         "/v1/tickets",
         summary="Start judging a batch",
         responses=gives(TICKET_SCHEMA, *OF_BODIES, status=202),
-        openapi_extra=takes(TicketRequest, ROLLOUTS),
+        openapi_extra=takes(TicketRequest),
         status_code=202,
         response_model=None,
     )
@@ -183,17 +175,7 @@ class Stream(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let the batch in, then stream."""
-        sending = asyncio.ensure_future(self._send(send))
-        left = asyncio.ensure_future(gone(receive))
-        try:
-            await asyncio.wait({sending, left}, return_when=asyncio.FIRST_COMPLETED)
-            if sending.done():
-                sending.result()
-        finally:
-            left.cancel()
-            if not sending.done():
-                sending.cancel()
-                await asyncio.wait({sending})
+        await unless_gone(receive, self._send(send))
 
     async def _send(self, send: Send) -> None:
         landed = 0

@@ -10,7 +10,7 @@ import contextlib
 import logging
 import secrets
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -56,6 +56,7 @@ class HeldTicket:
         """For Redis."""
         self.task: asyncio.Task[None] | None = None
         self.timer: asyncio.TimerHandle | None = None
+        """Until it is forgotten. Set from the end of judging on: its samples take room."""
 
     @property
     def landed(self) -> int:
@@ -182,44 +183,40 @@ class Tickets:
                 SOON,
             )
         self.places.take(share, 1)
-        started: asyncio.Future[HeldTicket] = asyncio.get_running_loop().create_future()
-        task = asyncio.create_task(self._hold(name, work, stored, started))
-        either: set[asyncio.Future[Any]] = {task, started}
-        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-        if not started.done():
-            await task
-        held = started.result()
-        held.task = task
+        stack = contextlib.AsyncExitStack()
+        try:
+            judging = self._service.judging(work.samples, work.deadline, work.caller)
+            ticket = await stack.enter_async_context(judging)
+        except BaseException:
+            self.places.give_back(share, 1)
+            raise
+        held = self._held[name] = HeldTicket(name, work, ticket, stored)
+        held.task = asyncio.create_task(self._finish(held, ticket, stack))
         return held
 
-    async def _hold(self, name: str, work: Work, stored: bool, started: asyncio.Future[HeldTicket]) -> None:
-        """Carry a ticket to its end. `started` gets it once it exists."""
-        service = self._service
-        held: HeldTicket | None = None
+    async def _finish(self, held: HeldTicket, ticket: Ticket, stack: contextlib.AsyncExitStack) -> None:
+        """Carry a ticket to its end. `stack` gives its room back."""
         try:
-            async with service.judging(work.samples, work.deadline, work.caller) as ticket:
-                held = self._held[name] = HeldTicket(name, work, ticket, stored)
-                started.set_result(held)
-                rewards = await service.rewards(ticket, work.caller)
+            async with stack:
+                rewards = await self._service.rewards(ticket, held.caller)
                 if not (any(map(_cancelled, rewards)) and self._leaving(held)):
                     held.end = End(results=encode([result_of(reward) for reward in rewards]))
         except Refusal as refusal:
-            if held is None:
-                raise
             held.end = None if self._leaving(held) else End.of(refusal)
         except Exception as error:
-            if held is None:
-                raise
             log.exception("a ticket could not be finished")
             held.end = End.of(Refusal(500, "internal", f"The results could not be kept ({type(error).__name__})."))
         finally:
-            if held is None:
-                self.places.give_back(work.caller.share, 1)
-            else:
-                await self._settle(held)
+            await self._settle(held)
 
     async def _settle(self, held: HeldTicket) -> None:
         """Tell other replicas how a ticket ended, then those who wait here."""
+        if self._held.get(held.id) is held:
+            self.kept += held.samples
+            self._service.room.take(held.caller.share, held.samples)
+            loop = asyncio.get_running_loop()
+            keep = self._service.config.ticket_seconds
+            held.timer = clock.at(loop, loop.time() + keep, lambda: self._forget(held))
         try:
             if self._store is not None and held.end is not None and self._held.get(held.id) is held:
                 await self._store.store(held)
@@ -227,22 +224,16 @@ class Tickets:
             held.end = held.end or End.of(Refusal(503, "moved", MOVED, SOON))
             held.ticket = held.work = None
             held.done.set()
-            if self._held.get(held.id) is held:
-                self.kept += held.samples
-                self._service.room.take(held.caller.share, held.samples)
-                loop = asyncio.get_running_loop()
-                keep = self._service.config.ticket_seconds
-                held.timer = clock.at(loop, loop.time() + keep, lambda: self._forget(held))
 
     def _forget(self, held: HeldTicket) -> None:
-        if self._held.get(held.id) is held:
-            del self._held[held.id]
-            self.places.give_back(held.caller.share, 1)
-            if held.done.is_set():
-                self.kept -= held.samples
-                self._service.room.give_back(held.caller.share, held.samples)
+        if self._held.get(held.id) is not held:
+            return
+        del self._held[held.id]
+        self.places.give_back(held.caller.share, 1)
         if held.timer is not None:
             held.timer.cancel()  # else it would keep the results until it rings
+            self.kept -= held.samples
+            self._service.room.give_back(held.caller.share, held.samples)
 
     def _lose(self, name: str) -> None:
         """A ticket was deleted, or is another replica's now."""
