@@ -65,22 +65,13 @@ class Backend:
         """Release the judge; it is closed when no manager of this process holds it. Safe to call twice."""
         with self._lock:
             judged, self._judged = self._judged, None
-            unfinished = [len(ticket) - ticket.settled() for ticket in self._tickets if not ticket.done()]
         if judged is None:
             return
         with _lock:
             _users[judged] -= 1
             last = _users[judged] <= 0
-        if not last:
-            return
-        if unfinished:
-            log.warning(
-                "the judge is shut down while %d responses of %d submitted batches have no verdict: they get none. "
-                "Call collect() before shutdown_workers()",
-                sum(unfinished),
-                len(unfinished),
-            )
-        judged.close()
+        if last:
+            judged.close()
 
     def submit(self, samples: Sequence[Sample]) -> Ticket:
         """Start judging and return at once; in the synchronous mode, when it is done."""
