@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from referee.config import Config, load
 from referee.errors import ConfigError
-from referee.trainers.given import plain
+from referee.trainers.plain_config import plain
 from referee.trainers.rows import field
 from referee.trainers.shared import Judged
 from referee.trainers.verl.config import LengthPenaltyConfig, in_own_keys, merged
