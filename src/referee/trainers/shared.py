@@ -251,7 +251,8 @@ class Pending:
         try:
             await self._submitted()
         except BaseException as error:
-            self._rewards = self._rewards or self._failed(error)
+            if self._rewards is None or not isinstance(error, OUTAGES):  # another waiter may have counted the outage
+                self._rewards = self._failed(error)
         return self.result()
 
     def _submitted(self) -> Ticket:
