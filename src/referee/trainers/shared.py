@@ -209,10 +209,6 @@ class Pending:
         self._error = error
         self._rewards: list[Reward] | None = None
 
-    def done(self) -> bool:
-        """True when `result` would not wait."""
-        return self._ticket is None or self._ticket.done()
-
     def cancel(self) -> None:
         """Stop judging; what has no verdict yet stays unscored."""
         if self._ticket is not None:
