@@ -127,7 +127,7 @@ def test_one_answer_at_a_time_is_not_weighed(simulated: None) -> None:
     """An alarm could come between siblings."""
     judged = Judged({**settings("weight:0.25"), "missing": {"policy": "value", "value": 0.0}})
     with pytest.raises(ConfigError, match=r"OpenRLHF shows one answer at a time.*weight:0.25"):
-        judged.needs("OpenRLHF", none=False, groups=False)
+        judged.needs("OpenRLHF", can_abstain=False, sees_groups=False)
 
 
 def manager(referee: dict[str, Any], workers: int = 1) -> RefereeRewardManager:

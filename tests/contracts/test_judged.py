@@ -110,13 +110,35 @@ def test_submit_returns_before_the_judging(write_config: Write) -> None:
     """Pending can be asked twice, in a thread or on a loop."""
     pending = Judged(write_config(ABSTAIN)).submit(samples(answers(3, 9)))
     assert values(pending.result()) == fair(3, 9)
-    assert pending.done()
     assert pending.waited_s >= 0
 
     async def again() -> list[float | None]:
         return values(await pending)
 
     assert asyncio.run(again()) == fair(3, 9)
+
+
+def test_a_second_waiter_can_still_be_cancelled(write_config: Write) -> None:
+    """Also in the moment in which the rewards come."""
+    judged = Judged(write_config(ABSTAIN))
+
+    async def main() -> None:
+        pending = judged.submit(samples(answers(3)))
+
+        async def wait() -> list[float | None]:
+            return values(await pending)
+
+        async def wait_and_cancel() -> list[float | None]:
+            found = await wait()
+            second.cancel()
+            return found
+
+        first, second = asyncio.create_task(wait_and_cancel()), asyncio.create_task(wait())
+        assert await first == fair(3)
+        with pytest.raises(asyncio.CancelledError):
+            await second
+
+    asyncio.run(main())
 
 
 def test_cancelled_wait_stops_the_judging(write_config: Write) -> None:

@@ -7,8 +7,7 @@ import copy
 import pickle
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -19,13 +18,12 @@ import numpy as np
 import torch
 from omegaconf import OmegaConf
 from tests.contracts.group_judges import KIND, registered
-from tests.trainers.verl_batches import lengths, make_batch, make_tokenizer
+from tests.trainers.verl_batches import clean, lengths, make_batch, server, tokenizer
 from tests.trainers.verl_real import AbstractRewardManager, get_reward_manager_cls, loop_managers
 from tests.trainers.verl_rule import contains
 
 from referee.errors import InputError
-from referee.sim import ProviderSpec, ServerProcess, start_server_process
-from referee.trainers.shared import close_all
+from referee.sim import ServerProcess
 from referee.trainers.verl import (
     AsyncOpenAIManager,
     LengthPenaltyConfig,
@@ -36,30 +34,11 @@ from referee.trainers.verl import (
 from referee.trainers.verl.columns import KEYS
 from referee.trainers.verl.data import rows_of
 
+__all__ = ["clean", "server", "tokenizer"]
+
 pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.timeout(300)]
 
 FIVE = ["openai_quality_reward", "length_penalty", "original_score", "response_length", "median_length"]
-
-
-@pytest.fixture(scope="module")
-def tokenizer() -> Any:
-    """One for all tests."""
-    return make_tokenizer()
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[ServerProcess]:
-    """A judge without faults."""
-    with start_server_process(ProviderSpec()) as started:
-        yield started
-
-
-@pytest.fixture(autouse=True)
-def clean(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Files go to the test's folder; what was opened is closed."""
-    monkeypatch.chdir(tmp_path)
-    yield
-    close_all()
 
 
 @pytest.fixture

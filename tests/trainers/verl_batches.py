@@ -5,20 +5,45 @@ from __future__ import annotations
 import asyncio
 import uuid
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
+
+from referee.sim import ProviderSpec, ServerProcess, start_server_process
+from referee.trainers.shared import close_all
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     from verl import DataProto
 
 PROMPT_WIDTH = 12
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Any:
+    """One for all tests."""
+    return make_tokenizer()
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[ServerProcess]:
+    """A judge without faults."""
+    with start_server_process(ProviderSpec()) as started:
+        yield started
+
+
+@pytest.fixture(autouse=True)
+def clean(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Files go to the test's folder; what was opened is closed."""
+    monkeypatch.chdir(tmp_path)
+    yield
+    close_all()
 
 
 def make_tokenizer(folder: Path | None = None) -> Any:

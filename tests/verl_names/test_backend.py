@@ -247,15 +247,11 @@ def test_without_a_judge_the_log_promises_none(caplog: pytest.LogCaptureFixture)
 
 
 @pytest.mark.parametrize("given", MODES[1:])
-def test_shut_down_before_the_first_verdict_is_an_error(
-    serve: Serve, caplog: pytest.LogCaptureFixture, given: dict[str, Any]
-) -> None:
+def test_shut_down_before_the_first_verdict_is_an_error(serve: Serve, given: dict[str, Any]) -> None:
     """Numbers without the judge would look like rewards."""
     judge = backend(serve(latency_median=60.0), **given)
     ticket = judge.submit(samples(2, 4, 6))
     judge.close()
-    (said,) = [record.getMessage() for record in caplog.records if "shut down" in record.getMessage()]
-    assert "3 responses of 1 submitted batches" in said
     with pytest.raises(TicketCancelled, match=r"shutdown_workers\(\).*submit the batch again"):
         judge.collect(ticket)
 
@@ -279,7 +275,6 @@ def test_shut_down_halfway_keeps_what_is_judged(serve: Serve, caplog: pytest.Log
     assert [reward.value for reward in rewards] == [3.0, 5.0, None, None]
     assert [reward.scored for reward in rewards] == [True, True, False, False]
     said = [record.getMessage() for record in caplog.records]
-    assert any("shut down while 2 responses of 1" in line for line in said)
     assert any("2 of 4 responses had no verdict" in line and "group_mean" in line for line in said)
 
 

@@ -14,7 +14,7 @@ from referee.errors import ConfigError, InputError, MissingKeyError, UnscoredErr
 from referee.sim import ServerProcess
 from referee.trainers.verl import acompute_score, compute_score
 from referee.trainers.verl.functions import matches
-from referee.trainers.verl.monitor import Seen, read_monitor, weights
+from referee.trainers.verl.monitor import FactCounts, read_monitor, weights
 
 Serve = Callable[..., ServerProcess]
 KEYS = {
@@ -207,7 +207,7 @@ def test_rebalancing_weighs_both_values_alike(
 
 def test_rebalancing_counts_samples_that_come_one_by_one() -> None:
     """Per data source, the ones before included."""
-    seen = Seen()
+    seen = FactCounts()
     assert weights(["a"], [True], None, seen) == [1.0]
     assert weights(["a"], [False], None, seen) == [2.0]
     assert weights(["a"], [True], None, seen) == [1.5]

@@ -40,7 +40,7 @@ async def judge_episode(
 
     `row`: the row of the dataset, for the known answer, `tools`, and columns that a template shows.
     """
-    judged.needs("AReaL's workflow", none=True, groups=False, instead=GROUPS)
+    judged.needs("AReaL's workflow", can_abstain=True, sees_groups=False, instead=GROUPS)
     (reward,) = await judged.ascore([judged.sample(prompt, answer, row or {}, ADD, ids=ids, truncated=truncated)])
     if reward.value is None:
         raise Rejected(why(reward))
@@ -75,7 +75,7 @@ def _workflow() -> type:
             settings.setdefault("reward_fn", _no_reward_here)
             super().__init__(**settings)
             self.judged = (from_environment() if config is None else Judged(config)).needs(
-                "AReaL's workflow", none=True, groups=False, instead=GROUPS
+                "AReaL's workflow", can_abstain=True, sees_groups=False, instead=GROUPS
             )
 
         async def _compute_rewards(self, resp: Any, prompt_str: str, task_data: dict[str, Any]) -> float:

@@ -21,7 +21,7 @@ ADDITIONAL, OWN = Message("additional history of this trajectory"), Message("the
 
 def after_each(config: Source) -> Callable[[Any], Awaitable[Any]]:
     """A coroutine function that gives every trajectory of a group its reward, or None to drop the group."""
-    judged = Judged(config).needs("ART", none=True, groups=True)
+    judged = Judged(config).needs("ART", can_abstain=True, sees_groups=True)
 
     async def judge(group: Any) -> Any:
         trajectories = list(group.trajectories)

@@ -57,7 +57,7 @@ def _component_fields(components: Mapping[str, float], scored: Collection[str]) 
 
 
 async def _judged(body: Any, judged: Judged | None) -> Reward:
-    judged = (judged or from_environment()).needs("NeMo-Gym", none=True, groups=False)
+    judged = (judged or from_environment()).needs("NeMo-Gym", can_abstain=True, sees_groups=False)
     asked = body.responses_create_params
     sample = judged.sample(
         _prompt(asked),

@@ -92,7 +92,7 @@ __getattr__ = on_demand(globals(), AgentExecutor=_executor)
 
 
 def _judged() -> Judged:
-    return from_environment().needs("OpenRLHF", none=False, groups=False)
+    return from_environment().needs("OpenRLHF", can_abstain=False, sees_groups=False)
 
 
 def _sample(judged: Judged, prompt: Any, answer: Any, label: Any) -> Sample:

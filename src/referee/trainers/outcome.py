@@ -39,13 +39,13 @@ def terms_of(reward: Reward) -> dict[str, float]:
     return {term.judge: term.value for term in reward.terms if term.weight != 0 and term.value is not None}
 
 
-def judge_numbers(reward: Reward, filled: Mapping[str, float] | None = None, none: float = 0.0) -> dict[str, float]:
+def judge_numbers(reward: Reward, filled: Mapping[str, float] | None = None, default: float = 0.0) -> dict[str, float]:
     """For a trainer's log, of several judges: what each said, in [0, 1], and whether it did. Where it did not, the
-    number is that of `filled`, or `none`."""
+    number is that of `filled`, or `default`."""
     found = {}
     for term in reward.terms if len(reward.terms) > 1 else ():
         said = term.settled.verdict
-        number = said.value if isinstance(said, Verdict) else (filled or {}).get(term.judge, none)
+        number = said.value if isinstance(said, Verdict) else (filled or {}).get(term.judge, default)
         found[f"judge_{term.judge}"] = number
         found[f"judge_{term.judge}_scored"] = float(isinstance(said, Verdict))
     return found

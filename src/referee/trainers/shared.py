@@ -35,8 +35,8 @@ from referee.referee import Referee
 from referee.scoring.batch import listed
 from referee.shaping import UnscoredWatch
 from referee.ticket import Ticket
-from referee.trainers.given import identity, plain
 from referee.trainers.outcome import unscored
+from referee.trainers.plain_config import identity, plain
 from referee.trainers.record import announce, with_record, without_record
 from referee.trainers.row_check import RowCheck
 from referee.trainers.rows import NAMES, REFERENCES, has_reference, row_columns, to_sample, to_samples
@@ -125,21 +125,21 @@ class Judged:
         if opened is not None:
             opened.referee.close()
 
-    def needs(self, hook: str, *, none: bool, groups: bool, instead: str = "") -> Judged:
+    def needs(self, hook: str, *, can_abstain: bool, sees_groups: bool, instead: str = "") -> Judged:
         """Refuse settings that a hook cannot keep, before training starts. Returns itself.
 
-        `none`: the framework has a signal for "no reward". `groups`: the hook sees the answers to one prompt together.
-        `instead`: the one that does, for one that does not.
+        `can_abstain`: the framework has a signal for "no reward". `sees_groups`: the hook sees the answers to one
+        prompt together. `instead`: the one that does, for one that does not.
         """
         policy = self.config.missing.policy
-        if policy == "abstain" and not none:
-            others = '"group_mean", "value" or "raise"' if groups else '"value" (with the number) or "raise"'
+        if policy == "abstain" and not can_abstain:
+            others = '"group_mean", "value" or "raise"' if sees_groups else '"value" (with the number) or "raise"'
             raise ConfigError(
                 f'{hook} has no way to say "no reward": [missing] policy = "abstain" cannot be kept there, and a 0 '
                 f"would count as the judge's. Set policy to {others}.",
                 setting="missing.policy",
             )
-        if not groups:
+        if not sees_groups:
             refuse_siblings(self.config, hook, instead)
         return self
 
@@ -209,10 +209,6 @@ class Pending:
         self._error = error
         self._rewards: list[Reward] | None = None
 
-    def done(self) -> bool:
-        """True when `result` would not wait."""
-        return self._ticket is None or self._ticket.done()
-
     def cancel(self) -> None:
         """Stop judging; what has no verdict yet stays unscored."""
         if self._ticket is not None:
@@ -251,7 +247,8 @@ class Pending:
         try:
             await self._submitted()
         except BaseException as error:
-            self._rewards = self._rewards or self._failed(error)
+            if self._rewards is None or not isinstance(error, OUTAGES):  # another waiter may have counted the outage
+                self._rewards = self._failed(error)
         return self.result()
 
     def _submitted(self) -> Ticket:

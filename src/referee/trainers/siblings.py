@@ -19,25 +19,20 @@ def refuse_siblings(config: Config, hook: str, instead: str = "") -> None:
     """Refuse what depends on siblings, for a hook that shows one answer at a time. `instead`: the framework's hook that
     sees whole groups; empty: it has none."""
     refuse_groups(config.judge, hook, instead)
-    other = instead and f", or use {instead}"
-    if config.missing.policy == "group_mean":
-        raise ConfigError(
-            f'{hook} shows one answer at a time: there is no group for [missing] policy = "group_mean". Set '
-            f"another policy{other}.",
-            setting="missing.policy",
-        )
-    if config.shaping.length.enable:
-        raise ConfigError(
-            f"{hook} shows one answer at a time: the length penalty would have no group to take a median of, and "
-            f"always be 0. Set [shaping.length] enable = false{other}.",
-            setting="shaping.length.enable",
-        )
-    if config.audit.weighs:
-        raise ConfigError(
-            f'{hook} shows one answer at a time: [audit] on_alarm = "{config.audit.on_alarm}" would weigh some of the '
-            f'answers to a prompt and not the others. Set on_alarm to "log" or "stop"{other}.',
-            setting="audit.on_alarm",
-        )
+    refused = {
+        "missing.policy": config.missing.policy == "group_mean"
+        and 'there is no group for [missing] policy = "group_mean". Set another policy',
+        "shaping.length.enable": config.shaping.length.enable
+        and "the length penalty would have no group to take a median of, and always be 0. Set [shaping.length] "
+        "enable = false",
+        "audit.on_alarm": config.audit.weighs
+        and f'[audit] on_alarm = "{config.audit.on_alarm}" would weigh some of the answers to a prompt and not the '
+        'others. Set on_alarm to "log" or "stop"',
+    }
+    for setting, why in refused.items():
+        if why:
+            other = f", or use {instead}." if instead else "."
+            raise ConfigError(f"{hook} shows one answer at a time: {why}{other}", setting=setting)
 
 
 def spread_over_ranks(config: Config, rows: int, size: int, change: str) -> ConfigError | None:

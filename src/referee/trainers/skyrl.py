@@ -34,7 +34,7 @@ def judge_answer(
     `action`: the answer's text; of an episode of several turns, its messages. `row`: columns of the dataset, with
     `tools` if there are any.
     """
-    judged = (judged or from_environment()).needs("SkyRL's step", none=False, groups=False, instead=GROUPS)
+    judged = (judged or from_environment()).needs("SkyRL's step", can_abstain=False, sees_groups=False, instead=GROUPS)
     sample = judged.sample(prompt, action, with_reference(row, reference), ADD, names=("prompt", "action"))
     (reward,) = judged.score([sample])
     return number(reward, "SkyRL"), _metadata(reward)
@@ -53,7 +53,7 @@ def judge_groups(
     `postprocess_generator_output`. `rows`: columns of the dataset, the known answer among them. `lengths`: tokens of
     the answers, for the length penalty.
     """
-    judged = (judged or from_environment()).needs("SkyRL", none=False, groups=True)
+    judged = (judged or from_environment()).needs("SkyRL", can_abstain=False, sees_groups=True)
     given = zip(prompts, answers, uids, rows or [{}] * len(answers), strict=True)
     samples = [
         judged.sample(
@@ -77,7 +77,7 @@ def _environment() -> type:
             self._row = {name: value for part in parts for name, value in part.items()}
             self._prompt: Any = extras.get("prompt", "")
             self._metrics: dict[str, Any] = {}
-            from_environment().needs("SkyRL's step", none=False, groups=False, instead=GROUPS)
+            from_environment().needs("SkyRL's step", can_abstain=False, sees_groups=False, instead=GROUPS)
 
         def init(self, prompt: Any) -> tuple[Any, dict[str, Any]]:
             self._prompt = prompt

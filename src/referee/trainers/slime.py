@@ -63,7 +63,7 @@ def _check_separate(args: Any, judged: Judged) -> None:
             f'--custom-reward-post-process-path {POST_PROCESS}, or set [missing] policy = "value".',
             setting="missing.policy",
         )
-    judged.needs("slime's single custom_rm", none=True, groups=False, instead="--group-rm")
+    judged.needs("slime's single custom_rm", can_abstain=True, sees_groups=False, instead="--group-rm")
 
 
 def post_process(args: Any, samples: Sequence[Any]) -> tuple[list[float], list[float]]:

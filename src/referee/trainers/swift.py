@@ -32,7 +32,7 @@ class RefereeORM:
 
     def __init__(self, args: Any = None, judged: Judged | None = None, **_: Any) -> None:
         self.args = args
-        self.judged = (judged or from_environment()).needs("ms-swift", none=False, groups=True)
+        self.judged = (judged or from_environment()).needs("ms-swift", can_abstain=False, sees_groups=True)
         self._seen_whole = False
 
     def __call__(self, completions: Sequence[Any], **columns: Any) -> list[float | None]:

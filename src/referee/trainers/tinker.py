@@ -40,7 +40,7 @@ class Grader:
         `answer`: text, or the messages of an episode. `row`: columns that a template shows, and `tools`.
         """
         instead = "Grader.group or Grader.trajectories in compute_group_rewards"
-        self.judged.needs("tinker-cookbook's step", none=True, groups=False, instead=instead)
+        self.judged.needs("tinker-cookbook's step", can_abstain=True, sees_groups=False, instead=instead)
         add = "`grade` the known answer as reference="
         sample = self.judged.sample(_read(prompt), _read(answer), with_reference(row, reference), add, ids=tokens)
         (reward,) = await self.judged.ascore([sample])

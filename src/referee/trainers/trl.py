@@ -33,7 +33,13 @@ from referee.trainers.siblings import spread_over_ranks
 from referee.trainers.trl_attach import Attached, attach
 from referee.trainers.trl_batch import end_tokens, group_size, is_training, samples_of, trainer_of
 from referee.trainers.trl_ranks import SpreadBatch
-from referee.trainers.trl_terms import OpenBatches, RewardFunctions, counted, refuse_whole, term_values
+from referee.trainers.trl_terms import (
+    OpenBatches,
+    RewardFunctions,
+    counted_judges,
+    refuse_whole_reward_settings,
+    term_values,
+)
 
 __all__ = ["Attached", "RewardFunction", "RewardFunctions", "attach", "reward_func", "reward_funcs"]
 
@@ -251,8 +257,8 @@ class TrlTerms(TrlReward):
 
     def __init__(self, judged: Judged, name: str, is_async: bool, log_details: bool) -> None:
         super().__init__(judged, name, is_async, log_details)
-        refuse_whole(judged.config)
-        self.judges = counted(judged.config)
+        refuse_whole_reward_settings(judged.config)
+        self.judges = counted_judges(judged.config)
         self.weights = [judged.config.shaping.coefficient * judge.weight for _, judge in self.judges]
         self._open = OpenBatches(len(self.judges))
 

@@ -25,13 +25,13 @@ class RewardFunctions(list[Any]):
         self.weights = list(weights)
 
 
-def counted(config: Config) -> list[tuple[int, JudgeConfig]]:
+def counted_judges(config: Config) -> list[tuple[int, JudgeConfig]]:
     """The judges that have a function, with their places among the terms; a lone one has one, whatever its weight."""
     judges = list(enumerate(config.judge))
     return [(place, judge) for place, judge in judges if judge.weight != 0 or len(judges) == 1]
 
 
-def refuse_whole(config: Config) -> None:
+def refuse_whole_reward_settings(config: Config) -> None:
     """Refuse settings that are about the reward as a whole, and no judge's own."""
     if config.shaping.length.enable:
         raise ConfigError(

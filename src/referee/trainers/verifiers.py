@@ -36,7 +36,9 @@ async def judge_answer(
     `row`: the task's fields, for columns that a template shows, and `tools`. `talk_of` makes question and answer of a
     trace.
     """
-    judged = (judged or from_environment()).needs("verifiers' score", none=True, groups=False, instead=GROUPS)
+    judged = (judged or from_environment()).needs(
+        "verifiers' score", can_abstain=True, sees_groups=False, instead=GROUPS
+    )
     (reward,) = await judged.ascore([judged.sample(question, answer, with_reference(row, reference), ADD)])
     number(reward, "verifiers")
     return reward

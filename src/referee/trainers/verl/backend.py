@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from referee import clock
 from referee.config import Config, load
-from referee.errors import ConfigError, RefereeError, TicketCancelled, TicketTimeout
+from referee.errors import RefereeError, TicketCancelled, TicketTimeout
 from referee.records import Reason, Reward, Sample, Settled, Unscored, Verdict
 from referee.ticket import Ticket
 from referee.trainers.outcome import alike
@@ -65,22 +65,13 @@ class Backend:
         """Release the judge; it is closed when no manager of this process holds it. Safe to call twice."""
         with self._lock:
             judged, self._judged = self._judged, None
-            unfinished = [len(ticket) - ticket.settled() for ticket in self._tickets if not ticket.done()]
         if judged is None:
             return
         with _lock:
             _users[judged] -= 1
             last = _users[judged] <= 0
-        if not last:
-            return
-        if unfinished:
-            log.warning(
-                "the judge is shut down while %d responses of %d submitted batches have no verdict: they get none. "
-                "Call collect() before shutdown_workers()",
-                sum(unfinished),
-                len(unfinished),
-            )
-        judged.close()
+        if last:
+            judged.close()
 
     def submit(self, samples: Sequence[Sample]) -> Ticket:
         """Start judging and return at once; in the synchronous mode, when it is done."""
@@ -164,40 +155,23 @@ class Backend:
     def _open(self) -> Judged:
         with self._lock:
             if self._judged is None:
-                judged = self._made()
+                with in_own_keys():
+                    judged = Judged(self.config.settings(self._mode))
                 with _lock:
                     _users[judged] += 1
                 self._judged, self._policy = judged, judged.config.missing.policy
             return self._judged
 
-    def _made(self) -> Judged:
-        try:
-            with in_own_keys():
-                return Judged(self.config.settings(self._mode))
-        except ConfigError as error:
-            if self._mode == "inline":
-                raise
-            # The same settings, run plainly: if that fails too, the mode was not the trouble.
-            with in_own_keys():
-                judged = Judged(self.config.settings("inline"))
-            self._mode = "inline"
-            _warn(self.config.mode, error)
-            return judged
-
     def _fall_back(self, error: Exception) -> None:
         self.close()
+        log.warning(
+            "judging could not start asynchronously (%s: %s: %s); it runs synchronously instead, one call after "
+            "another. Rewards are the same, but slow",
+            self._mode,
+            type(error).__name__,
+            error,
+        )
         self._mode = "inline"
-        _warn(self.config.mode, error)
-
-
-def _warn(mode: Mode, error: Exception) -> None:
-    log.warning(
-        "judging could not start asynchronously (%s: %s: %s); it runs synchronously instead, one call after another. "
-        "Rewards are the same, but slow",
-        mode,
-        type(error).__name__,
-        error,
-    )
 
 
 def _say_progress(ticket: Ticket) -> None:

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from referee.errors import InputError
 from referee.records import Message, Sample, Text
-from referee.trainers.rows import holds, split, text_of, to_sample, with_reference
+from referee.trainers.rows import field, holds, split, text_of, to_sample, with_reference
 from referee.trainers.shared import Judged
 
 RuleFunction = Callable[..., Any]
@@ -101,7 +101,7 @@ def rows_of(data: Any, tokenizer: Any, key: str = "data_source", window: int | N
             Row(
                 uid=str(row["uid"]) if row.get("uid") is not None else "",
                 data_source=row.get(key),
-                ground_truth=_ground_truth(row),
+                ground_truth=field(row.get("reward_model"), "ground_truth"),
                 extra_info=_extra_info(row),
                 prompt=prompt,
                 response=text,
@@ -302,11 +302,6 @@ def _columns(row: Mapping[str, Any]) -> dict[str, Any]:
     the dataset's own."""
     parts = (row, row.get("extra_info"), row.get("tool_extra_fields"))
     return {str(name): value for part in parts if isinstance(part, Mapping) for name, value in part.items()}
-
-
-def _ground_truth(row: Mapping[str, Any]) -> Any:
-    model = row.get("reward_model")
-    return model.get("ground_truth") if isinstance(model, Mapping) else None
 
 
 def _extra_info(row: Mapping[str, Any]) -> dict[str, Any]:

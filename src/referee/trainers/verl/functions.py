@@ -30,7 +30,7 @@ from referee.trainers.rows import reference_text
 from referee.trainers.shared import Judged
 from referee.trainers.verl.columns import rule_columns
 from referee.trainers.verl.data import RuleFunction, Scored, default_rule, scores_of, verl_loaded
-from referee.trainers.verl.monitor import Monitor, Seen, hidden_fact, read_monitor, weights
+from referee.trainers.verl.monitor import FactCounts, Monitor, hidden_fact, read_monitor, weights
 from referee.trainers.verl.sharing import job_wide, on_ray
 
 WORKERS = 8
@@ -217,7 +217,7 @@ def _predicted(call: Call, rewards: Sequence[Reward], missing: MissingConfig) ->
     predictions = [None if isinstance(r.verdict, Unscored) else r.verdict.value >= 0.5 for r in rewards]
     scale = [1.0] * len(facts)
     if monitor.rebalance:
-        scale = weights(call.sources, facts, call.true_share, _seen if call.single else None)
+        scale = weights(call.sources, facts, call.true_share, _facts_so_far if call.single else None)
     shares = [
         None if predicted is None else monitor.reward(predicted, fact, weight)
         for predicted, fact, weight in zip(predictions, facts, scale, strict=True)
@@ -283,4 +283,4 @@ def _plain(text: str) -> str:
     return " ".join(text.strip(_MARKS).casefold().split())
 
 
-_seen = Seen()
+_facts_so_far = FactCounts()

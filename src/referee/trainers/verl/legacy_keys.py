@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from referee.errors import ConfigError
+from referee.trainers.rows import field
 
 NEW = {
     "custom_reward_function.reward_kwargs": "+reward.custom_reward_function.reward_kwargs",
@@ -38,7 +39,7 @@ def refuse_legacy_keys(config: Any) -> None:
     """Raise a ConfigError that names every old key in use and its new spelling. `config`: the whole of verl's."""
     found = []
     for section in SECTIONS:
-        below = _get(config, section)
+        below = field(config, section)
         if isinstance(below, Mapping):
             found += [f"{key}={value!r} is now {_new(key, value)}" for key, value in _leaves(below, section)]
         elif below is not None:
@@ -76,14 +77,8 @@ def _new(key: str, value: Any) -> str:
 def _leaves(node: Mapping[str, Any], path: str) -> Iterator[tuple[str, Any]]:
     """Settings that say something: null and empty sections are what verl's own defaults look like."""
     for name in node:
-        value = _get(node, name)
+        value = field(node, name)
         if isinstance(value, Mapping):
             yield from _leaves(value, f"{path}.{name}")
         elif value is not None and value != [] and value != "":
             yield f"{path}.{name}", value
-
-
-def _get(node: Any, name: str) -> Any:
-    if isinstance(node, Mapping):
-        return node.get(name)
-    return getattr(node, name, None)

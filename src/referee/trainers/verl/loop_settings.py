@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,7 +11,8 @@ from msgspec import Struct
 
 from referee.config import Config, load
 from referee.errors import ConfigError
-from referee.trainers.given import plain
+from referee.trainers.plain_config import plain
+from referee.trainers.rows import field
 from referee.trainers.shared import Judged
 from referee.trainers.verl.config import LengthPenaltyConfig, in_own_keys, merged
 
@@ -130,8 +132,4 @@ def _whole(config: Any, path: str) -> int | None:
 
 
 def _at(node: Any, path: str) -> Any:
-    for name in path.split("."):
-        if node is None:
-            return None
-        node = node.get(name) if isinstance(node, Mapping) else getattr(node, name, None)
-    return node
+    return functools.reduce(field, path.split("."), node)

@@ -81,20 +81,20 @@ def hidden_fact(extra_info: Mapping[str, Any] | None, index: int) -> bool:
 
 
 def weights(
-    sources: Sequence[Any], facts: Sequence[bool], true_share: float | None, seen: Seen | None = None
+    sources: Sequence[Any], facts: Sequence[bool], true_share: float | None, so_far: FactCounts | None = None
 ) -> list[float]:
     """One over the share of each sample's hidden value, so that both values weigh the same in all.
 
-    The share is `true_share` if it is given; else that of the batch, per data source; with `seen`, of all samples that
-    came before and these.
+    The share is `true_share` if it is given; else that of the batch, per data source; with `so_far`, of all samples
+    that came before and these.
     """
     if true_share is not None:
         if not 0 < true_share < 1:
             raise ConfigError(f"true_share must be between 0 and 1, not {true_share}.", setting="true_share")
         return [1 / true_share if fact else 1 / (1 - true_share) for fact in facts]
     counts = Counter(zip(map(str, sources), facts, strict=True))
-    if seen is not None:
-        counts = seen.add(counts)
+    if so_far is not None:
+        counts = so_far.add(counts)
     found = []
     for source, fact in zip(map(str, sources), facts, strict=True):
         both = counts[source, True] + counts[source, False]
@@ -102,7 +102,7 @@ def weights(
     return found
 
 
-class Seen:
+class FactCounts:
     """How often each hidden value came so far, where samples come one by one."""
 
     def __init__(self) -> None:
