@@ -27,7 +27,7 @@ from referee.ledger.lines import (
 )
 from referee.ledger.metrics import Tally
 from referee.records import COMPARED
-from referee.report.audit_tally import Audited
+from referee.report.audit_tally import AuditTally
 from referee.report.criteria import CriteriaSums
 from referee.report.findings import findings
 from referee.report.judges import Judges, scale_of
@@ -84,7 +84,7 @@ class Gathering:
         self._judges = Judges(scales)
         self._criteria = CriteriaSums()
         self._members = Members()
-        self._audit = Audited()
+        self._audit = AuditTally()
         self._numbers = Groups()
         self._groups: dict[int, _Group] = {}
         self._open: dict[tuple[str, str, int], Ended | None] = {}
