@@ -32,16 +32,12 @@ class JudgeChanged(Signal):
     """Another model, provider or fingerprint than at the start: a fact, said at once."""
 
     name = "judge_changed"
+    enough = BASELINE
 
     def __init__(self) -> None:
         self._known: set[tuple[str, str]] = set()
         self._change: tuple[str, str, Observation] | None = None
         self._since = 0
-
-    @property
-    def ready(self) -> bool:
-        """Whether the start is over."""
-        return self.looked_at >= BASELINE
 
     def observe(self, round_: Round) -> None:
         """One round."""
@@ -86,24 +82,17 @@ class Unscored(Signal):
     """More samples without a score than at the start."""
 
     name = "unscored"
+    enough = BASELINE + 8
 
     def __init__(self, alpha: float) -> None:
         self._alpha = alpha
         self._baseline = Baseline(UNSCORED, BASELINE // 8, WINDOW // 8)
         self._last: deque[Observation] = deque(maxlen=3)
 
-    @property
-    def ready(self) -> bool:
-        """Whether there was enough to compare with the start."""
-        return self._baseline.ready
-
     def observe(self, round_: Round) -> None:
-        """One round, by eights: failures come in bursts."""
-        self._baseline.restart()
+        """One round."""
         samples = round_.samples
-        for start in range(0, len(samples), 8):
-            part = samples[start : start + 8]
-            self._baseline.add(sum(one.value is None for one in part) / len(part))
+        _add_by_eights(self._baseline, [one.value is None for one in samples])
         self.looked_at += len(samples)
         self._last.extend(one for one in samples if one.value is None)
 
@@ -128,6 +117,7 @@ class Latency(Signal):
     """Answers of the judge that take several times as long as at the start."""
 
     name = "latency"
+    enough = BASELINE + 8
 
     def __init__(self, alpha: float) -> None:
         self._alpha = alpha
@@ -136,13 +126,8 @@ class Latency(Signal):
         self._baseline = Baseline(SLOW_SHARE, 0, WINDOW // 8, at_start=0.0)
         self._median = 0.0
 
-    @property
-    def ready(self) -> bool:
-        """Whether there was enough to compare with the start."""
-        return self._baseline.ready
-
     def observe(self, round_: Round) -> None:
-        """One round, by eights: requests that are under way together are slow together."""
+        """One round."""
         times = [one.latency_s for one in round_.samples if one.latency_s > 0]
         self.looked_at += len(times)
         if not self._median:
@@ -152,11 +137,8 @@ class Latency(Signal):
                 self._start.clear()
             return
         self._recent.extend(times)
-        self._baseline.restart()
         slow = max(SLOW * self._median, QUICK_S)
-        for start in range(0, len(times), 8):
-            part = times[start : start + 8]
-            self._baseline.add(sum(one > slow for one in part) / len(part))
+        _add_by_eights(self._baseline, [one > slow for one in times])
 
     def finding(self) -> Finding | None:
         """It is slower."""
@@ -258,6 +240,14 @@ class Verdicts(Signal):
         if self._mean.before:
             found["verdicts"] = fmean(self._mean.before[-1])
         return found
+
+
+def _add_by_eights(baseline: Baseline, round_: Sequence[bool]) -> None:
+    """The shares of a round's eights: requests that are under way together fail, and are slow, together."""
+    baseline.restart()
+    for start in range(0, len(round_), 8):
+        part = round_[start : start + 8]
+        baseline.add(sum(part) / len(part))
 
 
 def _pooled(*parts: Sequence[float]) -> float:
