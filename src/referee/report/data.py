@@ -12,15 +12,17 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from referee.ledger.audit_lines import AlarmLine, AuditLine, MeasuresLine
 from referee.ledger.comparisons import compared
 from referee.ledger.groups import OPEN_GROUPS, Groups
 from referee.ledger.lines import (
+    AlarmLine,
+    AuditLine,
     BatchLine,
     ChangeLine,
     JudgeLine,
     LimitsLine,
     Line,
+    MeasuresLine,
     RewardLine,
     RunLine,
     VerdictLine,
