@@ -256,7 +256,7 @@ def test_another_model_is_said_at_once_and_not_after_an_announcement() -> None:
     assert [(alarm.signal, alarm.step) for alarm in alarms if not alarm.over] == [("judge_changed", 10)]
     assert "'judge-2'" in alarms[0].sentence
     watch, before = watched(make, 10)
-    watch.announce("a larger judge")
+    watch.announce()
     rng = random.Random(5)
     assert before == [alarm for step in range(10, 16) for alarm in watch.observe(step_of(rng, step, make))] == []
 

@@ -204,7 +204,7 @@ class Auditor:
         self._report(self._watch.finish())
 
     def _announced(self, why: str) -> None:
-        self._watch.announce(why)
+        self._watch.announce()
         self._plan.announce()
         self._record(NoteLine(wall=clock.wall(), step=self._step, what="announced", text=why))
         self._report(self._watch.observe_answers(()))  # open alarms are over: a run that was stopped may go on
@@ -225,7 +225,7 @@ class Auditor:
                 log.exception("the audit cannot ask judge %s, and does not try again. Rewards go on", judge)
 
     def _on_answers(self, judge: str, questions: Sequence[Question], ends: Ends) -> None:
-        """On the child's thread."""
+        """On the client's thread."""
         self._inbox.put(functools.partial(self._take_answers, judge, questions, ends))
 
     def _take_answers(self, judge: str, questions: Sequence[Question], ends: Ends) -> None:
