@@ -96,7 +96,7 @@ class Auditor:
             self._start()
 
     def announce(self, why: str) -> None:
-        """A change on purpose: what is usual is learned anew."""
+        """A change on purpose: the baselines are learned anew."""
         with self._lock:
             if not self._closed:
                 self._inbox.put(functools.partial(self._announced, why))

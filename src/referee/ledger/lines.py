@@ -259,7 +259,7 @@ class NoteLine(BaseLine, frozen=True, kw_only=True, omit_defaults=True, gc=False
     """Something to know when the record is read."""
 
     what: str = ""
-    """announced: a change on purpose, after which the audit learns anew what is usual. lenient: a judge that credits
+    """announced: a change on purpose, after which the audit learns its baselines anew. lenient: a judge that credits
     worthless answers, so that canaries tell nothing about it."""
     step: int | None = None
     text: str = ""
