@@ -160,7 +160,7 @@ class Auditor:
             self._closed = True
             thread = self._thread
             if thread is not None:
-                self._inbox.put(self._finished)
+                self._inbox.put(lambda: self._report(self._watch.finish()))  # no more will come
                 self._inbox.put(None)
         if thread is not None and thread is not threading.current_thread():
             thread.join(seconds)
@@ -198,10 +198,6 @@ class Auditor:
             self._measured = self._watch.samples
             self._record(MeasuresLine(wall=clock.wall(), step=self._step, measures=dict(self._measures)))
         self._ask()
-
-    def _finished(self) -> None:
-        """No more will come."""
-        self._report(self._watch.finish())
 
     def _announced(self, why: str) -> None:
         self._watch.announce()
