@@ -329,6 +329,21 @@ def test_a_batch_that_comes_late_is_no_jump() -> None:
     assert [alarm for step in order for alarm in watch.observe(steps[step])] == []
 
 
+def test_evaluations_in_between_are_no_jump() -> None:
+    """On harder prompts, with as many answers to each as in training; a judge that changes for good is one."""
+
+    def harder(rng: random.Random, step: int, answer: Answer) -> None:
+        answer["value"] -= 0.3
+
+    for last, expected in ((40, set()), (20, {"verdicts"})):
+        rng, watch, alarms = random.Random(4), Watch(), list[Alarm]()
+        for step in range(40):
+            for _ in range(3 if step % 10 == 9 else 0):
+                alarms += watch.observe(step_of(rng, step, harder, groups=16))
+            alarms += watch.observe(step_of(rng, step, harder if step >= last else nothing, groups=16))
+        assert began(alarms) == expected
+
+
 def test_milliseconds_are_not_slow() -> None:
     """Ten times as long is no alarm where a judge on the same machine takes next to nothing."""
 

@@ -157,16 +157,21 @@ class Latency(Signal):
 
 
 class _Level:
-    """A number of each group, whose mean in a round is compared with that of the rounds before."""
+    """A number of each group, whose mean in a round is compared with that of the rounds before.
+
+    It has jumped if the next step is there, too: an evaluation in between may be on other prompts.
+    """
 
     def __init__(self, least: float) -> None:
         """`least`: the jump that is said."""
         self._least = least
         self._jump: tuple[float, float, int] | None = None
         self._since = 0
+        self._unconfirmed: tuple[int | None, bool] | None = None
+        """The step of a jump that nothing has confirmed yet, and whether it went up."""
         self.before: deque[list[float]] = deque(maxlen=BEFORE)
 
-    def add(self, numbers: list[float]) -> None:
+    def add(self, numbers: list[float], step: int | None) -> None:
         """One round."""
         self._since += 1
         if self._since > BEFORE:
@@ -180,8 +185,12 @@ class _Level:
             variance = _pooled(numbers, earlier)
             error = math.sqrt(variance * (1 / len(numbers) + 1 / len(earlier)) + 1e-4)
             if abs(moved) >= self._least and abs(moved) > JUMP_SURE * error:
+                before, self._unconfirmed = self._unconfirmed, (step, moved > 0)
+                if before is None or before[1] != (moved > 0) or (step is not None and before[0] == step):
+                    return
                 self._jump, self._since = (fmean(earlier), fmean(numbers), len(numbers)), 0
                 self.before.clear()
+            self._unconfirmed = None
         self.before.append(numbers)
 
     def finding(self, what: str, looked_at: int) -> Finding | None:
@@ -190,7 +199,7 @@ class _Level:
             return None
         then, now, groups = self._jump
         return Finding(
-            sentence=f"The {what} jumped from {then:.2f} to {now:.2f} from one round to the next "
+            sentence=f"The {what} jumped from {then:.2f} to {now:.2f}, and the next step is there, too "
             f"({groups} groups; {looked_at:,} answers looked at).",
             evidence={"before": then, "after": now, "groups": float(groups)},
         )
@@ -221,8 +230,8 @@ class Verdicts(Signal):
         if round_.step is not None and round_.step < self._step:
             return  # a batch that one slow answer held up: a jump back to it, and from it, is none of the judge's
         self._step = round_.step if round_.step is not None else self._step
-        self._mean.add([fmean(values) for values in groups])
-        self._spread.add([pstdev(values) for values in groups])
+        self._mean.add([fmean(values) for values in groups], round_.step)
+        self._spread.add([pstdev(values) for values in groups], round_.step)
 
     def finding(self) -> Finding | None:
         """The jump of the mean; or of the spread, as where a judge gives all the same score from now on."""
