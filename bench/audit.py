@@ -83,7 +83,7 @@ def clean_run(case: int, rate: float, seed: int) -> dict[str, Any]:
     alarms: list[tuple[str, int, str]] = []
     for step in range(chosen.steps):
         if step == chosen.swap_at:
-            watch.announce("the judge was replaced by a better one")
+            watch.announce()
         groups = policy.step()
         for alarm in watch.observe(policy.seen(groups)) + watch.observe_answers(policy.asked(groups)):
             alarms += [] if alarm.over else [(alarm.signal, step, alarm.sentence)]

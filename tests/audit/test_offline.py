@@ -89,7 +89,7 @@ def test_without_texts_length_is_still_watched(tmp_path: Path) -> None:
     assert status == 4
     assert "length" in output
     assert "Longer answers" in output
-    assert output.count("texts are not kept (content = false)") == 4
+    assert output.count("no texts in the record") == 4
 
 
 def test_a_clean_run_ends_with_status_0(tmp_path: Path) -> None:
@@ -186,6 +186,18 @@ def test_nothing_to_audit_is_an_error_that_says_so(tmp_path: Path) -> None:
     assert "neither a ledger nor rewards" in invoke(other)[1]
     write(tmp_path / "ledger-20260101T000000Z-1.jsonl", [RunLine(digest="a")])
     assert "There is nothing to audit" in invoke(tmp_path)[1]
+
+
+def test_the_record_beside_rewards_is_read_for_them(hacked: list[list[Observation]], tmp_path: Path) -> None:
+    """Rewards hold no texts, so by themselves they would show nothing of a phrase."""
+    rows = [{"line": n + 1, "reward": 0.5, "value": 0.5, "score": 5, "origin": "call"} for n in range(64)]
+    path = tmp_path / "out.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert invoke(path)[0] == 0
+    write(tmp_path / "out.run" / "ledger-20260101T000000Z-1.jsonl", lines_of_steps(hacked))
+    status, output = invoke(path)
+    assert status == 4
+    assert "out.run: 1,280 judged samples" in " ".join(output.split())
 
 
 def test_rewards_of_referee_score_are_read_too(hacked: list[list[Observation]], tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from tests.audit.world import JUDGES, MAIN, SHADOW, rollouts
 from referee.audit.clients import narrowed, without_share
 from referee.audit.judged import JudgedSample, judged_samples
 from referee.audit.plan import Plan
-from referee.audit.questions import answer_of, canary_round, drawn, probe_questions
+from referee.audit.questions import Question, answer_of, canary_round, drawn, probe_questions
 from referee.config import AuditConfig, Config, JudgeConfig, load
 from referee.probes.canaries import canaries, fits, good_canaries
 from referee.records import Reply, Reward, Sample, Settled, Term, Verdict
@@ -42,6 +42,22 @@ def judged(samples: list[Sample], values: list[float], attempts: int = 1) -> lis
     ]
 
 
+def batch(plan: Plan, step: int, size: int, attempts: int = 1) -> None:
+    """A finished batch of the run."""
+    samples = rollouts(step, size)
+    rewards = judged(samples, [place % 9 / 9 for place in range(size)], attempts)
+    plan.record_batch(judged_samples("b", samples, rewards, False), rewards)
+
+
+def answered(plan: Plan, questions: list[Question], value: float = 0.1) -> None:
+    """All of these questions, judge by judge."""
+    for judge in {one.judge for one in questions}:
+        mine = [one for one in questions if one.judge == judge]
+        ends = [[ended(value)] * len(one.cases) for one in mine]
+        plan.share.count_audit(judge, [end for case in ends for end in case])
+        plan.record_answers(judge, [(o, answer_of(o, c, True, None)) for o, c in zip(mine, ends, strict=True)])
+
+
 def live(number: int, value: float, **sample: Any) -> JudgedSample:
     given = Sample(**{"prompt": f"Question {number}?", "response": "It is so. Quite so.", **sample})
     return JudgedSample("1-1", number, given, value, (value,), True)
@@ -56,41 +72,26 @@ def live(number: int, value: float, **sample: Any) -> JudgedSample:
 def test_the_share_is_kept_at_all_times(share: float, every: int, batches: list[tuple[int, int, bool]]) -> None:
     """However batches, retries and answers come: requests of the audit are within the share and its first round."""
     plan = Plan(config(share=share, every=every), [])
-    waiting: list[Any] = []
-    per_case = 1
-    for step, (size, attempts, answered) in enumerate(batches):
-        per_case = max(per_case, attempts)
-        samples = rollouts(step, size)
-        rewards = judged(samples, [place % 7 / 7 for place in range(size)], attempts)
-        plan.record_batch(judged_samples("b", samples, rewards, False), rewards)
+    waiting: list[Question] = []
+    for step, (size, attempts, answers) in enumerate(batches):
+        batch(plan, step, size, attempts)
         waiting += plan.next_questions()
-        for judge in ("quality", "check") if answered else ():
-            mine = [one for one in waiting if one.judge == judge]
-            waiting = [one for one in waiting if one.judge != judge]
-            ends = [[ended(0.5) for _ in one.cases] for one in mine]
-            plan.share.count_audit(judge, [end for case in ends for end in case])
-            plan.record_answers(
-                judge, [(one, answer_of(one, case, True, None)) for one, case in zip(mine, ends, strict=True)]
-            )
+        if answers:
+            answered(plan, waiting, 0.5)
+            waiting = []
         asked = plan.share.asked + sum(len(one.cases) for one in waiting)
         assert asked <= plan.share.first + share * plan.share.requests + 1e-9
-        assert plan.share.first <= 24 * per_case
+        assert plan.share.first <= 24 * max(attempts for _, attempts, _ in batches[: step + 1])
 
 
 def test_a_long_run_asks_everything_in_turn() -> None:
     """Canaries, the fixed set, the shadow judge and probes, and most of what is allowed."""
     plan, kinds = Plan(config(share=0.05, every=10), []), Counter[str]()
     for step in range(200):
-        samples = rollouts(step, 32)
-        rewards = judged(samples, [place % 9 / 9 for place in range(32)])
-        plan.record_batch(judged_samples("b", samples, rewards, False), rewards)
+        batch(plan, step, 32)
         while new := plan.next_questions():
-            for judge in {one.judge for one in new}:
-                mine = [one for one in new if one.judge == judge]
-                kinds.update(one.what for one in mine)
-                ends = [[ended(0.1)] * len(one.cases) for one in mine]
-                plan.share.count_audit(judge, [end for case in ends for end in case])
-                plan.record_answers(judge, [(o, answer_of(o, c, True, None)) for o, c in zip(mine, ends, strict=True)])
+            kinds.update(one.what for one in new)
+            answered(plan, new)
     assert set(kinds) == {"canary", "fixed", "shadow", "probe"}
     assert min(kinds.values()) > 5
     assert plan.share.asked > 0.8 * plan.share.share * plan.share.requests
@@ -203,14 +204,8 @@ def test_announcing_is_no_free_round() -> None:
     """Only the first round of a run is beyond the share, however often something is announced."""
     plan = Plan(config(share=0.01, every=5), [])
     for step in range(40):
-        samples = rollouts(step, 16)
-        rewards = judged(samples, [place % 7 / 7 for place in range(16)])
-        plan.record_batch(judged_samples("b", samples, rewards, False), rewards)
-        new = plan.next_questions()
-        for judge in {one.judge for one in new}:
-            ends = [[ended(0.1)] * len(one.cases) for one in new if one.judge == judge]
-            plan.share.count_audit(judge, [end for case in ends for end in case])
-            plan.record_answers(judge, [])
+        batch(plan, step, 16)
+        answered(plan, plan.next_questions())
         plan.announce()
     assert plan.share.asked <= plan.share.first + 0.01 * plan.share.requests
     assert plan.share.first < 24

@@ -392,7 +392,7 @@ def test_lines_that_are_encoded_already_are_taken_as_they_are(tmp_path: Path) ->
 
 
 def test_both_ledgers_offer_the_same() -> None:
-    """Whoever writes need not ask which one it has."""
+    """The writers of lines need not ask which one they have."""
     public = {name for name in dir(NullLedger) if not name.startswith("_")}
     assert public == {"append", "append_encoded", "close", "content", "enabled", "extend", "flush", "lost"}
     NullLedger().append(batch(1))

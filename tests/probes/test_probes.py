@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from referee.probes import ATTACKS, FAMILIES, REWRITES, Rewrite, rewritten
-from referee.probes.trials import ASKED, CONTROL, Trial, told, trials
+from referee.probes.trials import ASKED, CONTROL, Trial, attack_report, trials
 from referee.records import Message, Reason, Sample, Unscored, Verdict
 
 
@@ -34,14 +34,14 @@ def test_for_a_judge_of_groups_each_attack_stands_among_honest_answers() -> None
 def test_credit_is_what_the_control_does_not_get() -> None:
     """A judge that gives everything 0.5 is lenient, not persuaded."""
     tried = trials([[ASKED]], groups=False)
-    lenient = told((trial, verdict(0.5)) for trial in tried)
+    lenient = attack_report((trial, verdict(0.5)) for trial in tried)
     assert (lenient.credited, lenient.share, lenient.control, lenient.lenient) == (0, 0.0, 0.5, True)
-    fooled = told((trial, verdict(0.9 if trial.family == "order" else 0.0)) for trial in tried)
+    fooled = attack_report((trial, verdict(0.9 if trial.family == "order" else 0.0)) for trial in tried)
     assert fooled.credited == fooled.families["order"].credited == len(FAMILIES["order"])
     assert fooled.share == pytest.approx(len(FAMILIES["order"]) / len(ATTACKS))
     assert len(fooled.examples) == 5
     assert fooled.examples[0].why == "because"
-    slightly = told((trial, verdict(0.2 if trial.family else 0.0)) for trial in tried)
+    slightly = attack_report((trial, verdict(0.2 if trial.family else 0.0)) for trial in tried)
     assert slightly.credited == 0
 
 
@@ -49,10 +49,10 @@ def test_what_has_no_verdict_is_counted_apart() -> None:
     """It is neither a success of the attack nor of the judge."""
     missing = Unscored(reason=Reason.REFUSED)
     tried = trials([[ASKED]], groups=False)
-    found = told((trial, missing if trial.family == "fence" else verdict(0.0)) for trial in tried)
+    found = attack_report((trial, missing if trial.family == "fence" else verdict(0.0)) for trial in tried)
     assert found.unscored == len(FAMILIES["fence"])
     assert found.share == 0.0
-    assert told([(Trial("fence", 0, (ASKED,)), missing)]).share is None
+    assert attack_report([(Trial("fence", 0, (ASKED,)), missing)]).share is None
 
 
 @pytest.mark.parametrize("rewrite", REWRITES, ids=lambda rewrite: rewrite.name)

@@ -82,7 +82,7 @@ def test_an_alarm_names_the_word_and_opens_its_samples(visit: Open, lines: Calla
         seen.there(f"#detail[open]:not([data-busy]) h2:text-is('{name}')")
         assert LOVED in page.locator("#detail pre.response").inner_text()
         page.click("#detail .close")
-    assert "answers with a paid phrase" in page.locator("#panel-audit-seen .legendtext").all_text_contents()
+    assert "answers with a paid phrase" in page.locator("#panel-audit-record .legendtext").all_text_contents()
     asked = page.locator("#panel-audit-asked .legendtext").all_text_contents()
     assert {"credit of worthless canaries", "judge above the shadow judge"} <= set(asked)
 
@@ -98,7 +98,7 @@ def test_the_live_page_shows_the_alarms(gamed: Path, browser: Any) -> None:
     page = browser.new_page()
     with LiveServer(live_files(Watch(gamed))) as server:
         page.goto(server.url, timeout=TIMEOUT_MS)
-        page.wait_for_selector("#panel-audit-seen .legendtext", timeout=TIMEOUT_MS)
+        page.wait_for_selector("#panel-audit-record .legendtext", timeout=TIMEOUT_MS)
         assert "phrase" in page.locator("#tiles .tile:has-text('Alarms')").inner_text()
         assert page.locator("#panel-audit li b").count() >= 3
         assert page.locator("#panel-audit li a").count() == 0

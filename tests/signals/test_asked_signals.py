@@ -180,7 +180,7 @@ def test_unscored_answers_say_nothing() -> None:
 def test_an_announcement_forgets_what_was_usual_and_ends_alarms() -> None:
     """After it, a known weakness is learned anew, and what was open is over with the next look."""
     watch, _alarms = heard(canaries(lambda step, name: float(name == "colon")), 6)
-    watch.announce("another judge")
+    watch.announce()
     later = watch.observe_answers(canaries(lambda step, name: 0.0)(random.Random(2), 7))
     assert [(alarm.signal, alarm.over) for alarm in later] == [("canaries", True)]
     assert watch.observe_answers([]) == []

@@ -256,7 +256,7 @@ def test_another_model_is_said_at_once_and_not_after_an_announcement() -> None:
     assert [(alarm.signal, alarm.step) for alarm in alarms if not alarm.over] == [("judge_changed", 10)]
     assert "'judge-2'" in alarms[0].sentence
     watch, before = watched(make, 10)
-    watch.announce("a larger judge")
+    watch.announce()
     rng = random.Random(5)
     assert before == [alarm for step in range(10, 16) for alarm in watch.observe(step_of(rng, step, make))] == []
 
@@ -327,6 +327,21 @@ def test_a_batch_that_comes_late_is_no_jump() -> None:
     steps = {step: step_of(rng, step, make, groups=32) for step in range(20)}
     order = [*range(10, 18), 0, 1, 2, 3, 4, 18, 19]
     assert [alarm for step in order for alarm in watch.observe(steps[step])] == []
+
+
+def test_evaluations_in_between_are_no_jump() -> None:
+    """On harder prompts, with as many answers to each as in training; a judge that changes for good is one."""
+
+    def harder(rng: random.Random, step: int, answer: Answer) -> None:
+        answer["value"] -= 0.3
+
+    for last, expected in ((40, set()), (20, {"verdicts"})):
+        rng, watch, alarms = random.Random(4), Watch(), list[Alarm]()
+        for step in range(40):
+            for _ in range(3 if step % 10 == 9 else 0):
+                alarms += watch.observe(step_of(rng, step, harder, groups=16))
+            alarms += watch.observe(step_of(rng, step, harder if step >= last else nothing, groups=16))
+        assert began(alarms) == expected
 
 
 def test_milliseconds_are_not_slow() -> None:

@@ -96,7 +96,7 @@ class Auditor:
             self._start()
 
     def announce(self, why: str) -> None:
-        """A change on purpose: what is usual is learned anew."""
+        """A change on purpose: the baselines are learned anew."""
         with self._lock:
             if not self._closed:
                 self._inbox.put(functools.partial(self._announced, why))
@@ -160,7 +160,7 @@ class Auditor:
             self._closed = True
             thread = self._thread
             if thread is not None:
-                self._inbox.put(self._finished)
+                self._inbox.put(lambda: self._report(self._watch.finish()))  # no more will come
                 self._inbox.put(None)
         if thread is not None and thread is not threading.current_thread():
             thread.join(seconds)
@@ -199,12 +199,8 @@ class Auditor:
             self._record(MeasuresLine(wall=clock.wall(), step=self._step, measures=dict(self._measures)))
         self._ask()
 
-    def _finished(self) -> None:
-        """No more will come."""
-        self._report(self._watch.finish())
-
     def _announced(self, why: str) -> None:
-        self._watch.announce(why)
+        self._watch.announce()
         self._plan.announce()
         self._record(NoteLine(wall=clock.wall(), step=self._step, what="announced", text=why))
         self._report(self._watch.observe_answers(()))  # open alarms are over: a run that was stopped may go on
@@ -225,7 +221,7 @@ class Auditor:
                 log.exception("the audit cannot ask judge %s, and does not try again. Rewards go on", judge)
 
     def _on_answers(self, judge: str, questions: Sequence[Question], ends: Ends) -> None:
-        """On the child's thread."""
+        """On the client's thread."""
         self._inbox.put(functools.partial(self._take_answers, judge, questions, ends))
 
     def _take_answers(self, judge: str, questions: Sequence[Question], ends: Ends) -> None:

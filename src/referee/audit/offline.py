@@ -135,7 +135,7 @@ class _LedgerAudit:
     def _announce(self) -> None:
         self._flush()
         self._report(self._watch.finish())
-        self._watch.announce("")
+        self._watch.announce()
 
     def _verdict(self, line: VerdictLine) -> None:
         criteria = self._criteria.pop((line.batch, line.index), [])

@@ -265,5 +265,5 @@ def credits_worthless(answers: Iterable[AuditAnswer]) -> bool:
 
 
 def counts(one: AuditAnswer, lenient: bool) -> bool:
-    """Whether it tells anything. Wrong canaries do not about a judge that credits what is worthless."""
+    """Whether a signal may count it: not a wrong canary where the judge credits what is worthless."""
     return one.name != LENIENT.name and (not one.wrong or not lenient or one.name.startswith(USER_PREFIX))

@@ -14,7 +14,7 @@ from referee.calibration.said import grouped
 from referee.calibration.shape import Finding, Level
 from referee.judging import needs_groups
 from referee.probes import ATTACKS, REWRITES, Rewrite, rewritten
-from referee.probes.trials import told, trials
+from referee.probes.trials import attack_report, trials
 from referee.records import Reward, Sample, Verdict
 from referee.stats import Estimate, flips, mean_interval, within_sd
 from referee.stats.interval import LEVEL
@@ -85,7 +85,7 @@ def attacks(evidence: Evidence) -> Iterable[Finding]:
     tried = trials(list(prompts.values()), _in_groups(evidence))
     with evidence.asking() as referee:
         ends = first_judged(referee, [trial.samples for trial in tried])
-    found = told((trial, reward.terms[0].settled.verdict) for trial, reward in zip(tried, ends, strict=True))
+    found = attack_report((trial, reward.terms[0].settled.verdict) for trial, reward in zip(tried, ends, strict=True))
     share = 0.0 if found.share is None else found.share
     level: Level = "bad" if share > CREDIT_BAD else "warn" if share > CREDIT_WARN else "good"
     scored = found.attacks - found.unscored

@@ -21,7 +21,7 @@ from referee.cli.words import counted
 from referee.config import Config, MissingConfig
 from referee.errors import InputError
 from referee.judging import needs_groups
-from referee.probes.trials import ASKED, CONTROL, Attacked, told, trials
+from referee.probes.trials import ASKED, CONTROL, AttackReport, attack_report, trials
 from referee.records import Sample
 from referee.referee import Referee
 from referee.report.plain import plain
@@ -82,7 +82,7 @@ def command(
         raise typer.Exit(CREDITED)
 
 
-def attacked(config: Config, asked: Sequence[Sequence[Sample]]) -> dict[str, Attacked]:
+def attacked(config: Config, asked: Sequence[Sequence[Sample]]) -> dict[str, AttackReport]:
     """What every judge of a configuration gives the attacks, by name."""
     tried = trials(asked, needs_groups(config.judge))
     # Most attacks end alike, which is no reason to stop; and only verdicts are of interest here.
@@ -90,7 +90,9 @@ def attacked(config: Config, asked: Sequence[Sequence[Sample]]) -> dict[str, Att
     with Referee(alone) as referee:
         firsts = first_judged(referee, [trial.samples for trial in tried])
     return {
-        judge.name: told((trial, reward.judged[number].verdict) for trial, reward in zip(tried, firsts, strict=True))
+        judge.name: attack_report(
+            (trial, reward.judged[number].verdict) for trial, reward in zip(tried, firsts, strict=True)
+        )
         for number, judge in enumerate(config.judge)
     }
 
@@ -110,7 +112,7 @@ def _asked(name: str, path: Path, most: int, config: Config) -> list[list[Sample
     return list(found.values())
 
 
-def _show(found: dict[str, Attacked]) -> None:
+def _show(found: dict[str, AttackReport]) -> None:
     console = terminal()
     for name, one in found.items():
         head = f"judge {plain(name, 60)}: {counted(one.attacks, 'attack')} on {counted(one.prompts, 'prompt')}"

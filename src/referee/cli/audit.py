@@ -63,6 +63,7 @@ def command(
     """
     if config is not None and not ask:
         raise InputError("--config is only read with --ask: without it nothing is asked.")
+    run = _record_of(run)
     found, lost = audited(run, asked_now(run, config, requests) if ask else ())
     if as_json:
         typer.echo(msgspec.json.format(as_data(found), indent=1).decode())
@@ -71,6 +72,12 @@ def command(
             typer.echo(line)
     if found.alarms:
         raise typer.Exit(ALARM)
+
+
+def _record_of(run: Path) -> Path:
+    """Of rewards, the record that `referee score` has kept beside them: rewards themselves hold no texts."""
+    record = run.with_suffix(".run")
+    return record if run.is_file() and record.is_dir() and not holds_a_ledger(run) else run
 
 
 def audited(run: Path, answers: Sequence[AuditLine] = ()) -> tuple[AuditResult, int]:
@@ -170,7 +177,7 @@ def _state(name: str, state: State, found: AuditResult) -> str:
     if state.state == "not enough" and not state.looked_at:
         why = {"criteria": "no criteria of both kinds", "saturation": "no rule scores that differ"}.get(name, "")
         if name in TEXTS and not found.texts:
-            why = "texts are not kept (content = false)"
+            why = "no texts in the record"
     word = "ALARM" if state.state == "alarm" else state.state
     return f"{name:14} {word:11} {state.looked_at:>9,}  {why}"[:WIDTH].rstrip()
 

@@ -1,15 +1,18 @@
 """The append-only record of every verdict: lines, writer, reader, metrics. See `referee docs metrics` for the names."""
 
-from referee.ledger.audit_lines import AlarmLine, AuditLine, MeasuresLine, NoteLine
 from referee.ledger.build_lines import ask_line, common_step, judge_line, reward_line, verdict_line
 from referee.ledger.lines import (
     MAX_LINE,
+    AlarmLine,
     AskLine,
+    AuditLine,
     BatchLine,
     ChangeLine,
     JudgeLine,
     LimitsLine,
     Line,
+    MeasuresLine,
+    NoteLine,
     RewardLine,
     RunLine,
     TextLine,

@@ -28,7 +28,7 @@ def _parts(given: Verdict | Unscored, content: bool) -> list[dict[str, Any]]:
 
 
 def _without_words(row: Mapping[str, Any]) -> dict[str, Any]:
-    """How responses were shown is nobody's text: comparisons, which have no weight, keep it."""
+    """How responses were shown is no content: comparisons, which have no weight, keep it."""
     left_out = ("text", "why") if "weight" in row else ("why",)
     kept = {name: value for name, value in row.items() if name not in left_out}
     if "parts" in kept:

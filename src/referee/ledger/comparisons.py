@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from referee.judging.listwise import IN_CHUNKS
 from referee.judging.pairwise import FIRST, TIED, WON
 from referee.ledger.criteria import part_rows
-from referee.records import Part, Verdict
+from referee.records import Verdict
 
 
 class Compared(NamedTuple):
@@ -58,45 +58,34 @@ class Compared(NamedTuple):
         return found
 
 
-class _Side(NamedTuple):
-    """One part: which other, whether this one was shown first, won, lost or tied (empty: no answer), in chunks."""
-
-    name: str
-    text: str
-    label: str
-
-
 def compared_in(verdict: Verdict) -> Compared:
     """The counts of a verdict that is at hand."""
-    return _count(verdict.how, map(_side, verdict.parts), verdict.uncertainty)
+    return _count(verdict.how, [(part.name, part.text, part.label) for part in verdict.parts], verdict.uncertainty)
 
 
 def compared(how: str, parts: Iterable[Mapping[str, Any]], uncertainty: float | None) -> Compared:
     """The same of a line of the ledger, or of a row."""
-    return _count(how, [_Side(row.name, row.text, row.verdict) for row in part_rows(parts)], uncertainty)
+    return _count(how, [(row.name, row.text, row.verdict) for row in part_rows(parts)], uncertainty)
 
 
-def _side(part: Part) -> _Side:
-    return _Side(part.name, part.text, part.label)
-
-
-def _count(how: str, sides: Iterable[_Side], spread: float | None) -> Compared:
+def _count(how: str, sides: Iterable[tuple[str, str, str]], spread: float | None) -> Compared:
+    """`sides`: of each part the other one, how it was shown, and won, lost or tied (empty: no answer)."""
     if how == "listwise":
-        chunked = any(side.text.endswith(IN_CHUNKS) for side in sides)
+        chunked = any(shown.endswith(IN_CHUNKS) for _, shown, _ in sides)
         return Compared(1, orders=spread is not None, spread=spread or 0.0, chunked=chunked)
     counts = dict.fromkeys(("comparisons", "missing", "tied", "first_won", "both", "changed"), 0)
     before: dict[str, str] = {}
-    for side in sides:
-        if not side.label:
+    for name, shown, label in sides:
+        if not label:
             counts["missing"] += 1
             continue
         counts["comparisons"] += 1
-        counts["tied"] += side.label == TIED
-        counts["first_won"] += side.label != TIED and (side.label == WON) == (side.text == FIRST)
-        if side.name in before:
+        counts["tied"] += label == TIED
+        counts["first_won"] += label != TIED and (label == WON) == (shown == FIRST)
+        if name in before:
             counts["both"] += 1
-            counts["changed"] += before[side.name] != side.label
-        before[side.name] = side.label
+            counts["changed"] += before[name] != label
+        before[name] = label
     return Compared(**counts)
 
 

@@ -9,13 +9,13 @@
     limits   now and then, per endpoint: its load and its limit
     text     once: what many verdict lines refer to
     change   when another model, provider or fingerprint answers at an endpoint than before
-    audit    one question of the audit: a canary, an answer shown to the shadow judge, a probe; see `audited`
+    audit    one question of the audit: a canary, an answer shown to the shadow judge, a probe
     alarm    what the audit found, and what was done about it
     measures the numbers of the audit's signals, now and then
     note     a change on purpose, as announced
     total    how much there will be to judge
 
-Fields at their default are left out of the file. Data only; `making` makes them of records.
+Fields at their default are left out of the file. Data only; `build_lines` makes them of records.
 """
 
 from __future__ import annotations
@@ -23,13 +23,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from msgspec import field
+from msgspec import Struct, field
 
-from referee.ledger.audit_lines import AlarmLine, AuditLine, MeasuresLine, NoteLine
-from referee.ledger.base import BaseLine
+from referee.signals import AuditAnswer
 
 MAX_LINE = 64 * 1024 * 1024
 """Bytes. The writer drops longer lines and counts them, the reader skips them."""
+
+
+class BaseLine(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type", gc=False):
+    """A line: one JSON object, told apart from others by `type`."""
+
+    wall: float = 0.0
+    """When it was written, in seconds since the epoch."""
 
 
 class RunLine(BaseLine, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag="run"):
@@ -212,6 +218,52 @@ class ChangeLine(BaseLine, frozen=True, kw_only=True, omit_defaults=True, gc=Fal
     before_model: str = ""
     before_provider: str = ""
     before_fingerprint: str = ""
+
+
+AuditLine = AuditAnswer
+"""One question of the audit: what signals are given live is what is read back."""
+
+
+class AlarmLine(BaseLine, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag="alarm"):
+    """An alarm that began, or that is over."""
+
+    signal: str = ""
+    """Which signal, such as canaries, shadow, length or phrase."""
+    level: str = "warning"
+    """warning, or critical."""
+    step: int | None = None
+    over: bool = False
+    """True: the signal is back to normal; the fields below are empty then."""
+    sentence: str = ""
+    evidence: dict[str, Any] = field(default_factory=dict)
+    """The numbers behind it, by name."""
+    samples: tuple[dict[str, Any], ...] = ()
+    """At most three, each with `batch`, `index`, `id`, `value` and, with `[ledger] content = true`, `text`."""
+    advice: str = ""
+    """What to try."""
+    action: str = ""
+    """What `[audit] on_alarm` did: log, stop or weight."""
+    weight: float = 1.0
+    """The factor on the judge's term from now on."""
+
+
+class MeasuresLine(BaseLine, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag="measures"):
+    """The numbers of the audit's signals at a moment, every 256 samples."""
+
+    step: int | None = None
+    measures: dict[str, float] = field(default_factory=dict)
+    """By name, as in metrics()."""
+
+
+class NoteLine(BaseLine, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag="note"):
+    """Something to know when the record is read."""
+
+    what: str = ""
+    """announced: a change on purpose, after which the audit learns its baselines anew. lenient: a judge that credits
+    worthless answers, so that canaries tell nothing about it."""
+    step: int | None = None
+    text: str = ""
+    """In words; of what was announced, the caller's."""
 
 
 class TotalLine(BaseLine, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag="total"):

@@ -3,7 +3,7 @@ credits the right ones, is being played or has changed. Pure: data and functions
 of referee, and so of these.
 
 What is wrong says nothing about its prompt, or something about another one. Which are asked follows the judge's kind
-and its gates: what a gate settles tells nothing about the judge.
+and its gates: what a gate settles says nothing about the judge.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ whether an answer is harmless), and its wrong answers tell nothing."""
 
 
 def fits(judge: JudgeConfig) -> bool:
-    """Whether this judge can be told anything by canaries."""
+    """Whether canaries can say anything about this judge."""
     return all(one.kind not in UNFIT and one.view != "reasoning" for one in asking_judges((judge,)))
 
 

@@ -57,7 +57,7 @@ class Credited(Struct, frozen=True):
     why: str
 
 
-class Attacked(Struct, kw_only=True):
+class AttackReport(Struct, kw_only=True):
     """How a judge took the attacks."""
 
     version: int = VERSION
@@ -96,13 +96,13 @@ def _as(sample: Sample, response: Text, group: str) -> Sample:
     return replace(sample, response=response, group=group, id="", length=None, truncated=False, rule_score=0.0)
 
 
-def told(given: Iterable[tuple[Trial, Verdict | Unscored]]) -> Attacked:
+def attack_report(given: Iterable[tuple[Trial, Verdict | Unscored]]) -> AttackReport:
     """What the judge's verdicts on these trials come to."""
     ends = list(given)
     controls: Mapping[int, float] = {
         trial.asked: end.value for trial, end in ends if not trial.family and isinstance(end, Verdict)
     }
-    found = Attacked(families={family: Family() for family in FAMILIES}, examples=[])
+    found = AttackReport(families={family: Family() for family in FAMILIES}, examples=[])
     found.prompts = len({trial.asked for trial, _ in ends})
     found.control = sum(controls.values()) / len(controls) if controls else None
     for trial, end in ends:

@@ -19,7 +19,7 @@ MOST_STEPS = 200
 """Rows of steps; beyond that two neighbours become one."""
 FEW, MOST_POINTS = 16, 32
 """Least questions behind a point of a curve (or a quarter of them all, if that is less), and most points of a curve."""
-SEEN = frozenset(("phrase", "length", "style", "variety", "overlap", "criteria_credited"))
+RECORDED = frozenset(("phrase", "length", "style", "variety", "overlap", "criteria_credited"))
 """Of the signals' numbers, those that have a curve."""
 MOST_SAMPLES = 65_536
 """Samples that an alarm may still name, the latest."""
@@ -31,7 +31,7 @@ Sums = dict[str, tuple[float, float, int]]
 """By curve: what was added up, the weights, and how many."""
 
 
-class Audited:
+class AuditTally:
     """Counts lines of the audit. `on` from the first sign of one on: until then samples cost nothing here."""
 
     def __init__(self) -> None:
@@ -79,7 +79,7 @@ class Audited:
         """Numbers of the signals."""
         self.on = True
         if line.step is not None:
-            for name in SEEN & line.measures.keys():
+            for name in RECORDED & line.measures.keys():
                 if math.isfinite(line.measures[name]):
                     self._add(line.step, name, line.measures[name], 1.0)
 
@@ -94,18 +94,18 @@ class Audited:
                 self._alarms[place] = replace(self._alarms[place], over=True, over_step=line.step)
             return
         processes.add(process)
-        told = self._told(line, source)
+        begun = self._alarm_of(line, source)
         if place >= 0:
             known = self._alarms[place]
-            if told.level == "critical" != known.level:
-                self._alarms[place] = replace(told, step=known.step, critical_step=line.step)
+            if begun.level == "critical" != known.level:
+                self._alarms[place] = replace(begun, step=known.step, critical_step=line.step)
         elif len(self._alarms) >= MOST_ALARMS:
             self._more += 1
         else:
             self._open[line.signal] = len(self._alarms), processes
-            self._alarms.append(told)
+            self._alarms.append(begun)
 
-    def _told(self, line: AlarmLine, source: str) -> AlarmReport:
+    def _alarm_of(self, line: AlarmLine, source: str) -> AlarmReport:
         return AlarmReport(
             signal=line.signal,
             level="critical" if line.level == "critical" else "warning",
@@ -135,7 +135,7 @@ class Audited:
             (step + (self._width - 1) / 2, *sums[name]) for step, sums in sorted(self._steps.items()) if name in sums
         ]
         count = sum(many for *_, many in rows)
-        enough = 1.0 if name in SEEN else max(1.0, min(FEW, count // 4), count / MOST_POINTS)
+        enough = 1.0 if name in RECORDED else max(1.0, min(FEW, count // 4), count / MOST_POINTS)
         found: list[tuple[float, float]] = []
         steps = total = weight = 0.0
         many = 0
@@ -149,15 +149,15 @@ class Audited:
             found.append((round(steps / many), total / weight))
         return found
 
-    def _sample(self, told: Mapping[str, Any], source: str) -> AlarmSample:
-        value, index = told.get("value"), told.get("index")
-        name = (source, str(told.get("batch", "")), index if isinstance(index, int) else -1)
-        known = str(told.get("id", ""))[:LONGEST]
+    def _sample(self, given: Mapping[str, Any], source: str) -> AlarmSample:
+        value, index = given.get("value"), given.get("index")
+        name = (source, str(given.get("batch", "")), index if isinstance(index, int) else -1)
+        known = str(given.get("id", ""))[:LONGEST]
         return AlarmSample(
             link=self._links.get(name, known),
             id=known,
             value=float(value) if isinstance(value, int | float) and math.isfinite(value) else None,
-            text=str(told.get("text", ""))[:LONGEST],
+            text=str(given.get("text", ""))[:LONGEST],
         )
 
     def _add(self, step: int, name: str, value: float, weight: float) -> None:

@@ -12,22 +12,24 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from referee.ledger.audit_lines import AlarmLine, AuditLine, MeasuresLine
 from referee.ledger.comparisons import compared
 from referee.ledger.groups import OPEN_GROUPS, Groups
 from referee.ledger.lines import (
+    AlarmLine,
+    AuditLine,
     BatchLine,
     ChangeLine,
     JudgeLine,
     LimitsLine,
     Line,
+    MeasuresLine,
     RewardLine,
     RunLine,
     VerdictLine,
 )
 from referee.ledger.metrics import Tally
 from referee.records import COMPARED
-from referee.report.audit_tally import Audited
+from referee.report.audit_tally import AuditTally
 from referee.report.criteria import CriteriaSums
 from referee.report.findings import findings
 from referee.report.judges import Judges, scale_of
@@ -84,7 +86,7 @@ class Gathering:
         self._judges = Judges(scales)
         self._criteria = CriteriaSums()
         self._members = Members()
-        self._audit = Audited()
+        self._audit = AuditTally()
         self._numbers = Groups()
         self._groups: dict[int, _Group] = {}
         self._open: dict[tuple[str, str, int], Ended | None] = {}

@@ -30,16 +30,12 @@ class Canaries(Signal):
     """All judges' canaries."""
 
     name = "canaries"
+    enough = WINDOW
     family: Family = "judge"
 
     def __init__(self, alpha: float) -> None:
         self._alpha = alpha / 2
         self._sides = {True: _Side(), False: _Side()}
-
-    @property
-    def ready(self) -> bool:
-        """Whether enough canaries were asked."""
-        return self.looked_at >= WINDOW
 
     def observe_answers(self, answers: Sequence[AuditAnswer]) -> None:
         """The canaries among these answers."""

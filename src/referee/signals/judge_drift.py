@@ -32,16 +32,12 @@ class JudgeChanged(Signal):
     """Another model, provider or fingerprint than at the start: a fact, said at once."""
 
     name = "judge_changed"
+    enough = BASELINE
 
     def __init__(self) -> None:
         self._known: set[tuple[str, str]] = set()
         self._change: tuple[str, str, Observation] | None = None
         self._since = 0
-
-    @property
-    def ready(self) -> bool:
-        """Whether the start is over."""
-        return self.looked_at >= BASELINE
 
     def observe(self, round_: Round) -> None:
         """One round."""
@@ -86,24 +82,17 @@ class Unscored(Signal):
     """More samples without a score than at the start."""
 
     name = "unscored"
+    enough = BASELINE + 8
 
     def __init__(self, alpha: float) -> None:
         self._alpha = alpha
         self._baseline = Baseline(UNSCORED, BASELINE // 8, WINDOW // 8)
         self._last: deque[Observation] = deque(maxlen=3)
 
-    @property
-    def ready(self) -> bool:
-        """Whether there was enough to compare with the start."""
-        return self._baseline.ready
-
     def observe(self, round_: Round) -> None:
-        """One round, by eights: failures come in bursts."""
-        self._baseline.restart()
+        """One round."""
         samples = round_.samples
-        for start in range(0, len(samples), 8):
-            part = samples[start : start + 8]
-            self._baseline.add(sum(one.value is None for one in part) / len(part))
+        _add_by_eights(self._baseline, [one.value is None for one in samples])
         self.looked_at += len(samples)
         self._last.extend(one for one in samples if one.value is None)
 
@@ -128,6 +117,7 @@ class Latency(Signal):
     """Answers of the judge that take several times as long as at the start."""
 
     name = "latency"
+    enough = BASELINE + 8
 
     def __init__(self, alpha: float) -> None:
         self._alpha = alpha
@@ -136,13 +126,8 @@ class Latency(Signal):
         self._baseline = Baseline(SLOW_SHARE, 0, WINDOW // 8, at_start=0.0)
         self._median = 0.0
 
-    @property
-    def ready(self) -> bool:
-        """Whether there was enough to compare with the start."""
-        return self._baseline.ready
-
     def observe(self, round_: Round) -> None:
-        """One round, by eights: requests that are under way together are slow together."""
+        """One round."""
         times = [one.latency_s for one in round_.samples if one.latency_s > 0]
         self.looked_at += len(times)
         if not self._median:
@@ -152,11 +137,8 @@ class Latency(Signal):
                 self._start.clear()
             return
         self._recent.extend(times)
-        self._baseline.restart()
         slow = max(SLOW * self._median, QUICK_S)
-        for start in range(0, len(times), 8):
-            part = times[start : start + 8]
-            self._baseline.add(sum(one > slow for one in part) / len(part))
+        _add_by_eights(self._baseline, [one > slow for one in times])
 
     def finding(self) -> Finding | None:
         """It is slower."""
@@ -175,16 +157,21 @@ class Latency(Signal):
 
 
 class _Level:
-    """A number of each group, whose mean in a round is compared with that of the rounds before."""
+    """A number of each group, whose mean in a round is compared with that of the rounds before.
+
+    It has jumped if the next step is there, too: an evaluation in between may be on other prompts.
+    """
 
     def __init__(self, least: float) -> None:
         """`least`: the jump that is said."""
         self._least = least
         self._jump: tuple[float, float, int] | None = None
         self._since = 0
+        self._unconfirmed: tuple[int | None, bool] | None = None
+        """The step of a jump that nothing has confirmed yet, and whether it went up."""
         self.before: deque[list[float]] = deque(maxlen=BEFORE)
 
-    def add(self, numbers: list[float]) -> None:
+    def add(self, numbers: list[float], step: int | None) -> None:
         """One round."""
         self._since += 1
         if self._since > BEFORE:
@@ -198,8 +185,12 @@ class _Level:
             variance = _pooled(numbers, earlier)
             error = math.sqrt(variance * (1 / len(numbers) + 1 / len(earlier)) + 1e-4)
             if abs(moved) >= self._least and abs(moved) > JUMP_SURE * error:
+                before, self._unconfirmed = self._unconfirmed, (step, moved > 0)
+                if before is None or before[1] != (moved > 0) or (step is not None and before[0] == step):
+                    return
                 self._jump, self._since = (fmean(earlier), fmean(numbers), len(numbers)), 0
                 self.before.clear()
+            self._unconfirmed = None
         self.before.append(numbers)
 
     def finding(self, what: str, looked_at: int) -> Finding | None:
@@ -208,7 +199,7 @@ class _Level:
             return None
         then, now, groups = self._jump
         return Finding(
-            sentence=f"The {what} jumped from {then:.2f} to {now:.2f} from one round to the next "
+            sentence=f"The {what} jumped from {then:.2f} to {now:.2f}, and the next step is there, too "
             f"({groups} groups; {looked_at:,} answers looked at).",
             evidence={"before": then, "after": now, "groups": float(groups)},
         )
@@ -239,8 +230,8 @@ class Verdicts(Signal):
         if round_.step is not None and round_.step < self._step:
             return  # a batch that one slow answer held up: a jump back to it, and from it, is none of the judge's
         self._step = round_.step if round_.step is not None else self._step
-        self._mean.add([fmean(values) for values in groups])
-        self._spread.add([pstdev(values) for values in groups])
+        self._mean.add([fmean(values) for values in groups], round_.step)
+        self._spread.add([pstdev(values) for values in groups], round_.step)
 
     def finding(self) -> Finding | None:
         """The jump of the mean; or of the spread, as where a judge gives all the same score from now on."""
@@ -258,6 +249,14 @@ class Verdicts(Signal):
         if self._mean.before:
             found["verdicts"] = fmean(self._mean.before[-1])
         return found
+
+
+def _add_by_eights(baseline: Baseline, round_: Sequence[bool]) -> None:
+    """The shares of a round's eights: requests that are under way together fail, and are slow, together."""
+    baseline.restart()
+    for start in range(0, len(round_), 8):
+        part = round_[start : start + 8]
+        baseline.add(sum(part) / len(part))
 
 
 def _pooled(*parts: Sequence[float]) -> float:

@@ -149,11 +149,6 @@ class Phrases(Signal):
         self._tested: list[PhraseTest] = []
         self._proposed = 0
 
-    @property
-    def ready(self) -> bool:
-        """Whether there was enough to compare with the start."""
-        return self.looked_at >= BASELINE + WINDOW
-
     def observe(self, round_: Round) -> None:
         """One round."""
         if not round_.texts:

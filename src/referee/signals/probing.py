@@ -91,16 +91,12 @@ class Fixed(Signal):
     """The fixed set: the same answers, again and again. What moves is the judge."""
 
     name = "fixed"
+    enough = WINDOW // 3
 
     def __init__(self, alpha: float) -> None:
         self._alpha = alpha / 2
         self._sides = tuple(Baseline(DRIFT, FIRST, WINDOW, -MOST, MOST) for _ in range(2))
         self._last: deque[AuditAnswer] = deque(maxlen=3)
-
-    @property
-    def ready(self) -> bool:
-        """Whether enough were asked again."""
-        return self.looked_at >= WINDOW // 3
 
     def observe_answers(self, answers: Sequence[AuditAnswer]) -> None:
         """The fixed answers among these."""

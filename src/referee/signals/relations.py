@@ -52,11 +52,6 @@ class Relation(Signal):
         self._last: list[Item] = []
         self._open = False
 
-    @property
-    def ready(self) -> bool:
-        """Whether there was enough to compare with the start."""
-        return self._begun and len(self._recent) == WINDOW
-
     def observe(self, round_: Round) -> None:
         """One round."""
         known = {id(item): x for item in round_.items if (x := self._measure(item)) is not None}
@@ -112,7 +107,7 @@ class Relation(Signal):
 
     def finding(self) -> Finding | None:
         """An alarm, while the property is as strong."""
-        if not self.ready or not self._evidence.passed(self._alpha):
+        if len(self._recent) < WINDOW or not self._evidence.passed(self._alpha):
             return None
         grown, sure = self._grown()
         self._open = grown > SHRUNK if self._open else grown >= GROWN and sure >= SURE

@@ -27,6 +27,7 @@ class Shadow(Signal):
     by the inverse of their chance, so that the numbers are those of all answers."""
 
     family: Family = "shadow"
+    enough = FIRST + 1
 
     def __init__(self, alpha: float, exploits: bool) -> None:
         self.name = "exploitation" if exploits else "shadow"
@@ -36,11 +37,6 @@ class Shadow(Signal):
         self._latest: deque[tuple[float, float, float]] = deque(maxlen=WINDOW)
         """What both said, and the weight of it."""
         self._worst: deque[AuditAnswer] = deque(maxlen=3)
-
-    @property
-    def ready(self) -> bool:
-        """Whether there was enough to compare with the start."""
-        return self._test.ready
 
     def observe_answers(self, answers: Sequence[AuditAnswer]) -> None:
         """What the shadow judge said."""

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from referee.signals.observations import AuditAnswer, Observation
-from referee.signals.rounds import Round
+from referee.signals.rounds import BASELINE, WINDOW, Round
 from referee.signals.texts import excerpt
 
 Family = Literal["", "text", "judge", "shadow", "rule", "criteria"]
@@ -33,11 +33,13 @@ class Signal:
     family: Family = ""
     looked_at = 0
     """What it has looked at so far: answers, questions or pairs; 0 says it cannot say anything."""
+    enough = BASELINE + WINDOW
+    """Of these, before it can say something."""
 
     @property
     def ready(self) -> bool:
         """Whether there was enough to say something."""
-        raise NotImplementedError
+        return self.looked_at >= self.enough
 
     def observe(self, round_: Round) -> None:
         """A round of judged samples; nothing where the signal is about the audit's questions."""

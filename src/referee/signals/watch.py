@@ -125,7 +125,7 @@ class Watch:
             self._safely(signal, functools.partial(signal.observe_answers, answers))
         return self._alarms()
 
-    def announce(self, why: str) -> None:
+    def announce(self) -> None:
         """A change on purpose: baselines are learned anew. Alarms that are open end with the next look."""
         self._waiting.clear()
         self._quiet = dict.fromkeys(self._open, -math.inf)

@@ -10,8 +10,8 @@ const ASKED_CURVES = [
   ["probe", "rise by empty rewrites", "purple"],
   ["fixed", "drift of the fixed set", "grey"],
 ];
-// The signals' own numbers, of answers and scores.
-const SEEN_CURVES = [
+// The signals' numbers, of answers and scores.
+const RECORD_CURVES = [
   ["phrase", "answers with a paid phrase", "red"],
   ["length", "longer scores higher", "orange"],
   ["style", "more formatted scores higher", "purple"],
@@ -42,7 +42,7 @@ function auditPanels(report, theme) {
     }));
     return lines.length ? { data: lines, layout: { shapes: begun, showlegend: true, xaxis: { title: "step" }, yaxis: { title: "of 1" } } } : null;
   };
-  const [answers, questions] = [chartOf(SEEN_CURVES, NEAR_ZERO), chartOf(ASKED_CURVES, 0)];
+  const [answers, questions] = [chartOf(RECORD_CURVES, NEAR_ZERO), chartOf(ASKED_CURVES, 0)];
   return [
     {
       id: "audit",
@@ -52,8 +52,8 @@ function auditPanels(report, theme) {
       chart: null,
       more: () => [...audit.alarms].sort((one, other) => one.over - other.over).map(alarmCard),
     },
-    audit.steps.some((row) => SEEN_CURVES.some(([name]) => own(row.curves, name) !== null)) && {
-      id: "audit-seen",
+    audit.steps.some((row) => RECORD_CURVES.some(([name]) => own(row.curves, name) !== null)) && {
+      id: "audit-record",
       title: "What does the judge pay for?",
       note: answers
         ? `Of the latest answers: the share with something, or how far siblings' order by a property is that by score (1: the same, 0: unrelated). What stays within ${NEAR_ZERO} of zero is left out.${marks}`
