@@ -38,12 +38,12 @@ def check(config: Config, refuse: Refuse) -> None:
         ("limits.tpm", limits.tpm if limits.tpm is not None else 1, 1),
         ("batch.max_open", config.batch.max_open, 1),
         ("cache.memory_items", config.cache.memory_items, 0),
-        ("cache.max_gb", config.cache.max_gb, 0),
+        ("cache.max_gb", config.cache.max_gb, 0.0),
         ("workers", config.workers, 1),
         ("shards", config.shards, 1),
     ):
-        if number < least:
-            raise refuse(name, f"must be at least {least}, not {number}.")
+        if not number >= least:
+            raise refuse(name, f"must be at least {least:g}, not {number}.")
     for name, seconds in (
         ("limits.attempt_timeout", limits.attempt_timeout),
         ("limits.give_up_after", limits.give_up_after),

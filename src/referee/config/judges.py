@@ -163,6 +163,10 @@ def _check_judge(judge: JudgeConfig, where: str, refuse: Refuse) -> None:
         raise refuse(f"{where}.low", f"low ({judge.low}) must be below high ({judge.high}).")
     if judge.temperature != "default" and not (judge.temperature >= 0 and math.isfinite(judge.temperature)):
         raise refuse(f"{where}.temperature", f'must be a number of at least 0, or "default", not {judge.temperature}.')
+    if judge.ask_above is not None and not math.isfinite(judge.ask_above):  # of NaN nothing would be asked about
+        raise refuse(f"{where}.ask_above", f"must be a finite number, not {judge.ask_above}.")
+    if not 0 <= judge.threshold <= 1:
+        raise refuse(f"{where}.threshold", f"must be from 0 to 1, as the weighted mean is, not {judge.threshold}.")
     if not abs(judge.weight) <= MAX_WEIGHT:
         raise refuse(f"{where}.weight", f"must be a number of at most {MAX_WEIGHT:g}, not {judge.weight}.")
     if not judge.fences and judge.kind != "yes_no":
