@@ -10,9 +10,9 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from referee.config.audit_schema import Refuse
 from referee.config.judge_schema import SHIPPED_KINDS, JudgeConfig
 from referee.config.schema import EndpointConfig
+from referee.errors import Refuse
 
 REWARD = ("classify", "score", "pooling")
 """APIs of reward models and cross-encoders: numbers."""

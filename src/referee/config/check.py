@@ -7,12 +7,13 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from referee.config.audit_schema import Refuse, check_audit
+from referee.config.audit_schema import check_audit
 from referee.config.judges import MAX_WEIGHT, check_judges
 from referee.config.keys import is_variable
 from referee.config.providers import LOCAL, PROVIDERS, provider_of
 from referee.config.schema import Config, EndpointConfig, LocalConfig, RedisConfig
 from referee.config.teams import check_teams
+from referee.errors import Refuse
 
 _NO_LOCAL = LocalConfig()
 LOOPBACK = ("localhost", "127.0.0.1", "::1")

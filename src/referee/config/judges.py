@@ -11,11 +11,11 @@ import msgspec
 from msgspec.structs import replace
 
 from referee.config.apis import TEXTLESS, check_api
-from referee.config.audit_schema import Refuse
 from referee.config.judge_schema import READ_BY, SHIPPED_KINDS, SHIPPED_ONLY, JudgeConfig
 from referee.config.keys import holds_key
 from referee.config.members import MADE_OF_OTHERS, check_kind, check_members
 from referee.config.schema import Config, EndpointConfig
+from referee.errors import Refuse
 
 MIN_VIEW_TOKENS = 16
 MAX_WEIGHT = 1e9

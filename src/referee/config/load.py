@@ -25,7 +25,7 @@ import msgspec
 from msgspec import Struct
 
 from referee.config.apis import with_free_replies
-from referee.config.audit_schema import Refuse, take_shadow
+from referee.config.audit_schema import take_shadow
 from referee.config.check import check
 from referee.config.judge_schema import JudgeConfig
 from referee.config.judges import all_judges, api_of, change_all, with_uses
@@ -33,7 +33,7 @@ from referee.config.keys import find_key_field, looks_like_key
 from referee.config.providers import LOCAL, LOCAL_MODEL
 from referee.config.resolve import resolved
 from referee.config.schema import LONE, Config, EndpointConfig, Secret
-from referee.errors import ConfigError, nearest
+from referee.errors import ConfigError, Refuse, nearest
 
 ENV_PREFIX = "REFEREE_"
 KUBERNETES = ("REFEREE_SERVICE_HOST", "REFEREE_SERVICE_PORT")
