@@ -15,7 +15,7 @@ from referee.config.judge_schema import READ_BY, SHIPPED_KINDS, SHIPPED_ONLY, Ju
 from referee.config.keys import holds_key
 from referee.config.members import MADE_OF_OTHERS, check_kind, check_members
 from referee.config.schema import Config, EndpointConfig
-from referee.errors import Refuse
+from referee.errors import Refuse, nearest
 
 MIN_VIEW_TOKENS = 16
 MAX_WEIGHT = 1e9
@@ -225,7 +225,7 @@ def _check_endpoints(judge: JudgeConfig, where: str, endpoints: Sequence[Endpoin
     wanted = (judge.endpoint,) if isinstance(judge.endpoint, str) else judge.endpoint
     for name in wanted:
         if name and name not in labels:
-            raise refuse(f"{where}.endpoint", f"no endpoint is named {name!r}. There are: {', '.join(labels)}.")
+            raise refuse(f"{where}.endpoint", f"no endpoint is named {name!r}.{nearest(name, labels)}")
     serving = [endpoints[number] for number in endpoints_of(judge, endpoints) if not endpoints[number].backup]
     if not serving:
         raise refuse(f"{where}.endpoint", "all of its endpoints are backup; one of them must not be.")
