@@ -35,7 +35,7 @@ PRICED = {"price_in": 1.0, "price_out": 2.0}
         ({"limits": {"concurrency": 0}}, "limits.concurrency", ["0"]),
         ({"limits": {"rpm": 0}}, "limits.rpm", ["0"]),
         ({"limits": {"tpm": -5}}, "limits.tpm", ["-5"]),
-        ({"limits": {"attempt_timeout": 0.0}}, "limits.attempt_timeout", ["0.0", "seconds"]),
+        ({"limits": {"attempt_timeout": 0.0}}, "limits.attempt_timeout", ["above 0", "0.0"]),
         ({"limits": {"attempt_timeout": NAN}}, "limits.attempt_timeout", ["nan"]),
         ({"limits": {"deadline": INF}}, "limits.deadline", ["inf"]),
         (

@@ -199,7 +199,7 @@ def _check_read(judge: JudgeConfig, where: str, refuse: Refuse) -> None:
             wanted = ", or ".join(
                 " with ".join(f"{key} = {' or '.join(f'{one!r}' for one in values)}" for key, values in reader.items())
                 for reader in readers
-            )
+            ).replace("api = ''", "an endpoint.api that generates text")
             raise refuse(f"{where}.{name}", f"is set, but this judge does not read it. It is for {wanted}.")
 
 
