@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from referee.config.apis import TEXTLESS, check_api
 from referee.config.judge_schema import READ_BY, SHIPPED_KINDS, SHIPPED_ONLY, JudgeConfig
-from referee.config.keys import holds_key
+from referee.config.keys import find_key
 from referee.config.members import MADE_OF_OTHERS, check_kind, check_members
 from referee.config.schema import Config, EndpointConfig
 from referee.errors import Refuse, nearest
@@ -209,7 +209,7 @@ def _chosen(judge: JudgeConfig, setting: str) -> Any:
 
 def _check_options(options: dict[str, Any], where: str, refuse: Refuse) -> None:
     """They are sent to workers, and name the judge in cache keys and records: plain data, and nothing secret."""
-    if holds_key(options):
+    if find_key(options) is not None:
         raise refuse(where, "a key does not belong here: it would be recorded, and a judge sends nothing by itself.")
     try:
         plain = msgspec.json.decode(msgspec.json.encode(options)) == options

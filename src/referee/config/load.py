@@ -29,7 +29,7 @@ from referee.config.audit_schema import take_shadow
 from referee.config.check import check
 from referee.config.judge_schema import JudgeConfig
 from referee.config.judges import all_judges, api_of, change_all, with_uses
-from referee.config.keys import find_key_field, looks_like_key
+from referee.config.keys import find_key, looks_like_key
 from referee.config.providers import LOCAL, LOCAL_MODEL
 from referee.config.resolve import resolved
 from referee.config.schema import LONE, Config, EndpointConfig, Secret
@@ -200,8 +200,7 @@ def _refuse_keys(endpoints: list[dict[str, Any]], where: str) -> None:
                 "variable and name that in key_env, or in a file of its own named in key_file.",
                 setting="endpoint.api_key",
             )
-        extra = endpoint.get("extra")
-        field = find_key_field(extra) if isinstance(extra, Mapping) else None
+        field = find_key(endpoint.get("extra"))
         if field is not None:
             raise ConfigError(
                 f"{where}: endpoint[{number}].extra.{field}: a key does not belong in a file. The key that key_env or "
