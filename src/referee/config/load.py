@@ -39,6 +39,13 @@ ENV_PREFIX = "REFEREE_"
 KUBERNETES = ("REFEREE_SERVICE_HOST", "REFEREE_SERVICE_PORT")
 """What pods are told of a Service that is called referee: no settings of ours."""
 URL_VARIABLE = f"{ENV_PREFIX}ENDPOINT_URL"
+FILES = {
+    "judge": ("prompt_file", "rubric_file"),
+    "endpoint": ("key_file",),
+    "redis": ("ca_file",),
+    "audit": ("canaries",),
+}
+"""Settings that name a file to be read, by section."""
 MAX_SHOWN_CHARS = 60
 """Of a variable's value, in an error."""
 
@@ -50,8 +57,9 @@ def load(source: str | Path | Mapping[str, Any] | Config, env: Mapping[str, str]
     """
     if isinstance(source, Config):
         return _complete(source, "the configuration", None)
+    data: dict[str, Any]
     if isinstance(source, Mapping):
-        data = {str(key): value for key, value in source.items()}
+        data = {str(key): dict(value) if isinstance(value, Mapping) else value for key, value in source.items()}
         where = "the configuration"
     else:
         data = _read_toml(Path(source))
@@ -211,25 +219,13 @@ def _refuse_keys(endpoints: list[dict[str, Any]], where: str) -> None:
 
 def _locate(data: dict[str, Any], folder: Path | str) -> None:
     """Make file paths in `data` absolute. Wrong types are refused later."""
-    for section, name in (("redis", "ca_file"), ("audit", "canaries")):
-        if isinstance(data.get(section), Mapping):
-            data[section] = _located(data[section], name, folder)
-    for name in ("prompt_file", "rubric_file"):
-        data["judge"] = [_located(judge, name, folder) for judge in data["judge"]]
-    data["endpoint"] = [_located(endpoint, "key_file", folder) for endpoint in data["endpoint"]]
-    data["endpoint"] = [
-        _located(endpoint, "model", folder)
-        if endpoint.get("provider") == LOCAL and endpoint.get("model") != LOCAL_MODEL
-        else endpoint
-        for endpoint in data["endpoint"]
-    ]
-
-
-def _located(section: Mapping[str, Any], name: str, folder: Path | str) -> Mapping[str, Any]:
-    path = section.get(name)
-    if not isinstance(path, str) or not path:
-        return section
-    return {**section, name: _absolute(path, folder)}
+    for section, names in FILES.items():
+        tables = data.get(section, [])
+        for table in tables if isinstance(tables, list) else [tables]:
+            local = section == "endpoint" and table.get("provider") == LOCAL and table.get("model") != LOCAL_MODEL
+            for name in (*names, "model") if local else names:
+                if isinstance(table, dict) and isinstance(table.get(name), str):
+                    table[name] = _absolute(table[name], folder)
 
 
 def _tables(data: dict[str, Any], name: str, where: str) -> list[dict[str, Any]]:
