@@ -56,7 +56,7 @@ SEEDS ?= 2000
 soak: .venv/.dev ## Judge under random faults, as many seeds as asked: make soak SEEDS=25000
 	$(BIN)/python -m tests.faults.soak --seeds $(SEEDS) $(ARGS)
 
-screenshots: .venv/.dev ## Draw the pictures of README and docs anew
+screenshots: .venv/.dev ## Draw the pictures of the documents anew
 	$(BIN)/python -m docs.screenshots
 
 docs: .venv-docs/.made ## Build the documents as a site in site/; a broken link or anchor fails

@@ -1,4 +1,4 @@
-"""Makes the pictures of the report for README and docs: `python -m docs.screenshots`. Needs chromium and playwright.
+"""Makes the pictures of the report for the documents: `python -m docs.screenshots`. Needs chromium and playwright.
 
 The runs behind them are real in all but their model: steps of 64 made-up rollouts, judged over HTTP by the simulated
 provider, which has a capacity, latencies and faults, and whose judge likes long answers more than it should. The live

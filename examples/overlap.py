@@ -35,9 +35,10 @@ def main() -> None:
             for step in range(3):
                 ticket = referee.submit(generate(step))
                 log_probabilities()
-                rewards = ticket.result()
-                mean = sum(r.value for r in rewards if r.value is not None) / len(rewards)
-                print(f"step {step}: {len(rewards)} rewards, mean {mean:.2f}, waited {ticket.waited_s:.3f} s")
+                scored = [reward.value for reward in ticket.result() if reward.value is not None]
+                mean = sum(scored) / len(scored)  # a sample without a score is no zero
+                waited = f"waited {ticket.waited_s:.3f} s"
+                print(f"step {step}: {len(scored)} of {len(ticket)} scored, mean {mean:.2f}, {waited}")
 
 
 if __name__ == "__main__":

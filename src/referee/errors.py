@@ -19,7 +19,7 @@ one positional message, the rest keywords with defaults. No message ever holds a
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 NEAR = 0.5
@@ -58,6 +58,10 @@ class ConfigError(RefereeError):
     """A setting is wrong, missing or unknown."""
 
     setting: str = ""
+
+
+Refuse = Callable[[str, str], ConfigError]
+"""Makes the error about a setting, of its name and what is wrong with it."""
 
 
 class MissingKeyError(ConfigError):

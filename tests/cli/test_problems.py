@@ -168,3 +168,12 @@ def test_a_dead_host_leaves_nothing_in_the_cache_and_says_nothing_of_it(tmp_path
     assert done.returncode == 2
     assert "stopped before the first reward; nothing was written." in done.stderr
     assert "in the cache" not in done.stderr
+
+
+@pytest.mark.parametrize("command", ["score", "plan", "attack"])
+def test_a_configuration_in_the_place_of_rollouts_is_told_so(tmp_path: Path, referee: Run, command: str) -> None:
+    """Its first line would make it a broken JSON array."""
+    write_config(tmp_path / "referee.toml", "http://127.0.0.1:9/v1")
+    done = referee(command, "referee.toml", *(["-o", "out.jsonl"] if command == "score" else ["-c", "referee.toml"]))
+    assert done.returncode == 2
+    assert "name it with -c" in done.stderr

@@ -143,6 +143,7 @@ def test_a_key_in_a_file_is_refused(tmp_path: Path, header: str) -> None:
         f'"X-Api-Key" = "{KEY}"',
         f'extra_headers = {{ Authorization = "Bearer {KEY}" }}',
         f'litellm = {{ params = {{ aws_secret_access_key = "{KEY}" }} }}',
+        f'fallbacks = [{{ model = "m", auth = "{KEY}" }}]',
     ],
 )
 def test_a_key_in_extra_is_refused_in_a_file_too(tmp_path: Path, extra: str) -> None:

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from referee.calibration.asking import first_judged
 from referee.cli.problems import refuse_text
-from referee.cli.settings import settings
+from referee.cli.settings import ConfigFile, settings
 from referee.cli.source import Map, as_file
 from referee.cli.terminal import terminal
 from referee.cli.words import counted
@@ -38,9 +38,7 @@ def command(
     rollouts: Annotated[
         str | None, typer.Argument(help="Rollouts whose prompts are used. Default: one shipped prompt.")
     ] = None,
-    config: Annotated[
-        Path | None, typer.Option("--config", "-c", help="Default: ./referee.toml, else the embedded judge.")
-    ] = None,
+    config: ConfigFile = None,
     prompts: Annotated[int, typer.Option(min=1, help="How many different prompts of the file.")] = 1,
     fail_above: Annotated[
         float | None, typer.Option(min=0, max=1, help=f"Exit status {CREDITED} if a larger share earned credit.")

@@ -14,7 +14,7 @@ from referee.cli.compare_run import Task, about, compare_pairs, plan_line, to_co
 from referee.cli.compare_show import show
 from referee.cli.problems import warn_unread
 from referee.cli.score import UNSCORED
-from referee.cli.settings import settings, with_ledger
+from referee.cli.settings import ConfigFile, settings, with_ledger
 from referee.cli.source import Map, as_file
 from referee.cli.terminal import terminal
 from referee.cli.words import counted
@@ -30,9 +30,7 @@ from referee.scoring.build import columns_shown, rubric_polarity
 def command(
     a: Annotated[str, typer.Argument(help="Answers (JSONL, CSV, Parquet), the base; - for standard input.")],
     b: Annotated[str, typer.Argument(help="Other answers to the same prompts: does this one win?")],
-    config: Annotated[
-        Path | None, typer.Option("--config", "-c", help="Default: ./referee.toml, else the embedded judge.")
-    ] = None,
+    config: ConfigFile = None,
     judge: Annotated[str, typer.Option(help="Of a configuration with several judges: the one to ask.")] = "",
     names: Annotated[str, typer.Option(help="What to call them, as in base,tuned. Default: the files' names.")] = "",
     key: Annotated[str, typer.Option(help="Match rows by this column instead of by their prompt.")] = "",

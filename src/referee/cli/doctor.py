@@ -22,7 +22,7 @@ from referee.cache import RedisLink
 from referee.cache.file import inspect
 from referee.cache.redis_check import examine
 from referee.cli.probe import Check, probe_of, probes
-from referee.cli.settings import settings
+from referee.cli.settings import ConfigFile, settings
 from referee.cli.words import counted
 from referee.config import (
     CacheConfig,
@@ -55,9 +55,7 @@ _UNUSABLE = {"foreign": "is not a cache of referee's", "broken": "is damaged"}
 
 
 def command(
-    config: Annotated[
-        Path | None, typer.Option("--config", "-c", help="Default: ./referee.toml, else the embedded judge.")
-    ] = None,
+    config: ConfigFile = None,
     offline: Annotated[bool, typer.Option("--offline", help="Ask neither endpoint, Redis nor Ray.")] = False,
 ) -> None:
     """Check that everything is in place, with a paid probe.

@@ -32,7 +32,7 @@ _BREAKS = {ord(" "): "\N{NO-BREAK SPACE}"}
 
 
 class Command(typer.core.TyperCommand):
-    """A command whose help is laid out so."""
+    """A command that lists its options under their headings."""
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Arguments, options, and options under their headings."""
@@ -54,7 +54,7 @@ class Command(typer.core.TyperCommand):
 
 
 class App(typer.Typer):
-    """Commands whose help is laid out so."""
+    """Commands that list their options under headings."""
 
     def command(self, name: str | None = None, **settings: Any) -> Callable[[Run], Run]:
         """As of typer."""

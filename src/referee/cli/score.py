@@ -23,7 +23,7 @@ from referee.cli.output_tables import is_flat, make_table, reopen_table, working
 from referee.cli.plan import show_file
 from referee.cli.problems import Problems, refuse_text, warn_unread
 from referee.cli.rows import Digests, RowWriter, consolidate, read_rows, row_of
-from referee.cli.settings import settings, with_ledger
+from referee.cli.settings import ConfigFile, settings, with_ledger
 from referee.cli.source import Map, as_file
 from referee.cli.stream import Item, stream
 from referee.cli.summary import Summary
@@ -51,9 +51,7 @@ def command(
     output: Annotated[
         str, typer.Option("--output", "-o", help="Rewards: .jsonl, .jsonl.gz, .csv, .parquet; - for standard output.")
     ] = "",
-    config: Annotated[
-        Path | None, typer.Option("--config", "-c", help="Default: ./referee.toml, else the embedded judge.")
-    ] = None,
+    config: ConfigFile = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on after an interruption; judge only what is missing.")
     ] = False,

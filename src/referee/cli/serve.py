@@ -6,14 +6,13 @@ import enum
 import logging
 import os
 import signal
-from pathlib import Path
 from typing import Annotated
 
 import typer
 from msgspec.structs import replace
 
 from referee.cli.live import add_live_page
-from referee.cli.settings import DEFAULT_FILE, settings
+from referee.cli.settings import DEFAULT_FILE, ConfigFile, settings
 from referee.config import Config, load
 from referee.errors import ConfigError, RefereeError, install
 from referee.scoring.build import with_rubrics
@@ -27,9 +26,7 @@ class LogFormat(enum.StrEnum):
 
 
 def command(
-    config: Annotated[
-        Path | None, typer.Option("--config", "-c", help="Default: ./referee.toml, else the embedded judge.")
-    ] = None,
+    config: ConfigFile = None,
     host: Annotated[str, typer.Option(help="Where to listen. Anything but loopback needs a token.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="0: any free port.")] = 8900,
     token_env: Annotated[str, typer.Option(help="Environment variable that holds the token callers must send.")] = "",

@@ -6,6 +6,7 @@ import contextlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Annotated
 
 import typer
 from msgspec.structs import replace
@@ -15,6 +16,9 @@ from referee.local import DISCLAIMER, embedded_config
 from referee.scoring.build import with_rubrics
 
 DEFAULT_FILE = Path("referee.toml")
+ConfigFile = Annotated[
+    Path | None, typer.Option("--config", "-c", help="Default: ./referee.toml, else the embedded judge.")
+]
 
 
 @contextlib.contextmanager

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from referee.config.audit_schema import Refuse
 from referee.config.judge_schema import SHIPPED_KINDS, JudgeConfig
 from referee.config.schema import EndpointConfig
+from referee.errors import Refuse
 
 REWARD = ("classify", "score", "pooling")
 """APIs of reward models and cross-encoders: numbers."""
@@ -23,12 +23,6 @@ DECIDED_KINDS = ("score", "yes_no", "rubric")
 """Kinds whose question a decision model can be asked."""
 MOST_LEVELS = 10
 """Of one question to a decision model."""
-UNREAD = (
-    *("system_prompt", "prompt_file", "reply", "fences", "trusted_columns", "max_tokens", "temperature"),
-    *("criteria", "max_view_tokens"),
-)
-"""Settings for generated text. A reward model reads prompt_file all the same, a decision model the last two."""
-_DEFAULT = JudgeConfig()
 UNSCORED = '"unscored"'
 
 
@@ -70,13 +64,8 @@ def check_api(judge: JudgeConfig, where: str, endpoints: Sequence[EndpointConfig
 def _check_reward_model(
     judge: JudgeConfig, where: str, api: str, endpoints: Sequence[EndpointConfig], refuse: Refuse
 ) -> None:
-    _refuse_unread(judge, where, [name for name in UNREAD if name != "prompt_file" or api == "score"], refuse)
     if judge.view == "reasoning":
         raise refuse(f"{where}.view", 'a reward model scores answers. Write view = "answer", or "full".')
-    if judge.compare_with != "prompt" and api != "score":
-        raise refuse(f"{where}.compare_with", f'is for api = "score", whose input is two texts, not "{api}".')
-    if judge.steps != "one" and api != "pooling":
-        raise refuse(f"{where}.steps", f'is for api = "pooling", not "{api}", which gives one vector.')
     if judge.output is not None and judge.output < 0:
         raise refuse(f"{where}.output", f"must be at least 0, not {judge.output}.")
     sglang = any(endpoint.provider == "sglang" for endpoint in endpoints)
@@ -117,7 +106,6 @@ def _check_decided(judge: JudgeConfig, where: str, label: str, refuse: Refuse) -
             f"{kinds} reads generated text, and the endpoint {label} is a decision model. Write kind = "
             f"{' or '.join(f'{chr(34)}{kind}{chr(34)}' for kind in DECIDED_KINDS)}, or name another endpoint.",
         )
-    _refuse_unread(judge, where, UNREAD[:-2], refuse)
     if judge.combined_by == "implicit":
         raise refuse(f"{where}.combine", '"implicit" needs generated text. A decision model answers each criterion.')
     if judge.kind == "score" and judge.high - judge.low >= MOST_LEVELS:
@@ -125,10 +113,3 @@ def _check_decided(judge: JudgeConfig, where: str, label: str, refuse: Refuse) -
             f"{where}.high",
             f"a decision model takes {MOST_LEVELS} levels at most, and the scale is {judge.low} to {judge.high}.",
         )
-
-
-def _refuse_unread(judge: JudgeConfig, where: str, names: Sequence[str], refuse: Refuse) -> None:
-    for name in names:
-        if getattr(judge, name) != getattr(_DEFAULT, name):
-            what = 'kind = "reward_model"' if judge.kind == "reward_model" else "a decision model"
-            raise refuse(f"{where}.{name}", f"is set, but {what} does not read it: it is for generated text.")

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Annotated
 
 from msgspec import Meta, Struct, field
 from msgspec.structs import replace
 
 from referee.config.judge_schema import JudgeConfig
-from referee.errors import ConfigError
+from referee.errors import Refuse
 
-Refuse = Callable[[str, str], ConfigError]
 MAX_SHARE = 0.5
 ACTIONS = "log, stop, or weight:0.5 (any number from 0 to below 1)"
 

@@ -7,14 +7,16 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from referee.config.audit_schema import Refuse, check_audit
+from referee.config.audit_schema import check_audit
 from referee.config.judges import MAX_WEIGHT, check_judges
 from referee.config.keys import is_variable
 from referee.config.providers import LOCAL, PROVIDERS, provider_of
 from referee.config.schema import Config, EndpointConfig, LocalConfig, RedisConfig
 from referee.config.teams import check_teams
+from referee.errors import Refuse
 
 _NO_LOCAL = LocalConfig()
+MAX_SECONDS = 1e9
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 RESERVED_FIELDS = {
     "model": "endpoint.model",
@@ -30,59 +32,56 @@ RESERVED_FIELDS = {
 
 def check(config: Config, refuse: Refuse) -> None:
     """Raise what `refuse` makes of the first problem."""
-    limits, missing, length = config.limits, config.missing, config.shaping.length
-    for name, number, least in (
-        ("limits.max_concurrency", limits.max_concurrency, 1),
-        ("limits.concurrency", limits.concurrency if limits.concurrency != "auto" else 1, 1),
-        ("limits.rpm", limits.rpm if limits.rpm is not None else 1, 1),
-        ("limits.tpm", limits.tpm if limits.tpm is not None else 1, 1),
-        ("batch.max_open", config.batch.max_open, 1),
-        ("cache.memory_items", config.cache.memory_items, 0),
-        ("cache.max_gb", config.cache.max_gb, 0),
-        ("workers", config.workers, 1),
-        ("shards", config.shards, 1),
+    limits, missing, shaping, redis = config.limits, config.missing, config.shaping, config.redis
+    length = shaping.length
+    for name, number, least, most in (
+        ("limits.max_concurrency", limits.max_concurrency, 1, math.inf),
+        ("limits.concurrency", None if limits.concurrency == "auto" else limits.concurrency, 1, math.inf),
+        ("limits.rpm", limits.rpm, 1, math.inf),
+        ("limits.tpm", limits.tpm, 1, math.inf),
+        ("limits.hedge", limits.hedge, 0, 1),
+        ("batch.max_open", config.batch.max_open, 1, math.inf),
+        ("cache.memory_items", config.cache.memory_items, 0, math.inf),
+        ("cache.max_gb", config.cache.max_gb, 0, math.inf),
+        ("redis.jobs", redis.jobs, 1, math.inf),
+        ("redis.keep_days", redis.keep_days, 0, 36500),
+        ("shaping.coefficient", shaping.coefficient, -MAX_WEIGHT, MAX_WEIGHT),
+        ("shaping.length.penalty_scale", length.penalty_scale, 0, MAX_WEIGHT),
+        ("shaping.length.max_penalty", length.max_penalty, 0, MAX_WEIGHT),
+        ("workers", config.workers, 1, math.inf),
+        ("shards", config.shards, 1, math.inf),
     ):
-        if number < least:
-            raise refuse(name, f"must be at least {least}, not {number}.")
-    for name, seconds in (
-        ("limits.attempt_timeout", limits.attempt_timeout),
-        ("limits.give_up_after", limits.give_up_after),
-        ("limits.deadline", limits.deadline),
-        ("batch.poll", config.batch.poll),
+        if number is not None and not least <= number <= most:
+            words = f"at least {least:g}" if most == math.inf else f"a number from {least:g} to {most:g}"
+            raise refuse(name, f"must be {words}, not {number}.")
+    for name, number, most in (
+        ("limits.budget_usd", limits.budget_usd, MAX_WEIGHT),
+        ("limits.attempt_timeout", limits.attempt_timeout, MAX_SECONDS),
+        ("limits.give_up_after", limits.give_up_after, MAX_SECONDS),
+        ("limits.deadline", limits.deadline, MAX_SECONDS),
+        ("batch.poll", config.batch.poll, MAX_SECONDS),
+        ("redis.timeout", redis.timeout, 60),
+        ("missing.abort_above", missing.abort_above, 1),
     ):
-        if not (seconds > 0 and math.isfinite(seconds)):
-            raise refuse(name, f"must be a positive number of seconds, not {seconds}.")
+        if number is not None and not 0 < number <= most:
+            raise refuse(name, f"must be above 0 and at most {most:g}, not {number}.")
     if not 0 <= length.peak_ratio < length.outer_ratio < math.inf:
         raise refuse(
             "shaping.length.outer_ratio",
             f"outer_ratio ({length.outer_ratio}) must exceed peak_ratio ({length.peak_ratio}), both at least 0.",
         )
-    for name, weight in (
-        ("shaping.length.penalty_scale", length.penalty_scale),
-        ("shaping.length.max_penalty", length.max_penalty),
-    ):
-        if not 0 <= weight <= MAX_WEIGHT:
-            raise refuse(name, f"must be a number from 0 to {MAX_WEIGHT:g}, not {weight}.")
-    if not abs(config.shaping.coefficient) <= MAX_WEIGHT:
-        raise refuse("shaping.coefficient", f"must be at most {MAX_WEIGHT:g}, not {config.shaping.coefficient}.")
     if missing.policy == "value" and (missing.value is None or not math.isfinite(missing.value)):
         raise refuse("missing.value", f'policy = "value" needs a finite number here, not {missing.value}; no default.')
     if missing.policy != "value" and missing.value is not None:
         raise refuse("missing.value", f'{missing.value} is only read with policy = "value", not "{missing.policy}".')
-    if not 0 <= limits.hedge <= 1:
-        raise refuse("limits.hedge", f"must be a share from 0 (off) to 1, not {limits.hedge}.")
-    if not 0 < missing.abort_above <= 1:
-        raise refuse("missing.abort_above", f"must be above 0 and at most 1 (1 = off), not {missing.abort_above}.")
     for number, endpoint in enumerate(config.endpoint):
         _check_endpoint(endpoint, f"endpoint[{number}]", limits.budget_usd is not None, refuse)
-    if limits.budget_usd is not None and not 0 < limits.budget_usd < math.inf:
-        raise refuse("limits.budget_usd", f"must be above 0 and finite, not {limits.budget_usd}.")
     check_judges(config, refuse)
     check_audit(config.audit, refuse)
     check_teams(config, refuse)
-    _check_redis(config.redis, refuse)
+    _check_redis(redis, refuse)
     for name, variable in (
-        ("redis.password_env", config.redis.password_env),
+        ("redis.password_env", redis.password_env),
         ("serve.token_env", config.serve.token_env),
     ):
         _check_variable(name, variable, refuse)
@@ -185,12 +184,6 @@ def _check_redis(redis: RedisConfig, refuse: Refuse) -> None:
         or set(redis.prefix) & set(" {}")
     ):
         raise refuse("redis.prefix", f"must be plain characters without spaces or braces, not {redis.prefix!r}.")
-    if not 0 < redis.timeout <= 60:
-        raise refuse("redis.timeout", f"must be above 0 and at most 60 seconds, not {redis.timeout}.")
-    if redis.jobs < 1:
-        raise refuse("redis.jobs", f"must be at least 1, not {redis.jobs}.")
-    if not 0 <= redis.keep_days <= 36500:
-        raise refuse("redis.keep_days", f"must be from 0 to 36500 days, not {redis.keep_days}.")
 
 
 def _next_host(endpoint: EndpointConfig) -> str | None:

@@ -227,6 +227,7 @@ SHIPPED_KINDS = (
 Readers = tuple[dict[str, tuple[str, ...]], ...]
 """Which judges read a setting: those for which one of the tables holds, of values that other settings may have."""
 
+_TEXT: Readers = ({"api": ("",)},)
 _FOLDED = ("weighted", "healthbench", "signed", "all", "any", "threshold")
 _TOURNAMENTS = ("circular", "all", "knockout", "swiss")
 _SCALE: Readers = ({"kind": ("score", "integer", "listwise")}, {"kind": ("rubric",), "combine": ("implicit",)})
@@ -239,6 +240,15 @@ _REWARD_MODEL: Readers = ({"kind": ("reward_model",)},)
 _TOURNAMENT: Readers = ({"kind": ("pairwise",), "schedule": _TOURNAMENTS},)
 
 READ_BY: dict[str, Readers] = {
+    "system_prompt": _TEXT,
+    "prompt_file": ({"api": ("", "classify", "pooling")},),
+    "reply": _TEXT,
+    "fences": _TEXT,
+    "trusted_columns": _TEXT,
+    "max_tokens": _TEXT,
+    "temperature": _TEXT,
+    "criteria": ({"api": ("", "decision")},),
+    "max_view_tokens": ({"api": ("", "decision")},),
     "low": _SCALE,
     "high": _SCALE,
     "view": (
@@ -273,8 +283,8 @@ READ_BY: dict[str, Readers] = {
     "alone": (*_LISTWISE, *_TOURNAMENT),
     "activation": _REWARD_MODEL,
     "output": _REWARD_MODEL,
-    "steps": _REWARD_MODEL,
-    "compare_with": _REWARD_MODEL,
+    "steps": ({"kind": ("reward_model",), "api": ("pooling",)},),
+    "compare_with": ({"kind": ("reward_model",), "api": ("score",)},),
     "lowest": ({"kind": ("reward_model",), "activation": ("raw",)},),
 }
 """Settings that only some of the shipped kinds read."""

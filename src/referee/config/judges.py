@@ -11,11 +11,11 @@ import msgspec
 from msgspec.structs import replace
 
 from referee.config.apis import TEXTLESS, check_api
-from referee.config.audit_schema import Refuse
 from referee.config.judge_schema import READ_BY, SHIPPED_KINDS, SHIPPED_ONLY, JudgeConfig
-from referee.config.keys import holds_key
+from referee.config.keys import find_key
 from referee.config.members import MADE_OF_OTHERS, check_kind, check_members
 from referee.config.schema import Config, EndpointConfig
+from referee.errors import Refuse, nearest
 
 MIN_VIEW_TOKENS = 16
 MAX_WEIGHT = 1e9
@@ -163,6 +163,10 @@ def _check_judge(judge: JudgeConfig, where: str, refuse: Refuse) -> None:
         raise refuse(f"{where}.low", f"low ({judge.low}) must be below high ({judge.high}).")
     if judge.temperature != "default" and not (judge.temperature >= 0 and math.isfinite(judge.temperature)):
         raise refuse(f"{where}.temperature", f'must be a number of at least 0, or "default", not {judge.temperature}.')
+    if judge.ask_above is not None and not math.isfinite(judge.ask_above):  # of NaN nothing would be asked about
+        raise refuse(f"{where}.ask_above", f"must be a finite number, not {judge.ask_above}.")
+    if not 0 <= judge.threshold <= 1:
+        raise refuse(f"{where}.threshold", f"must be from 0 to 1, as the weighted mean is, not {judge.threshold}.")
     if not abs(judge.weight) <= MAX_WEIGHT:
         raise refuse(f"{where}.weight", f"must be a number of at most {MAX_WEIGHT:g}, not {judge.weight}.")
     if not judge.fences and judge.kind != "yes_no":
@@ -195,7 +199,7 @@ def _check_read(judge: JudgeConfig, where: str, refuse: Refuse) -> None:
             wanted = ", or ".join(
                 " with ".join(f"{key} = {' or '.join(f'{one!r}' for one in values)}" for key, values in reader.items())
                 for reader in readers
-            )
+            ).replace("api = ''", "an endpoint.api that generates text")
             raise refuse(f"{where}.{name}", f"is set, but this judge does not read it. It is for {wanted}.")
 
 
@@ -205,7 +209,7 @@ def _chosen(judge: JudgeConfig, setting: str) -> Any:
 
 def _check_options(options: dict[str, Any], where: str, refuse: Refuse) -> None:
     """They are sent to workers, and name the judge in cache keys and records: plain data, and nothing secret."""
-    if holds_key(options):
+    if find_key(options) is not None:
         raise refuse(where, "a key does not belong here: it would be recorded, and a judge sends nothing by itself.")
     try:
         plain = msgspec.json.decode(msgspec.json.encode(options)) == options
@@ -221,7 +225,7 @@ def _check_endpoints(judge: JudgeConfig, where: str, endpoints: Sequence[Endpoin
     wanted = (judge.endpoint,) if isinstance(judge.endpoint, str) else judge.endpoint
     for name in wanted:
         if name and name not in labels:
-            raise refuse(f"{where}.endpoint", f"no endpoint is named {name!r}. There are: {', '.join(labels)}.")
+            raise refuse(f"{where}.endpoint", f"no endpoint is named {name!r}.{nearest(name, labels)}")
     serving = [endpoints[number] for number in endpoints_of(judge, endpoints) if not endpoints[number].backup]
     if not serving:
         raise refuse(f"{where}.endpoint", "all of its endpoints are backup; one of them must not be.")

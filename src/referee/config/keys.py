@@ -36,25 +36,22 @@ def names_a_key(name: str) -> bool:
     return plain in _NAMES or plain.endswith(_ENDS)
 
 
-def find_key_field(fields: Mapping[str, Any], path: str = "") -> str | None:
-    """Path (`a.b`) of the first field whose name says that it holds a key; None if there is none."""
-    for name, value in fields.items():
-        here = f"{path}{name}"
-        if names_a_key(str(name)):
-            return here
-        inner = find_key_field(value, f"{here}.") if isinstance(value, Mapping) else None
-        if inner is not None:
-            return inner
-    return None
-
-
-def holds_key(value: Any) -> bool:
-    """Whether a key stands somewhere in this plain data, by its field's name or by its looks."""
+def find_key(value: Any, path: str = "") -> str | None:
+    """Path (`a.b`) of the first field of plain data that holds a key, by its name or its looks; None: there is none."""
     if isinstance(value, Mapping):
-        return any(names_a_key(str(name)) or holds_key(inner) for name, inner in value.items())
-    if isinstance(value, list | tuple):
-        return any(holds_key(inner) for inner in value)
-    return isinstance(value, str) and _START.search(value) is not None
+        for name, inner in value.items():
+            here = f"{path}.{name}" if path else str(name)
+            if names_a_key(str(name)):
+                return here
+            if (found := find_key(inner, here)) is not None:
+                return found
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            if (found := find_key(inner, path)) is not None:
+                return found
+    elif isinstance(value, str) and _START.search(value):
+        return path
+    return None
 
 
 def without_keys(value: Any) -> Any:

@@ -25,20 +25,27 @@ import msgspec
 from msgspec import Struct
 
 from referee.config.apis import with_free_replies
-from referee.config.audit_schema import Refuse, take_shadow
+from referee.config.audit_schema import take_shadow
 from referee.config.check import check
 from referee.config.judge_schema import JudgeConfig
 from referee.config.judges import all_judges, api_of, change_all, with_uses
-from referee.config.keys import find_key_field, looks_like_key
+from referee.config.keys import find_key, looks_like_key
 from referee.config.providers import LOCAL, LOCAL_MODEL
 from referee.config.resolve import resolved
 from referee.config.schema import LONE, Config, EndpointConfig, Secret
-from referee.errors import ConfigError, nearest
+from referee.errors import ConfigError, Refuse, nearest
 
 ENV_PREFIX = "REFEREE_"
 KUBERNETES = ("REFEREE_SERVICE_HOST", "REFEREE_SERVICE_PORT")
 """What pods are told of a Service that is called referee: no settings of ours."""
 URL_VARIABLE = f"{ENV_PREFIX}ENDPOINT_URL"
+FILES = {
+    "judge": ("prompt_file", "rubric_file"),
+    "endpoint": ("key_file",),
+    "redis": ("ca_file",),
+    "audit": ("canaries",),
+}
+"""Settings that name a file to be read, by section."""
 MAX_SHOWN_CHARS = 60
 """Of a variable's value, in an error."""
 
@@ -50,8 +57,9 @@ def load(source: str | Path | Mapping[str, Any] | Config, env: Mapping[str, str]
     """
     if isinstance(source, Config):
         return _complete(source, "the configuration", None)
+    data: dict[str, Any]
     if isinstance(source, Mapping):
-        data = {str(key): value for key, value in source.items()}
+        data = {str(key): dict(value) if isinstance(value, Mapping) else value for key, value in source.items()}
         where = "the configuration"
     else:
         data = _read_toml(Path(source))
@@ -200,8 +208,7 @@ def _refuse_keys(endpoints: list[dict[str, Any]], where: str) -> None:
                 "variable and name that in key_env, or in a file of its own named in key_file.",
                 setting="endpoint.api_key",
             )
-        extra = endpoint.get("extra")
-        field = find_key_field(extra) if isinstance(extra, Mapping) else None
+        field = find_key(endpoint.get("extra"))
         if field is not None:
             raise ConfigError(
                 f"{where}: endpoint[{number}].extra.{field}: a key does not belong in a file. The key that key_env or "
@@ -212,25 +219,13 @@ def _refuse_keys(endpoints: list[dict[str, Any]], where: str) -> None:
 
 def _locate(data: dict[str, Any], folder: Path | str) -> None:
     """Make file paths in `data` absolute. Wrong types are refused later."""
-    for section, name in (("redis", "ca_file"), ("audit", "canaries")):
-        if isinstance(data.get(section), Mapping):
-            data[section] = _located(data[section], name, folder)
-    for name in ("prompt_file", "rubric_file"):
-        data["judge"] = [_located(judge, name, folder) for judge in data["judge"]]
-    data["endpoint"] = [_located(endpoint, "key_file", folder) for endpoint in data["endpoint"]]
-    data["endpoint"] = [
-        _located(endpoint, "model", folder)
-        if endpoint.get("provider") == LOCAL and endpoint.get("model") != LOCAL_MODEL
-        else endpoint
-        for endpoint in data["endpoint"]
-    ]
-
-
-def _located(section: Mapping[str, Any], name: str, folder: Path | str) -> Mapping[str, Any]:
-    path = section.get(name)
-    if not isinstance(path, str) or not path:
-        return section
-    return {**section, name: _absolute(path, folder)}
+    for section, names in FILES.items():
+        tables = data.get(section, [])
+        for table in tables if isinstance(tables, list) else [tables]:
+            local = section == "endpoint" and table.get("provider") == LOCAL and table.get("model") != LOCAL_MODEL
+            for name in (*names, "model") if local else names:
+                if isinstance(table, dict) and isinstance(table.get(name), str):
+                    table[name] = _absolute(table[name], folder)
 
 
 def _tables(data: dict[str, Any], name: str, where: str) -> list[dict[str, Any]]:

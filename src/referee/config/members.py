@@ -9,8 +9,8 @@ from typing import get_args
 from msgspec.structs import fields, replace
 
 from referee.config.apis import DECISION
-from referee.config.audit_schema import Refuse
 from referee.config.judge_schema import READ_BY, JudgeConfig, OfCriteria, OfJurors
+from referee.errors import Refuse
 
 MADE_OF_OTHERS = frozenset({"jury", "cascade"})
 OWN = frozenset({"name", "weight", "optional", "kind", "options", "uses", "repeat", "abstain_above"})

@@ -12,11 +12,10 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from referee.config.audit_schema import Refuse
 from referee.config.prices import Price, find_price, price_table
 from referee.config.providers import LOCAL, LOCAL_MODEL, PROVIDERS, Provider, provider_name
 from referee.config.schema import EndpointConfig, Filled
-from referee.errors import nearest
+from referee.errors import Refuse, nearest
 
 GGUF = ".gguf"
 _DEFAULTS = EndpointConfig()

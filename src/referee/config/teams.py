@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Sequence
 
-from referee.config.audit_schema import Refuse
 from referee.config.judge_schema import JudgeConfig
 from referee.config.judges import all_judges, asking_judges, endpoints_of
 from referee.config.keys import is_variable
 from referee.config.schema import Config
 from referee.config.team_schema import TeamConfig
-from referee.errors import InputError, nearest
+from referee.errors import InputError, Refuse, nearest
 
 LONGEST_NAME = 64
 MOST_USD = 1_000_000

@@ -229,7 +229,10 @@ def _array(path: Path, data: bytes) -> Iterator[Mapping[str, Any] | bytes]:
     try:
         rows = msgspec.json.decode(data.removeprefix(BOM), type=list[msgspec.Raw])
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: a JSON array that cannot be read ({error}). Nothing was spent.") from None
+        what = f"a JSON array that cannot be read ({error})"
+        if path.suffix == ".toml":
+            what = "this is a configuration: name it with -c, and here a file of rollouts"
+        raise InputError(f"{path}: {what}. Nothing was spent.") from None
     for raw in rows:
         value = msgspec.json.decode(raw)
         yield value if isinstance(value, dict) else msgspec.json.encode(value)

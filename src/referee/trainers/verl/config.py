@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import difflib
 import math
 import os
 from collections.abc import Iterator, Mapping
@@ -13,7 +12,7 @@ from urllib.parse import urlsplit
 
 from referee.config import Secret
 from referee.config.check import LOOPBACK
-from referee.errors import ConfigError, MissingKeyError, RefereeError
+from referee.errors import ConfigError, MissingKeyError, RefereeError, nearest
 
 ENDPOINT = "https://qianfan.baidubce.com/v2/chat/completions"
 MODEL = "deepseek-v3"
@@ -102,9 +101,8 @@ class LengthPenaltyConfig:
             given = {str(name): source[name] for name in source if name != "_target_"}
             for name in given:
                 if name not in known:
-                    close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-                    hint = f"Did you mean `{close[0]}`?" if close else f"Known here: {', '.join(known)}."
-                    raise ConfigError(f"length_penalty_config: unknown key `{name}`. {hint}", setting=name)
+                    hint = nearest(name, known, "`")
+                    raise ConfigError(f"length_penalty_config: unknown key `{name}`.{hint}", setting=name)
         else:
             given = {name: getattr(source, name) for name in known if hasattr(source, name)}
             if not given:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 from collections.abc import Mapping
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 from msgspec import Struct
 
 from referee.config import Config, load
-from referee.errors import ConfigError
+from referee.errors import ConfigError, nearest
 from referee.trainers.plain_config import plain
 from referee.trainers.rows import field
 from referee.trainers.shared import Judged
@@ -54,9 +53,8 @@ def loop_settings(config: Any) -> LoopSettings:
     ours = dict(plain(_at(reward, "referee")) or {})
     for name in ours:
         if name not in KNOWN:
-            close = difflib.get_close_matches(str(name), KNOWN, n=1, cutoff=0.5)
-            hint = f"Did you mean `{close[0]}`?" if close else f"Known here: {', '.join(KNOWN)}."
-            raise ConfigError(f"reward.referee: unknown key `{name}`. {hint}", setting=f"reward.referee.{name}")
+            hint = nearest(name, KNOWN, "`")
+            raise ConfigError(f"reward.referee: unknown key `{name}`.{hint}", setting=f"reward.referee.{name}")
     keys = ours.get("rule_keys") or ()
     wait = ours.get("group_wait", GROUP_WAIT)
     if isinstance(wait, bool) or not isinstance(wait, int | float) or not wait > 0:
