@@ -162,16 +162,11 @@ def _disagreements(whole: Subject, rows: Sequence[Row], common: Common, most: in
         wrong = [pair for pair in pairs(truth.values, contests(whole, common)) if right(whole, pair) == 0.0]
         wrong.sort(key=lambda pair: (said[pair[0]].value or 0.0) - (said[pair[1]].value or 0.0))
         for better, worse in wrong[:most]:
-            row, other = rows[whole.keys[better][0]], rows[whole.keys[worse][0]]
-            yield Disagreement(
-                line=row.line,
-                id=row.sample.id,
-                prompt=plain(row.sample.prompt)[:KEPT_TEXT],
-                response=plain(row.sample.response)[:KEPT_TEXT],
+            other = rows[whole.keys[worse][0]]
+            yield replace(
+                _disagreement(whole, rows, better),
                 human=1.0,
                 judge=said[better].value or 0.0,
-                human_why=row.why[:KEPT_TEXT],
-                judge_why=said[better].why[:KEPT_TEXT],
                 other=plain(other.sample.response)[:KEPT_TEXT],
                 other_judge=said[worse].value,
                 other_why=said[worse].why[:KEPT_TEXT],
@@ -186,20 +181,22 @@ def _disagreements(whole: Subject, rows: Sequence[Row], common: Common, most: in
         and (one.value != true if truth.kind == "ordinal" else (one.value > CUT) != (true > CUT))
     }
     worst = sorted(apart, key=lambda place: -apart[place])
-    unit = truth.high - truth.low
-    for place in worst[:most]:
-        key = whole.keys[place]
-        row = rows[key[0]]
-        yield Disagreement(
-            line=row.line,
-            id=f"{row.sample.id}, {key[1]}" if key[1] else row.sample.id,
-            prompt=plain(row.sample.prompt)[:KEPT_TEXT],
-            response=plain(row.sample.response)[:KEPT_TEXT],
-            human=truth.low + (truth.values[place] or 0.0) * unit,
-            judge=truth.low + (said[place].value or 0.0) * unit,
-            human_why=row.why[:KEPT_TEXT],
-            judge_why=said[place].why[:KEPT_TEXT],
-        )
+    yield from (_disagreement(whole, rows, place) for place in worst[:most])
+
+
+def _disagreement(whole: Subject, rows: Sequence[Row], place: int) -> Disagreement:
+    truth, said, (number, criterion) = whole.truth, whole.said[place], whole.keys[place]
+    row, unit = rows[number], truth.high - truth.low
+    return Disagreement(
+        line=row.line,
+        id=f"{row.sample.id}, {criterion}" if criterion else row.sample.id,
+        prompt=plain(row.sample.prompt)[:KEPT_TEXT],
+        response=plain(row.sample.response)[:KEPT_TEXT],
+        human=truth.low + (truth.values[place] or 0.0) * unit,
+        judge=truth.low + (said.value or 0.0) * unit,
+        human_why=row.why[:KEPT_TEXT],
+        judge_why=said.why[:KEPT_TEXT],
+    )
 
 
 def _cost(config: Config, judge: JudgeConfig, settled: Sequence[Settled]) -> float | None:
