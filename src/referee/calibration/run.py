@@ -11,7 +11,7 @@ from referee.calibration.checks import CHECKS, Check, Evidence
 from referee.calibration.findings import findings
 from referee.calibration.labels import Row
 from referee.calibration.measures import CUT, Common, contests, measure, right
-from referee.calibration.said import Subject, ask, settled_of, subjects
+from referee.calibration.ratings import Rater, ask, raters, settled_of
 from referee.calibration.shape import Calibrated, Corrected, Disagreement, Finding, Part
 from referee.calibration.truth import YesRule, pairs
 from referee.config import Config, JudgeConfig, all_judges, endpoints_of
@@ -45,7 +45,7 @@ def calibrate(
     examples: int = 5,
     checks: Sequence[Check] = CHECKS,
     another: Callable[[Config], Referee] = Referee,
-) -> Iterator[tuple[Calibrated, Subject]]:
+) -> Iterator[tuple[Calibrated, Rater]]:
     """Every judge of the Referee's configuration, with what was said of each row. `rewards`: what a run that is over
     said; then its configuration is enough, for checks that ask nothing. `another`: for those that ask with other
     settings."""
@@ -54,7 +54,7 @@ def calibrate(
     if rewards is None:
         assert isinstance(referee, Referee)
         rewards = ask(referee, rows)
-    found = list(subjects(config, rows, rewards, yes, rename))
+    found = list(raters(config, rows, rewards, yes, rename))
     for place, judge in enumerate(config.judge):
         name, settled = rename(judge.name), settled_of(place, rewards)
         whole = next((one for one in found if one.judge == name and one.what == "judge"), None)
@@ -67,7 +67,7 @@ def calibrate(
             judge=place,
             rows=rows,
             settled=settled,
-            subject=whole,
+            rater=whole,
             common=common,
             seed=seed,
             spent=spent,
@@ -103,7 +103,7 @@ def _checked(check: Check, evidence: Evidence) -> list[Finding]:
         return [Finding(check=name, level="warn", text=f"Not known ({name}): {error}")]
 
 
-def _parts(whole: Subject, family: Sequence[Subject], rows: Sequence[Row], common: Common, seed: int) -> list[Part]:
+def _parts(whole: Rater, family: Sequence[Rater], rows: Sequence[Row], common: Common, seed: int) -> list[Part]:
     found = []
     for one in family:
         if one.what != "judge":
@@ -121,7 +121,7 @@ def _parts(whole: Subject, family: Sequence[Subject], rows: Sequence[Row], commo
     return found
 
 
-def _corrected(whole: Subject, common: Common) -> Corrected | None:
+def _corrected(whole: Rater, common: Common) -> Corrected | None:
     """The corrected mean, where there are rows without labels."""
     if whole.truth.kind == "preference":
         return None
@@ -155,7 +155,7 @@ def _corrected(whole: Subject, common: Common) -> Corrected | None:
     )
 
 
-def _disagreements(whole: Subject, rows: Sequence[Row], common: Common, most: int) -> Iterator[Disagreement]:
+def _disagreements(whole: Rater, rows: Sequence[Row], common: Common, most: int) -> Iterator[Disagreement]:
     """The widest first; the same response once."""
     truth, said = whole.truth, whole.said
     if truth.kind == "preference":
@@ -184,7 +184,7 @@ def _disagreements(whole: Subject, rows: Sequence[Row], common: Common, most: in
     yield from (_disagreement(whole, rows, place) for place in worst[:most])
 
 
-def _disagreement(whole: Subject, rows: Sequence[Row], place: int) -> Disagreement:
+def _disagreement(whole: Rater, rows: Sequence[Row], place: int) -> Disagreement:
     truth, said, (number, criterion) = whole.truth, whole.said[place], whole.keys[place]
     row, unit = rows[number], truth.high - truth.low
     return Disagreement(
