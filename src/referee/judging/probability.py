@@ -21,7 +21,8 @@ MARKS = " \t\r\n.,!*_`\"'“”"
 """What may stand around a word that is the whole answer."""
 
 _PADDING = " \t\r\n▁Ġ"
-AROUND_LEVEL = _PADDING + "Ċ*_`"
+AROUND_WORD = str.maketrans("", "", MARKS)
+AROUND_LEVEL = str.maketrans("", "", _PADDING + "Ċ*_`")
 """What may stand around the number of a level, beside the ending that is asked for."""
 _LONGEST_ENDING = 200
 """Characters after an answer's token, those that do not count included."""
@@ -91,16 +92,16 @@ def _shares(place: TokenChoice, labels: Iterable[str], words: str) -> dict[str, 
 
 
 def answer_token(
-    choices: tuple[TokenChoice, ...], answer: str, marks: str = MARKS, ending: str = ""
+    choices: tuple[TokenChoice, ...], answer: str, around: dict[int, int | None] = AROUND_WORD, ending: str = ""
 ) -> TokenChoice | None:
-    """The token that is the whole answer, with nothing after it but `ending`, `marks` and end-of-turn tokens.
+    """The token that is the whole answer, with nothing after it but `ending`, `around` and end-of-turn tokens.
 
     None if there is none, as where the answer is spread over several tokens, or it has no log-probability there that is
     a number.
     """
-    after, ignored = "", dict.fromkeys(map(ord, marks))
+    after = ""
     for place in reversed(choices):
-        if _label(place.token) == answer and after.translate(ignored) == ending:
+        if _label(place.token) == answer and after.translate(around) == ending:
             return place if any(_label(token) == answer and not math.isnan(p) for token, p in place.top) else None
         after = _END_TOKEN.sub("", place.token) + after
         if len(after) > _LONGEST_ENDING:

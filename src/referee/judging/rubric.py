@@ -34,7 +34,7 @@ REPLY_TOKENS = 96
 """Room for the reason and the verdict on one criterion."""
 STATEMENTS = "statements"
 """The placeholder for the criteria of one question."""
-_JSON_MARKS = MARKS + "{}[]:"
+_AROUND_WORD = str.maketrans("", "", MARKS + "{}[]:")
 _ENDING = "}}"
 """What stands after the verdict on a criterion asked alone, in JSON."""
 MOST_CHOICES = 10
@@ -176,7 +176,7 @@ class RubricJudge:
         place = (
             answer_token(reply.choices, level, AROUND_LEVEL, _ENDING)
             if level
-            else answer_token(reply.choices, part.label, _JSON_MARKS)
+            else answer_token(reply.choices, part.label, _AROUND_WORD)
         )
         self._scale.saw(place is not None)
         if self._scale.words:

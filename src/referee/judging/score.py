@@ -88,10 +88,11 @@ def _read(low: int, high: int, said: str, request: Ask, _: Reply) -> Verdict | U
     found = given(said, request, "score")
     if isinstance(found, Unscored):
         return found
-    number = integer(found.value) if found.how == "tag" else whole(found.value)
+    words, value, how, otherwise = found
+    number = integer(value) if how == "tag" else whole(value)
     if number is None:
-        return Unscored(reason=found.otherwise, detail="the score is not an integer")
-    return scaled(number, low, high, found.words, found.how)
+        return Unscored(reason=otherwise, detail="the score is not an integer")
+    return scaled(number, low, high, words, how)
 
 
 def _read_mean(low: int, high: int, scale: Scale, said: str, request: Ask, reply: Reply) -> Verdict | Unscored:
