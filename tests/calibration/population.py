@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from referee.calibration import Calibrated, Format, Row, calibrate, calibration_config, read_labels, yes_rule
-from referee.calibration.said import Subject
+from referee.calibration.ratings import Rater
 from referee.config import load
 from referee.referee import Referee
 from referee.rollouts import BadLine
@@ -57,7 +57,7 @@ def referee_with(answer: Callable[[Question], str] | None = None, **judge: Any) 
     return fake_referee(calibration_config(load({"judge": judge, "endpoint": endpoint})), answer)
 
 
-def calibrated(rows: Sequence[Row], yes: str = "", seed: int = 0, **judge: Any) -> tuple[Calibrated, Subject]:
+def calibrated(rows: Sequence[Row], yes: str = "", seed: int = 0, **judge: Any) -> tuple[Calibrated, Rater]:
     """The one judge of this configuration on these rows."""
     with referee_with(**judge) as referee:
         (found,) = calibrate(referee, rows, yes=yes_rule(yes), seed=seed)

@@ -18,7 +18,7 @@ from referee.calibration import Calibration, Row, as_data, calibrate, common_of,
 from referee.calibration.checks import Evidence, length, level_of, position
 from referee.calibration.findings import findings, legend
 from referee.calibration.measures import Common, Measures, measure
-from referee.calibration.said import Said, Subject, subjects
+from referee.calibration.ratings import Rater, Rating, raters
 from referee.calibration.shape import Finding
 from referee.calibration.shape import Part as ShownPart
 from referee.calibration.truth import Kind, Truth
@@ -28,9 +28,9 @@ from referee.stats import Estimate
 from referee.testing import Question
 
 
-def subject(kind: Kind, human: Sequence[float | None], judged: Sequence[float | None], **truth: Any) -> Subject:
-    said = tuple(Said(value, "" if value is not None else "timeout") for value in judged)
-    return Subject(
+def rater(kind: Kind, human: Sequence[float | None], judged: Sequence[float | None], **truth: Any) -> Rater:
+    said = tuple(Rating(value, "" if value is not None else "timeout") for value in judged)
+    return Rater(
         name="judge",
         what="judge",
         judge="judge",
@@ -52,7 +52,7 @@ def table(*cells: tuple[float, float, int]) -> tuple[list[float], list[float]]:
 def test_yes_and_no_by_a_table_worked_by_hand() -> None:
     """20 yes-yes, 5 yes-no, 10 no-yes, 15 no-no: accuracy 0.7, kappa 0.4, the textbook's."""
     human, judged = table((1, 0.9, 20), (1, 0.2, 5), (0, 0.8, 10), (0, 0.1, 15))
-    found = measure(subject("binary", human, judged), alone(50), 0)
+    found = measure(rater("binary", human, judged), alone(50), 0)
     assert found.accuracy.value == pytest.approx(0.7)
     assert found.kappa.value == pytest.approx(0.4)
     assert found.sensitivity.value == pytest.approx(0.8)
@@ -72,7 +72,7 @@ def test_yes_and_no_by_a_table_worked_by_hand() -> None:
 def test_scores_are_compared_on_their_scale() -> None:
     """Off by one counts little for kappa; the matrix is of the judge's own scores."""
     human, judged = table((0.0, 0.0, 5), (0.5, 0.75, 5), (1.0, 1.0, 5), (0.25, 0.25, 5))
-    found = measure(subject("ordinal", human, judged, low=1.0, high=5.0, levels=(1, 2, 3, 4, 5)), alone(20), 0)
+    found = measure(rater("ordinal", human, judged, low=1.0, high=5.0, levels=(1, 2, 3, 4, 5)), alone(20), 0)
     assert found.accuracy.value == pytest.approx(0.75)
     assert found.within_one.value == 1.0
     assert found.kappa.value is not None
@@ -85,8 +85,8 @@ def test_scores_are_compared_on_their_scale() -> None:
 def test_rows_without_a_verdict_count_neither_for_nor_against() -> None:
     """They are counted with their reasons, and every measure is of the others."""
     human, judged = table((1, 0.9, 10), (0, 0.1, 10))
-    whole = measure(subject("binary", human, judged), alone(20), 0)
-    missing = measure(subject("binary", [*human, 1, 1, None], [*judged, None, None, 0.5]), alone(23), 0)
+    whole = measure(rater("binary", human, judged), alone(20), 0)
+    missing = measure(rater("binary", [*human, 1, 1, None], [*judged, None, None, 0.5]), alone(23), 0)
     assert (missing.labelled, missing.n, missing.unscored, missing.reasons) == (22, 20, 2, {"timeout": 2})
     assert missing.kappa == whole.kappa
     assert missing.accuracy == whole.accuracy
@@ -95,7 +95,7 @@ def test_rows_without_a_verdict_count_neither_for_nor_against() -> None:
 def test_preferences_are_pairs_with_ties_half() -> None:
     """Two contests: one right, one tie and one wrong pair."""
     human, judged = [1.0, 0.0, 0.0, 1.0, 0.0], [0.8, 0.2, 0.8, 0.1, 0.9]
-    found = measure(subject("preference", human, judged), Common("aaabb", "aaabb"), 0)
+    found = measure(rater("preference", human, judged), Common("aaabb", "aaabb"), 0)
     assert found.n == 3
     assert found.accuracy.value == pytest.approx(0.5)
     assert found.kappa.value == pytest.approx(0.0)
@@ -105,8 +105,8 @@ def test_preferences_are_pairs_with_ties_half() -> None:
 def test_answers_to_one_prompt_count_as_one_draw() -> None:
     """The same rows in few prompts have a wider interval."""
     human, judged = table((1, 0.9, 30), (1, 0.2, 10), (0, 0.8, 10), (0, 0.1, 30))
-    found = measure(subject("binary", human, judged), alone(80), 0)
-    grouped = measure(subject("binary", human, judged), Common(range(80), [n // 5 for n in range(80)]), 0)
+    found = measure(rater("binary", human, judged), alone(80), 0)
+    grouped = measure(rater("binary", human, judged), Common(range(80), [n // 5 for n in range(80)]), 0)
     assert grouped.prompts == 16
     assert _width(grouped) > _width(found)
 
@@ -120,14 +120,14 @@ def _width(found: Measures) -> float:
 def test_the_same_seed_gives_the_same_intervals() -> None:
     """And another seed others."""
     human, judged = table((1, 0.9, 13), (1, 0.4, 8), (0, 0.7, 6), (0, 0.1, 15))
-    first, again, other = (measure(subject("binary", human, judged), alone(42), seed) for seed in (3, 3, 4))
+    first, again, other = (measure(rater("binary", human, judged), alone(42), seed) for seed in (3, 3, 4))
     assert first == again
     assert first.spearman != other.spearman
 
 
 def test_one_label_only_is_said_and_not_a_number() -> None:
     """Kappa of nothing but yes is not defined."""
-    found = measure(subject("binary", [1.0] * 8, [0.9] * 8), alone(8), 0)
+    found = measure(rater("binary", [1.0] * 8, [0.9] * 8), alone(8), 0)
     assert found.kappa.value is None
     assert found.kappa.reason == "one label only"
 
@@ -306,7 +306,7 @@ def test_a_judge_that_favours_the_first_is_found(tmp_path: Path, chance: float, 
             judge=0,
             rows=rows,
             settled=settled,
-            subject=subject("preference", [row.label for row in rows], [0.5] * 120),  # type: ignore[misc]
+            rater=rater("preference", [row.label for row in rows], [0.5] * 120),  # type: ignore[misc]
             common=common_of(rows),
             seed=0,
         )
@@ -322,7 +322,7 @@ def test_the_cheapest_within_noise_of_the_best_is_marked(tmp_path: Path) -> None
     human = whole.truth.values
 
     def judge(name: str, wrong: set[int], price: float) -> Any:
-        said = tuple(Said((1.0 - (human[n] or 0.0)) if n in wrong else human[n], "", "") for n in range(len(human)))
+        said = tuple(Rating((1.0 - (human[n] or 0.0)) if n in wrong else human[n], "", "") for n in range(len(human)))
         return replace(found, name=name, cost_per_1000=price), replace(whole, name=name, said=said)
 
     dear = judge("dear", set(range(0, 200, 20)), 9.0)
@@ -340,7 +340,7 @@ def test_where_rows_show_nothing_a_judge_is_neither_worse_nor_within_noise(tmp_p
     equal."""
     rows = rows_of(write(tmp_path / "in.jsonl", yes_and_no(8, 1.0, 1.0)))
     found, whole = calibrated(rows, kind="yes_no")
-    wrong = replace(whole, name="wrong", said=(Said(0.0), *whole.said[1:-1], Said(1.0)))
+    wrong = replace(whole, name="wrong", said=(Rating(0.0), *whole.said[1:-1], Rating(1.0)))
     same = replace(whole, name="same")
     judges = [replace(found, name=name, cost_per_1000=price) for name, price in (("judge", 9.0), ("wrong", 1.0))]
     comparison = compare(
@@ -380,7 +380,7 @@ def test_judges_to_whom_labels_are_of_different_kinds_are_compared_by_order(tmp_
 
 def test_labels_of_one_kind_measure_no_agreement() -> None:
     """Kappa would be 0 whatever the judge says, which is not chance."""
-    whole = subject("binary", [1.0] * 30, [0.9] * 25 + [0.1] * 5)
+    whole = rater("binary", [1.0] * 30, [0.9] * 25 + [0.1] * 5)
     found = measure(whole, alone(30), 0)
     assert (found.kappa.value, found.kappa.reason) == (None, "one label only")
     first = next(iter(findings(whole, found, (), "yes_no")))
@@ -414,7 +414,7 @@ def test_members_of_a_jury_are_measured_by_themselves(tmp_path: Path) -> None:
             for name in ("wise", "fool")
         )
 
-    found = {one.name: one for one in subjects(config, rows, said_by(rows, parts), None, str)}
+    found = {one.name: one for one in raters(config, rows, said_by(rows, parts), None, str)}
     assert [one.what for one in found.values()] == ["judge", "juror", "juror"]
     assert measure(found["wise"], common_of(rows), 0, range(20)).accuracy.value == 1.0
     assert measure(found["fool"], common_of(rows), 0, range(20)).accuracy.value == 0.0
@@ -445,7 +445,7 @@ def test_a_member_that_was_asked_about_few_rows_reads_labels_as_all_rows_do(tmp_
         given = Verdict(score=1.0, value=0.1)
         return tuple(Part(name=name, verdict=given) for name in ("cheap", "strong")[: 2 if place < 2 else 1])
 
-    found = {one.name: one for one in subjects(config, rows, said_by(rows, parts), None, str)}
+    found = {one.name: one for one in raters(config, rows, said_by(rows, parts), None, str)}
     assert (found["strong"].truth.kind, found["strong"].truth.values) == ("ordinal", (0.0, 0.1))
 
 
@@ -464,7 +464,7 @@ def test_jurors_are_found_inside_repeats_and_cascades(tmp_path: Path) -> None:
         answers = [Verdict(score=0.5, value=0.5, how="jury", parts=order) for order in (jurors, jurors[::-1])]
         return tuple(Part(name=f"answer {number}", verdict=answer) for number, answer in enumerate(answers, 1))
 
-    found = {one.name: one for one in subjects(config, rows, said_by(rows, parts), None, str)}
+    found = {one.name: one for one in raters(config, rows, said_by(rows, parts), None, str)}
     assert measure(found["wise"], common_of(rows), 0).accuracy.value == 1.0
     assert measure(found["fool"], common_of(rows), 0).accuracy.value == 0.0
 
@@ -472,7 +472,7 @@ def test_jurors_are_found_inside_repeats_and_cascades(tmp_path: Path) -> None:
 def test_parts_have_every_measure() -> None:
     """Of a juror, a criterion or a value of a column nothing is called undefined that is not."""
     human, judged = table((1, 0.9, 20), (1, 0.2, 5), (0, 0.8, 10), (0, 0.1, 15))
-    found = measure(subject("binary", human, judged), alone(50), 0, range(50))
+    found = measure(rater("binary", human, judged), alone(50), 0, range(50))
     for estimate in (found.spearman, found.kendall, found.ece):
         assert (estimate.low is not None, estimate.reason) == (True, "")
     assert found.order.reason != "not defined for these labels"
@@ -480,7 +480,7 @@ def test_parts_have_every_measure() -> None:
 
 def test_without_an_interval_nothing_is_called_agreement() -> None:
     """Four right answers to one prompt are one draw."""
-    whole = subject("binary", [1.0, 0.0, 1.0, 0.0], [0.9, 0.1, 0.9, 0.1])
+    whole = rater("binary", [1.0, 0.0, 1.0, 0.0], [0.9, 0.1, 0.9, 0.1])
     found = measure(whole, Common(range(4), ["same"] * 4), 0)
     assert found.kappa.value == 1.0
     [first] = [one for one in findings(whole, found, (), "yes_no") if one.check == "agreement"]
@@ -490,7 +490,7 @@ def test_without_an_interval_nothing_is_called_agreement() -> None:
 
 def test_a_wide_interval_is_not_called_good_agreement() -> None:
     """Kappa 0.97 of five scores: the interval begins at 0.16, far below what is called fair."""
-    whole = subject("ordinal", [0.9, 0.1, 1.0, 0.5, 0.0], [0.8, 0.2, 0.9, 0.6, 0.0])
+    whole = rater("ordinal", [0.9, 0.1, 1.0, 0.5, 0.0], [0.8, 0.2, 0.9, 0.6, 0.0])
     found = measure(whole, Common(range(5), ["a", "a", "a", "b", "a"]), 0)
     assert found.kappa.value is not None
     assert found.kappa.low is not None
@@ -512,8 +512,8 @@ def test_rows_with_the_same_answer_are_no_disagreements(tmp_path: Path) -> None:
 
 def test_a_member_that_judges_only_what_is_hard_is_not_called_worse() -> None:
     """The last one of a cascade is asked about rows of which the first was unsure."""
-    whole = subject("binary", [1.0] * 50 + [0.0] * 50, [0.9] * 50 + [0.1] * 50)
-    hard = measure(subject("binary", [1.0, 0.0] * 20, [0.9] * 40), alone(40), 0)
+    whole = rater("binary", [1.0] * 50 + [0.0] * 50, [0.9] * 50 + [0.1] * 50)
+    hard = measure(rater("binary", [1.0, 0.0] * 20, [0.9] * 40), alone(40), 0)
     juror = ShownPart(name="strong", what="juror", measures=hard)
     every = ShownPart(name="law", what="by", column="topic", measures=hard)
     found = findings(whole, measure(whole, alone(100), 0), (juror, every), "cascade")

@@ -108,6 +108,14 @@ def test_a_judge_that_changes_its_mind_is_found(rows: list[Row]) -> None:
     assert "repeat = 3" in findings[0].advice
 
 
+def test_few_answers_do_not_show_that_it_says_the_same_again(rows: list[Row]) -> None:
+    """None of four verdicts changed: between 0 and nearly all of them might."""
+    few = [row for row in rows if row.prompt in list(dict.fromkeys(row.prompt for row in rows))[:2]][:4]
+    [finding] = found(few, lambda text: 0.0, "repeats")
+    assert finding.level == "warn"
+    assert "Not known" in finding.text
+
+
 def spending(
     rows: Sequence[Row], names: Sequence[str], folder: str = "", refused: bool = False, **limits: Any
 ) -> tuple[list[Calibrated], float]:

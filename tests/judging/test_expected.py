@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from referee.config import JudgeConfig
 from referee.judging import Form, Judge, make_judge
-from referee.judging.probability import level_token
+from referee.judging.probability import AROUND_LEVEL, answer_token
 from referee.records import Ask, Criterion, Reason, Reply, Sample, TokenChoice, Unscored, Verdict
 
 SECRET = b"0123456789abcdef"
@@ -80,21 +80,21 @@ def test_only_the_end_of_the_object_may_follow(after: tuple[str, ...]) -> None:
     """White space and end-of-turn tokens aside."""
     place = token("4", _4=1.0)
     choices = (token("4", _4=1.0), place, *map(token, after))
-    assert level_token(choices, "4", "}") is place
+    assert answer_token(choices, "4", AROUND_LEVEL, "}") is place
 
 
 def test_an_earlier_number_is_not_taken_for_the_level() -> None:
     """Of a reply with the level first, or in two tokens, there is no distribution to read."""
-    assert level_token((token("4"), token(',"reason":"x"'), token("}")), "4", "}") is None
-    assert level_token((token("1"), token("0"), token("}")), "10", "}") is None
-    assert level_token((token("4"), token("."), token("0"), token("}")), "4", "}") is None
+    assert answer_token((token("4"), token(',"reason":"x"'), token("}")), "4", AROUND_LEVEL, "}") is None
+    assert answer_token((token("1"), token("0"), token("}")), "10", AROUND_LEVEL, "}") is None
+    assert answer_token((token("4"), token("."), token("0"), token("}")), "4", AROUND_LEVEL, "}") is None
 
 
 def test_digits_of_the_nonce_are_not_taken_for_the_level() -> None:
     """The closing tag must be whole."""
     place = token("4", _4=1.0)
     choices = (place, token("</verdict-"), token("4"), token("f>"))
-    assert level_token(choices, "4", "</verdict-4f>") is place
+    assert answer_token(choices, "4", AROUND_LEVEL, "</verdict-4f>") is place
 
 
 def lacking(request: Ask) -> Verdict | Unscored:

@@ -11,10 +11,10 @@ from referee.stats import mean_interval, prediction_powered, rogan_gladen, tuned
 
 
 def test_a_prediction_powered_mean_by_hand() -> None:
-    """Judge 3/4 on the others, human less judge -1/4: 0.5. Both variances 1/4, of 4 rows: t(3) * sqrt(1/16 + 1/16)."""
-    found = prediction_powered([1, 0, 1, 0], [1, 1, 1, 0], [1, 1, 0, 1], weight=1.0, level=0.5)
-    half = 0.76489 * math.sqrt(1 / 8)
-    assert (found.low, found.value, found.high) == pytest.approx((0.5 - half, 0.5, 0.5 + half), abs=1e-4)
+    """Judge 15/2 on the others, human less judge -5/2: 5. Both variances 25, of 4 rows: t(3) * sqrt(25/4 + 25/4)."""
+    found = prediction_powered([10, 0, 10, 0], [10, 10, 10, 0], [10, 10, 0, 10], weight=1.0)
+    half = 3.18245 * math.sqrt(25 / 2)
+    assert (found.low, found.value, found.high) == pytest.approx((5 - half, 5, 5 + half), abs=1e-4)
     assert (found.n, found.groups) == (8, 4)
 
 
@@ -45,16 +45,16 @@ def test_a_perfect_judge_leaves_the_noise_of_the_others() -> None:
 
 def test_groups_that_both_sides_share_are_added_up() -> None:
     """Rows copied under the name of their group change nothing; errors that cancel in a group narrow the interval."""
-    human, judged, others = [1.0, 0.0, 1.0, 0.0], [1.0, 1.0, 1.0, 0.0], [1.0, 1.0, 0.0, 1.0]
+    human, judged, others = [9.0, 0.0, 9.0, 0.0], [9.0, 9.0, 9.0, 0.0], [9.0, 9.0, 0.0, 9.0]
     once = prediction_powered(human, judged, others, groups=[*"abcd"], unlabelled_groups=[*"efgh"])
     assert once == prediction_powered(human, judged, others)
     names, more = [*"abcdabcd"], [*"efghefgh"]
     twice = prediction_powered(human * 2, judged * 2, others * 2, groups=names, unlabelled_groups=more, weight=1.0)
     plain = prediction_powered(human, judged, others, weight=1.0)
     assert (twice.low, twice.high) == pytest.approx((plain.low, plain.high))
-    # Of group b the judge says 1 on the other row, above its mean, and 1 too much on the labelled one.
+    # Of group b the judge says 9 on the other row, above its mean, and 9 too much on the labelled one.
     wide, shared = (
-        prediction_powered(human, judged, others, groups=[*"abcd"], unlabelled_groups=[*names], weight=1.0, level=0.5)
+        prediction_powered(human, judged, others, groups=[*"abcd"], unlabelled_groups=[*names], weight=1.0)
         for names in ("efgh", "abcd")
     )
     assert shared.high - shared.low < wide.high - wide.low  # type: ignore[operator]

@@ -4,8 +4,8 @@ from referee.calibration.checks import CHECKS, Check, Evidence
 from referee.calibration.comparison import compare
 from referee.calibration.export import HIGHER_IS_BETTER, as_data
 from referee.calibration.labels import Format, Row, read_labels
+from referee.calibration.ratings import calibration_config, check_labels
 from referee.calibration.run import calibrate, common_of
-from referee.calibration.said import calibration_config, check_labels
 from referee.calibration.shape import Calibrated, Calibration, Comparison, Disagreement, Finding
 from referee.calibration.truth import YesRule, yes_rule
 

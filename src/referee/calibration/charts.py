@@ -15,15 +15,16 @@ LONG = 150
 """Pixels of an interval in a table."""
 
 
-def curve(bins: Sequence[Bin], low: float, high: float, most: int) -> str:
+def curve(bins: Sequence[Bin]) -> str:
     """People's mean against what the judge said, with intervals; even agreement is the diagonal."""
+    most = max(each.count for each in bins)
     parts = [
         f'<svg class="curve" viewBox="0 0 {LEFT + SIDE + RIGHT} {TOP + SIDE + BOTTOM}" role="img" '
         'aria-label="What people said against what the judge said, rows grouped by the judge\'s value">'
     ]
     for step in range(TICKS + 1):
         share = step / TICKS
-        label = f"{low + share * (high - low):.3g}"
+        label = f"{share:.3g}"
         x, y = _at(share, share)
         parts += [
             f'<path class="grid" d="M{x:.1f} {TOP}V{TOP + SIDE}M{LEFT} {y:.1f}H{LEFT + SIDE}"/>',
@@ -70,13 +71,13 @@ def matrix(table: Confusion) -> str:
     return f'<div class="wrap"><table class="matrix">{"".join(rows)}</table></div>'
 
 
-def interval(found: Estimate, low: float = 0.0, high: float = 1.0) -> str:
-    """A dot and its interval on a line from `low` to `high`."""
+def interval(found: Estimate) -> str:
+    """A dot and its interval on a line from 0 to 1."""
     if found.value is None:
         return ""
 
     def at(value: float) -> float:
-        return 5 + (LONG - 10) * (min(high, max(low, value)) - low) / (high - low)
+        return 5 + (LONG - 10) * min(1.0, max(0.0, value))
 
     ends = "" if found.low is None or found.high is None else f"M{at(found.low):.1f} 8H{at(found.high):.1f}"
     return (

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from referee.calibration.labels import Row
 from referee.calibration.measures import Common
-from referee.calibration.said import Subject
+from referee.calibration.ratings import Rater
 from referee.calibration.shape import Finding, Level
 from referee.config import Config, LedgerConfig, MissingConfig
 from referee.errors import EndpointClosed
@@ -42,7 +42,7 @@ class Evidence(Struct, frozen=True, kw_only=True):
     rows: Sequence[Row]
     settled: Sequence[Settled]
     """What that judge's asking ended in, for every row."""
-    subject: Subject
+    rater: Rater
     common: Common
     seed: int
     spent: list[float] = []
@@ -93,11 +93,11 @@ Check = Callable[[Evidence], Iterable[Finding]]
 
 def length(evidence: Evidence) -> Iterable[Finding]:
     """Whether longer responses get more than people give them. Preferences and orders have no scale to tell by."""
-    subject = evidence.subject
-    if subject.truth.kind == "preference":
+    rater = evidence.rater
+    if rater.truth.kind == "preference":
         return
     values, labels, lengths, prompts = [], [], [], []
-    for said, human, (row, _) in zip(subject.said, subject.truth.values, subject.keys, strict=True):
+    for said, human, (row, _) in zip(rater.said, rater.truth.values, rater.keys, strict=True):
         if said.value is not None and human is not None:
             sample = evidence.rows[row].sample
             values.append(said.value)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 
 from referee.calibration.measures import Common, contests, headline, less, right
-from referee.calibration.said import Subject
+from referee.calibration.ratings import Rater
 from referee.calibration.shape import Calibrated, Compared, Comparison
 from referee.calibration.truth import Kind, pairs
 from referee.stats import Estimate
@@ -14,13 +14,13 @@ Units = Mapping[Hashable, tuple[float, float, Hashable]]
 """By key: what people say, what the judge says, and the prompt."""
 
 
-def compare(judges: Sequence[Calibrated], whole: Sequence[Subject], common: Common, seed: int) -> Comparison | None:
+def compare(judges: Sequence[Calibrated], whole: Sequence[Rater], common: Common, seed: int) -> Comparison | None:
     """Each judge against the best one by a paired bootstrap of the difference of their kappas; where labels are of
     different kinds to them, of the shares of answers they put in the right order."""
-    kinds = {subject.truth.kind for subject in whole}
+    kinds = {rater.truth.kind for rater in whole}
     mixed = len(kinds) > 1
     kind: Kind = "preference" if mixed else next(iter(kinds), "binary")
-    units = {subject.name: _units(subject, common, kind) for subject in whole}
+    units = {rater.name: _units(rater, common, kind) for rater in whole}
     known = {name: found for name, found in units.items() if found}
     if len(known) < 2:
         return None
@@ -41,16 +41,16 @@ def compare(judges: Sequence[Calibrated], whole: Sequence[Subject], common: Comm
     return Comparison(best=best, cheapest=cheapest, others=tuple(others), by="order" if mixed else "kappa")
 
 
-def _units(subject: Subject, common: Common, kind: Kind) -> Units:
+def _units(rater: Rater, common: Common, kind: Kind) -> Units:
     found: dict[Hashable, tuple[float, float, Hashable]] = {}
     if kind == "preference":
-        for pair in pairs(subject.truth.values, contests(subject, common)):
-            hit = right(subject, pair)
+        for pair in pairs(rater.truth.values, contests(rater, common)):
+            hit = right(rater, pair)
             if hit is not None:
-                keys = subject.keys[pair[0]], subject.keys[pair[1]]
+                keys = rater.keys[pair[0]], rater.keys[pair[1]]
                 found[keys] = 1.0, hit, common.prompts[keys[0][0]]
         return found
-    for key, human, said in zip(subject.keys, subject.truth.values, subject.said, strict=True):
+    for key, human, said in zip(rater.keys, rater.truth.values, rater.said, strict=True):
         if human is not None and said.value is not None:
             found[key] = human, said.value, common.prompts[key[0]]
     return found

@@ -2,56 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from types import MappingProxyType
 from typing import Any
 
+from msgspec import Struct
+
 from referee.calibration.measures import Measures
-from referee.calibration.shape import Calibrated, Calibration, Corrected, Finding
+from referee.calibration.shape import Calibrated, Calibration
 from referee.stats import Estimate
 
-MEASURES = (
-    "accuracy",
-    "kappa",
-    "spearman",
-    "kendall",
-    "roc_auc",
-    "ece",
-    "bias",
-    "sensitivity",
-    "specificity",
-    "within_one",
-    "order",
-    "best",
+HIGHER_IS_BETTER = (
+    *("accuracy", "kappa", "spearman", "kendall", "roc_auc"),
+    *("sensitivity", "specificity", "within_one", "order", "best"),
 )
-HIGHER_IS_BETTER = tuple(name for name in MEASURES if name not in ("ece", "bias"))
+RENAMED = {"kind": "labels", "reasons": "unscored_reasons", "mean_human": "mean_people"}
+LEFT = ("curve", "confusion", "ece_floor")
+"""Of measures, what is written by itself."""
 
 
 def as_data(found: Calibration) -> dict[str, Any]:
     """Everything `--json` prints."""
-    comparison = None
-    if found.comparison is not None:
-        comparison = {
-            "best": found.comparison.best,
-            "cheapest_within_noise": found.comparison.cheapest or None,
-            "by": found.comparison.by,
-            "others": [
-                {
-                    "name": one.name,
-                    **_estimate(f"{found.comparison.by}_difference", one.difference),
-                    "within_noise": one.within_noise,
-                }
-                for one in found.comparison.others
-            ],
-        }
-    return {
-        "rows": found.rows,
-        "labelled": found.labelled,
-        "unlabelled": found.unlabelled,
-        "prompts": found.prompts,
-        "seed": found.seed,
-        "judges": [_judge(judge) for judge in found.judges],
-        "comparison": comparison,
+    data = _flat(found, left=("preferences", "judges", "comparison"))
+    comparison = found.comparison
+    data["judges"] = [_judge(judge) for judge in found.judges]
+    data["comparison"] = comparison and {
+        "best": comparison.best,
+        "cheapest_within_noise": comparison.cheapest or None,
+        "by": comparison.by,
+        "others": [
+            {
+                "name": one.name,
+                **_estimate(f"{comparison.by}_difference", one.difference),
+                "within_noise": one.within_noise,
+            }
+            for one in comparison.others
+        ],
     }
+    return data
 
 
 def _judge(judge: Calibrated) -> dict[str, Any]:
@@ -63,46 +51,34 @@ def _judge(judge: Calibrated) -> dict[str, Any]:
         else:
             parts["criteria" if part.what == "criterion" else "jurors"][part.name] = data
     return {
-        "name": judge.name,
-        "kind": judge.kind,
-        "models": list(judge.models),
+        **_flat(judge, left=("measures", "parts", "corrected", "findings")),
         **_measures(judge.measures),
         "ece_floor": judge.measures.ece_floor,
         "curve": [
             {"rows": bin_.count, "judge": bin_.said, "people": bin_.true, "people_interval": [bin_.low, bin_.high]}
             for bin_ in judge.measures.curve
         ],
-        "corrected": _corrected(judge.corrected),
-        "cost_per_1000": judge.cost_per_1000,
-        "seconds": judge.seconds,
-        "findings": [_finding(finding) for finding in judge.findings],
-        "disagreements": list(judge.disagreements),
+        "corrected": judge.corrected and _flat(judge.corrected),
+        "findings": [_flat(finding, {"estimate": "value"}) for finding in judge.findings],
         **parts,
     }
 
 
 def _measures(measures: Measures) -> dict[str, Any]:
     table = measures.confusion
-    return {
-        "labels": measures.kind,
-        "n": measures.n,
-        "prompts": measures.prompts,
-        "labelled": measures.labelled,
-        "unscored": measures.unscored,
-        "unscored_reasons": measures.reasons,
-        "accuracy_of": measures.accuracy_of,
-        "kappa_of": measures.kappa_of,
-        **_each({name: getattr(measures, name) for name in MEASURES}),
-        "mean_people": measures.mean_human,
-        "mean_judge": measures.mean_judge,
-        "confusion": None if table is None else {"labels": table.labels, "people_by_judge": table.counts},
-    }
+    confusion = table and {"labels": table.labels, "people_by_judge": table.counts}
+    return {**_flat(measures, RENAMED, LEFT), "confusion": confusion}
 
 
-def _each(estimates: Mapping[str, Estimate]) -> dict[str, Any]:
+def _flat(
+    given: Struct, renamed: Mapping[str, str] = MappingProxyType({}), left: Collection[str] = ()
+) -> dict[str, Any]:
+    """Its fields by name; of an estimate, its interval beside it."""
     found: dict[str, Any] = {}
-    for name, estimate in estimates.items():
-        found |= _estimate(name, estimate)
+    for field in given.__struct_fields__:
+        if field not in left:
+            name, value = renamed.get(field, field), getattr(given, field)
+            found |= _estimate(name, value) if isinstance(value, Estimate) else {name: value}
     return found
 
 
@@ -110,28 +86,3 @@ def _estimate(name: str, found: Estimate) -> dict[str, Any]:
     interval = None if found.low is None or found.high is None else [found.low, found.high]
     data: dict[str, Any] = {name: found.value, f"{name}_interval": interval}
     return data | ({} if interval or not found.reason else {f"{name}_missing": found.reason})
-
-
-def _corrected(found: Corrected | None) -> dict[str, Any] | None:
-    if found is None:
-        return None
-    share = {} if found.rogan_gladen is None else _estimate("rogan_gladen", found.rogan_gladen)
-    return {
-        "labelled": found.labelled,
-        "unlabelled": found.unlabelled,
-        "judge_mean": found.judge_mean,
-        **_estimate("prediction_powered", found.prediction_powered),
-        "judge_share": found.judge_share,
-        **share,
-    }
-
-
-def _finding(finding: Finding) -> dict[str, Any]:
-    number = {} if finding.estimate is None else _estimate("value", finding.estimate)
-    return {
-        "check": finding.check,
-        "level": finding.level,
-        "text": finding.text,
-        "advice": finding.advice,
-        **number,
-    }

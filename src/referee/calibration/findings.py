@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from referee.calibration.measures import Measures
-from referee.calibration.said import Subject
+from referee.calibration.ratings import Rater
 from referee.calibration.shape import Calibration, Corrected, Finding, Level, Part
 from referee.stats import Estimate, kappa
 
@@ -27,12 +27,12 @@ FEW = 20
 """Rows below which a part is not called worse than the whole."""
 
 
-def findings(subject: Subject, measures: Measures, parts: Sequence[Part], kind: str) -> Iterator[Finding]:
+def findings(rater: Rater, measures: Measures, parts: Sequence[Part], kind: str) -> Iterator[Finding]:
     """What stands out about agreement of a judge of this kind; the checks say the rest."""
-    yield from _agreement(measures, any(criterion for _, criterion in subject.keys))
+    yield from _agreement(measures, any(criterion for _, criterion in rater.keys))
     yield from _order(measures)
     yield from _unscored(measures)
-    yield from _leaning(subject, measures)
+    yield from _leaning(rater, measures)
     if kind in PROBABILITIES:
         yield from _probabilities(measures)
     yield from _worse(measures, parts)
@@ -107,7 +107,7 @@ def _unscored(measures: Measures) -> Iterator[Finding]:
         )
 
 
-def _leaning(subject: Subject, measures: Measures) -> Iterator[Finding]:
+def _leaning(rater: Rater, measures: Measures) -> Iterator[Finding]:
     """Too generous or too strict, and whether another cut would help."""
     bias, area = measures.bias, measures.roc_auc
     leans = bias.value is not None and bias.low is not None and bias.high is not None
@@ -127,7 +127,7 @@ def _leaning(subject: Subject, measures: Measures) -> Iterator[Finding]:
             estimate=bias,
         )
     if measures.kind == "binary" and area.value is not None and area.value >= WELL_ORDERED:
-        cut, there = _best_cut(subject)
+        cut, there = _best_cut(rater)
         if there - (measures.kappa.value or 0.0) > BETTER_CUT:
             yield Finding(
                 check="cut",
@@ -139,11 +139,11 @@ def _leaning(subject: Subject, measures: Measures) -> Iterator[Finding]:
             )
 
 
-def _best_cut(subject: Subject) -> tuple[float, float]:
+def _best_cut(rater: Rater) -> tuple[float, float]:
     """The cut with the highest kappa on these rows, which flatters it a little."""
     known = [
         (said.value, human > 0.5)
-        for said, human in zip(subject.said, subject.truth.values, strict=True)
+        for said, human in zip(rater.said, rater.truth.values, strict=True)
         if said.value is not None and human is not None
     ]
     levels = sorted({said for said, _ in known})

@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from referee.calibration.said import Subject
+from referee.calibration.ratings import Rater
 from referee.calibration.truth import Kind, pairs
 from referee.stats import (
     Bin,
@@ -44,7 +44,7 @@ NONE = Estimate(None, reason="not defined for these labels")
 
 
 class Measures(Struct, frozen=True, kw_only=True):
-    """What can be said of one subject's agreement. For preferences, n is pairs of responses; else rows."""
+    """What can be said of one rater's agreement. For preferences, n is pairs of responses; else rows."""
 
     kind: Kind
     n: int
@@ -80,36 +80,36 @@ class Measures(Struct, frozen=True, kw_only=True):
 
 
 class Common(Struct, frozen=True):
-    """What all subjects of a file share: which rows are compared, and which are not independent."""
+    """What all raters of a file share: which rows are compared, and which are not independent."""
 
     contests: Sequence[Hashable]
     prompts: Sequence[Hashable]
 
 
-def measure(subject: Subject, common: Common, seed: int, places: Sequence[int] | None = None) -> Measures:
+def measure(rater: Rater, common: Common, seed: int, places: Sequence[int] | None = None) -> Measures:
     """Everything, over these places or all."""
-    among = range(len(subject.said)) if places is None else places
-    labelled = [place for place in among if subject.truth.values[place] is not None]
-    scored = [place for place in labelled if subject.said[place].value is not None]
-    reasons = Counter(subject.said[place].unscored for place in labelled if subject.said[place].value is None)
+    among = range(len(rater.said)) if places is None else places
+    labelled = [place for place in among if rater.truth.values[place] is not None]
+    scored = [place for place in labelled if rater.said[place].value is not None]
+    reasons = Counter(rater.said[place].unscored for place in labelled if rater.said[place].value is None)
     counts: dict[str, Any] = {
-        "kind": subject.truth.kind,
+        "kind": rater.truth.kind,
         "labelled": len(labelled),
         "unscored": len(labelled) - len(scored),
         "reasons": dict(reasons.most_common()),
     }
-    if subject.truth.kind == "preference":
-        return Measures(**counts, **_preferences(subject, common, scored))
-    human = [_known(subject.truth.values[place]) for place in scored]
-    judged = [_known(subject.said[place].value) for place in scored]
-    groups = [common.prompts[subject.keys[place][0]] for place in scored]
+    if rater.truth.kind == "preference":
+        return Measures(**counts, **_preferences(rater, common, scored))
+    human = [_known(rater.truth.values[place]) for place in scored]
+    judged = [_known(rater.said[place].value) for place in scored]
+    groups = [common.prompts[rater.keys[place][0]] for place in scored]
     found: dict[str, Any] = {
         "n": len(scored),
         "prompts": len(set(groups)),
         "bias": mean_interval([said - true for true, said in zip(human, judged, strict=True)], groups),
         "mean_human": _mean(human),
         "mean_judge": _mean(judged),
-        **(_binary if subject.truth.kind == "binary" else _ordinal)(subject, human, judged, groups),
+        **(_binary if rater.truth.kind == "binary" else _ordinal)(rater, human, judged, groups),
     }
     if scored:
         chance = Random(seed)
@@ -123,15 +123,15 @@ def measure(subject: Subject, common: Common, seed: int, places: Sequence[int] |
             "spearman": resampled(spearman, human, judged),
             "kendall": resampled(kendall, human, judged),
             "ece": ece_interval(judged, human, chance, groups, bins, resamples=times),
-            "ece_floor": ece_floor(judged, chance, bins) if subject.truth.kind == "binary" else None,
+            "ece_floor": ece_floor(judged, chance, bins) if rater.truth.kind == "binary" else None,
             "curve": tuple(reliability(judged, human, bins)),
-            "order": _order(subject, common, scored)[0],
+            "order": _order(rater, common, scored)[0],
         }
     return Measures(**counts, **found)
 
 
 def headline(kind: Kind) -> Callable[[Sequence[float], Sequence[float]], float | None]:
-    """Kappa of a subject, from people's values and the judge's; for preferences from 1s and whether each pair is
+    """Kappa of a rater, from people's values and the judge's; for preferences from 1s and whether each pair is
     right."""
     if kind == "binary":
         return lambda human, judged: kappa([value > CUT for value in human], [value > CUT for value in judged])
@@ -156,15 +156,15 @@ def less(
     return bootstrap(apart, (human, a, b), Random(seed), groups)
 
 
-def right(subject: Subject, pair: tuple[int, int]) -> float | None:
+def right(rater: Rater, pair: tuple[int, int]) -> float | None:
     """Whether the better response has the higher value, a tie half; None where one has none."""
-    better, worse = (subject.said[place].value for place in pair)
+    better, worse = (rater.said[place].value for place in pair)
     return None if better is None or worse is None else (better > worse) + (better == worse) / 2
 
 
-def contests(subject: Subject, common: Common) -> list[Hashable]:
+def contests(rater: Rater, common: Common) -> list[Hashable]:
     """What each value competes with: others of the same contest, and of the same criterion."""
-    return [(common.contests[row], criterion) for row, criterion in subject.keys]
+    return [(common.contests[row], criterion) for row, criterion in rater.keys]
 
 
 def _known(value: float | None) -> float:
@@ -176,7 +176,7 @@ def _mean(values: Sequence[float]) -> float | None:
     return sum(values) / len(values) if values else None
 
 
-def _binary(subject: Subject, human: list[float], judged: list[float], groups: list[Hashable]) -> dict[str, Any]:
+def _binary(rater: Rater, human: list[float], judged: list[float], groups: list[Hashable]) -> dict[str, Any]:
     true, said = [value > CUT for value in human], [value > CUT for value in judged]
 
     def hits(kind: bool) -> Estimate:
@@ -199,8 +199,8 @@ def _words(given: Sequence[bool]) -> list[str]:
     return ["yes" if yes else "no" for yes in given]
 
 
-def _ordinal(subject: Subject, human: list[float], judged: list[float], groups: list[Hashable]) -> dict[str, Any]:
-    truth = subject.truth
+def _ordinal(rater: Rater, human: list[float], judged: list[float], groups: list[Hashable]) -> dict[str, Any]:
+    truth = rater.truth
     found: dict[str, Any] = {
         "kappa": kappa_interval(human, judged, "quadratic", groups),
         "kappa_of": "quadratic weights",
@@ -225,8 +225,8 @@ def _level(value: float, low: float, unit: float) -> int:
     return int(low + value * unit + 0.5) if low >= 0 else round(low + value * unit)
 
 
-def _preferences(subject: Subject, common: Common, scored: Sequence[int]) -> dict[str, Any]:
-    accuracy, count, prompts = _order(subject, common, scored)
+def _preferences(rater: Rater, common: Common, scored: Sequence[int]) -> dict[str, Any]:
+    accuracy, count, prompts = _order(rater, common, scored)
     return {
         "n": count,
         "prompts": prompts,
@@ -235,30 +235,30 @@ def _preferences(subject: Subject, common: Common, scored: Sequence[int]) -> dic
         "kappa": accuracy.line(2, -1),
         "kappa_of": "2 * accuracy - 1",
         "order": accuracy,
-        "best": _best(subject, common, scored),
+        "best": _best(rater, common, scored),
     }
 
 
-def _order(subject: Subject, common: Common, scored: Sequence[int]) -> tuple[Estimate, int, int]:
+def _order(rater: Rater, common: Common, scored: Sequence[int]) -> tuple[Estimate, int, int]:
     """The share of pairs in the right order, of how many pairs and prompts."""
     known = set(scored)
-    values = [value if place in known else None for place, value in enumerate(subject.truth.values)]
-    compared = pairs(values, contests(subject, common))
-    found = [_known(right(subject, pair)) for pair in compared]
-    groups = [common.prompts[subject.keys[better][0]] for better, _ in compared]
+    values = [value if place in known else None for place, value in enumerate(rater.truth.values)]
+    compared = pairs(values, contests(rater, common))
+    found = [_known(right(rater, pair)) for pair in compared]
+    groups = [common.prompts[rater.keys[better][0]] for better, _ in compared]
     return proportion(found, groups), len(found), len(set(groups))
 
 
-def _best(subject: Subject, common: Common, scored: Sequence[int]) -> Estimate:
+def _best(rater: Rater, common: Common, scored: Sequence[int]) -> Estimate:
     """As RewardBench 2 counts: the highest score is a preferred response's, and no other has it."""
     places, hits, groups = list(scored), list[float](), list[Hashable]()
-    for each in clusters(len(places), [contests(subject, common)[place] for place in places]):
+    for each in clusters(len(places), [contests(rater, common)[place] for place in places]):
         members = [places[at] for at in each]
-        human = [_known(subject.truth.values[place]) for place in members]
-        judged = [_known(subject.said[place].value) for place in members]
+        human = [_known(rater.truth.values[place]) for place in members]
+        judged = [_known(rater.said[place].value) for place in members]
         if len(set(human)) < 2:
             continue
         top = {true for true, said in zip(human, judged, strict=True) if said == max(judged)}
         hits.append(float(top == {max(human)}))
-        groups.append(common.prompts[subject.keys[members[0]][0]])
+        groups.append(common.prompts[rater.keys[members[0]][0]])
     return proportion(hits, groups)

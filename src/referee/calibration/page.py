@@ -84,7 +84,7 @@ def _comparison(found: Calibration) -> str:
             f'<td class="name">{shown(judge.name)}<br>{models}</td>'
             f"{_agreement(measures, by)}<td class=n>{percent(measures.accuracy)}</td>"
             f"<td class=n>{_signed(judge)}</td><td class=n>{share:.1%}</td><td class=n>{price}</td>"
-            f"<td class=n>{took}</td><td class=n>{', '.join(words)}</td>"
+            f"<td class=n>{took}</td><td>{', '.join(words)}</td>"
         )
         best = comparison is not None and judge.name == comparison.best
         rows.append(f'<tr class="best">{cells}</tr>' if best else f"<tr>{cells}</tr>")
@@ -131,8 +131,7 @@ def _panels(judge: Calibrated) -> str:
         if measures.ece.value is not None:
             floor = "" if measures.ece_floor is None else f"; chance alone gives {measures.ece_floor:.2f}"
             note += f" Off by {value(measures.ece)} (ECE{floor})."
-        drawn = curve(measures.curve, 0.0, 1.0, max(each.count for each in measures.curve))
-        panels.append(_panel("Does 0.8 mean 0.8?", note, drawn))
+        panels.append(_panel("Does 0.8 mean 0.8?", note, curve(measures.curve)))
     if measures.confusion is not None:
         note = f"{measures.n} rows with a label and a verdict."
         if measures.sensitivity.value is not None:

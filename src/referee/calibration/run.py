@@ -11,7 +11,7 @@ from referee.calibration.checks import CHECKS, Check, Evidence
 from referee.calibration.findings import findings
 from referee.calibration.labels import Row
 from referee.calibration.measures import CUT, Common, contests, measure, right
-from referee.calibration.said import Subject, ask, settled_of, subjects
+from referee.calibration.ratings import Rater, ask, raters, settled_of
 from referee.calibration.shape import Calibrated, Corrected, Disagreement, Finding, Part
 from referee.calibration.truth import YesRule, pairs
 from referee.config import Config, JudgeConfig, all_judges, endpoints_of
@@ -45,7 +45,7 @@ def calibrate(
     examples: int = 5,
     checks: Sequence[Check] = CHECKS,
     another: Callable[[Config], Referee] = Referee,
-) -> Iterator[tuple[Calibrated, Subject]]:
+) -> Iterator[tuple[Calibrated, Rater]]:
     """Every judge of the Referee's configuration, with what was said of each row. `rewards`: what a run that is over
     said; then its configuration is enough, for checks that ask nothing. `another`: for those that ask with other
     settings."""
@@ -54,7 +54,7 @@ def calibrate(
     if rewards is None:
         assert isinstance(referee, Referee)
         rewards = ask(referee, rows)
-    found = list(subjects(config, rows, rewards, yes, rename))
+    found = list(raters(config, rows, rewards, yes, rename))
     for place, judge in enumerate(config.judge):
         name, settled = rename(judge.name), settled_of(place, rewards)
         whole = next((one for one in found if one.judge == name and one.what == "judge"), None)
@@ -67,7 +67,7 @@ def calibrate(
             judge=place,
             rows=rows,
             settled=settled,
-            subject=whole,
+            rater=whole,
             common=common,
             seed=seed,
             spent=spent,
@@ -103,7 +103,7 @@ def _checked(check: Check, evidence: Evidence) -> list[Finding]:
         return [Finding(check=name, level="warn", text=f"Not known ({name}): {error}")]
 
 
-def _parts(whole: Subject, family: Sequence[Subject], rows: Sequence[Row], common: Common, seed: int) -> list[Part]:
+def _parts(whole: Rater, family: Sequence[Rater], rows: Sequence[Row], common: Common, seed: int) -> list[Part]:
     found = []
     for one in family:
         if one.what != "judge":
@@ -121,7 +121,7 @@ def _parts(whole: Subject, family: Sequence[Subject], rows: Sequence[Row], commo
     return found
 
 
-def _corrected(whole: Subject, common: Common) -> Corrected | None:
+def _corrected(whole: Rater, common: Common) -> Corrected | None:
     """The corrected mean, where there are rows without labels."""
     if whole.truth.kind == "preference":
         return None
@@ -155,23 +155,18 @@ def _corrected(whole: Subject, common: Common) -> Corrected | None:
     )
 
 
-def _disagreements(whole: Subject, rows: Sequence[Row], common: Common, most: int) -> Iterator[Disagreement]:
+def _disagreements(whole: Rater, rows: Sequence[Row], common: Common, most: int) -> Iterator[Disagreement]:
     """The widest first; the same response once."""
     truth, said = whole.truth, whole.said
     if truth.kind == "preference":
         wrong = [pair for pair in pairs(truth.values, contests(whole, common)) if right(whole, pair) == 0.0]
         wrong.sort(key=lambda pair: (said[pair[0]].value or 0.0) - (said[pair[1]].value or 0.0))
         for better, worse in wrong[:most]:
-            row, other = rows[whole.keys[better][0]], rows[whole.keys[worse][0]]
-            yield Disagreement(
-                line=row.line,
-                id=row.sample.id,
-                prompt=plain(row.sample.prompt)[:KEPT_TEXT],
-                response=plain(row.sample.response)[:KEPT_TEXT],
+            other = rows[whole.keys[worse][0]]
+            yield replace(
+                _disagreement(whole, rows, better),
                 human=1.0,
                 judge=said[better].value or 0.0,
-                human_why=row.why[:KEPT_TEXT],
-                judge_why=said[better].why[:KEPT_TEXT],
                 other=plain(other.sample.response)[:KEPT_TEXT],
                 other_judge=said[worse].value,
                 other_why=said[worse].why[:KEPT_TEXT],
@@ -186,20 +181,22 @@ def _disagreements(whole: Subject, rows: Sequence[Row], common: Common, most: in
         and (one.value != true if truth.kind == "ordinal" else (one.value > CUT) != (true > CUT))
     }
     worst = sorted(apart, key=lambda place: -apart[place])
-    unit = truth.high - truth.low
-    for place in worst[:most]:
-        key = whole.keys[place]
-        row = rows[key[0]]
-        yield Disagreement(
-            line=row.line,
-            id=f"{row.sample.id}, {key[1]}" if key[1] else row.sample.id,
-            prompt=plain(row.sample.prompt)[:KEPT_TEXT],
-            response=plain(row.sample.response)[:KEPT_TEXT],
-            human=truth.low + (truth.values[place] or 0.0) * unit,
-            judge=truth.low + (said[place].value or 0.0) * unit,
-            human_why=row.why[:KEPT_TEXT],
-            judge_why=said[place].why[:KEPT_TEXT],
-        )
+    yield from (_disagreement(whole, rows, place) for place in worst[:most])
+
+
+def _disagreement(whole: Rater, rows: Sequence[Row], place: int) -> Disagreement:
+    truth, said, (number, criterion) = whole.truth, whole.said[place], whole.keys[place]
+    row, unit = rows[number], truth.high - truth.low
+    return Disagreement(
+        line=row.line,
+        id=f"{row.sample.id}, {criterion}" if criterion else row.sample.id,
+        prompt=plain(row.sample.prompt)[:KEPT_TEXT],
+        response=plain(row.sample.response)[:KEPT_TEXT],
+        human=truth.low + (truth.values[place] or 0.0) * unit,
+        judge=truth.low + (said.value or 0.0) * unit,
+        human_why=row.why[:KEPT_TEXT],
+        judge_why=said.why[:KEPT_TEXT],
+    )
 
 
 def _cost(config: Config, judge: JudgeConfig, settled: Sequence[Settled]) -> float | None:

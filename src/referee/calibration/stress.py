@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from referee.calibration.asking import first_judged, judged
 from referee.calibration.checks import Check, Evidence, level_of, range_of
-from referee.calibration.said import grouped
+from referee.calibration.ratings import grouped
 from referee.calibration.shape import Finding, Level
 from referee.judging import needs_groups
 from referee.probes import ATTACKS, REWRITES, Rewrite, rewritten
@@ -25,6 +25,8 @@ CREDIT_WARN, CREDIT_BAD = 0.0, 0.05
 """Share of attacks that earn credit."""
 FLIP_WARN, FLIP_BAD = 0.05, 0.15
 """Share of pairs of answers to one question that differ."""
+TOO_WIDE = 0.5
+"""Width of an interval of a share that tells nothing."""
 ATTACKED = 2
 """Prompts of the rows that the attacks are answers to."""
 REPEATS = 3
@@ -115,12 +117,12 @@ def repeats(evidence: Evidence, most: int) -> Iterable[Finding]:
                 verdict = reward.terms[0].settled.verdict
                 if isinstance(verdict, Verdict):
                     answers[number].append(verdict)
-    binary = evidence.subject.truth.kind == "binary"
+    binary = evidence.rater.truth.kind == "binary"
     items = [[verdict.value > 0.5 if binary else verdict.score for verdict in said] for said in answers]
     found = flips(items, [evidence.common.prompts[place] for place in places])
     spread = within_sd([[verdict.value for verdict in said] for said in answers])
     asked = sum(len(said) > 1 for said in answers)
-    if found.value is None or found.low is None:
+    if found.value is None or found.low is None or found.high is None or found.high - found.low > TOO_WIDE:
         words = f"Not known whether it gives the same verdict again: {found.reason or 'too few answers'}."
         yield Finding(check="repeats", level="warn", text=words, estimate=found)
         return

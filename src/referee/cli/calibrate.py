@@ -31,7 +31,7 @@ from referee.calibration import (
 )
 from referee.calibration.labels import NO_VALUE, unjudged_columns
 from referee.calibration.page import write_page
-from referee.calibration.said import Subject
+from referee.calibration.ratings import Rater
 from referee.calibration.stored import stored
 from referee.calibration.stress import STRESS, questions
 from referee.cli.calibrate_cascade import replayed, tell
@@ -118,7 +118,7 @@ def command(
     checks = [*CHECKS, *_stress(check or (), check_rows)]
     rule, columns = yes_rule(yes), tuple(by or ())
     judges: list[Calibrated] = []
-    subjects: list[Subject] = []
+    raters: list[Rater] = []
     rows: list[Row] = []
     configs: Sequence[Path | None] = config or [None]
     with as_file(str(labels), mapped) as path_of_labels, contextlib.ExitStack() as stack:
@@ -161,7 +161,7 @@ def command(
                     with Referee(chosen) as referee, Meter(len(rows), referee.metrics, quiet or as_json, priced):
                         found_here = list(measured(referee))
                 judges += [judge for judge, _ in found_here]
-                subjects += [subject for _, subject in found_here]
+                raters += [rater for _, rater in found_here]
     if cascade:
         return
     found = Calibration(
@@ -172,7 +172,7 @@ def command(
         preferences=any(row.preferred is not None for row in rows),
         seed=seed,
         judges=tuple(judges),
-        comparison=compare(judges, subjects, common_of(rows), seed),
+        comparison=compare(judges, raters, common_of(rows), seed),
     )
     if output is not None:
         size = write_page(output, found, f"referee calibrate: {labels.name}")

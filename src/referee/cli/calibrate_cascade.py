@@ -11,7 +11,7 @@ from rich.table import Table
 
 from referee.calibration import Row, YesRule, common_of
 from referee.calibration.cascade import Curve, Point, replay, words
-from referee.calibration.said import ask, settled_of
+from referee.calibration.ratings import ask, settled_of
 from referee.calibration.truth import truth_of
 from referee.cli.terminal import terminal
 from referee.cli.words import counted

@@ -57,14 +57,14 @@ def better_of(labels: Sequence[str], said: str, request: Ask, _: Reply) -> Verdi
     found = given(said, request, "verdict")
     if isinstance(found, Unscored):
         return found
-    word = found.value
-    if word == TIE or (found.how == "tag" and word.lower() == TIE):
+    words, word, how, otherwise = found
+    if word == TIE or (how == "tag" and word.lower() == TIE):
         value = 0.5
     elif word in labels:
         value = float(word == labels[0])
     else:
-        return Unscored(reason=found.otherwise, detail="the verdict is neither one of the two labels nor tie")
-    return Verdict(score=value, value=value, reason=kept(_placed(found.words, labels)), how=found.how)
+        return Unscored(reason=otherwise, detail="the verdict is neither one of the two labels nor tie")
+    return Verdict(score=value, value=value, reason=kept(_placed(words, labels)), how=how)
 
 
 def _placed(words: str, labels: Sequence[str]) -> str:

@@ -63,18 +63,18 @@ class PairwiseJudge:
         if found.lone is not None:
             [end] = yield from self._alone.deliberate(samples[found.lone], form)
             return found.ends(dict.fromkeys(found.texts, end))
-        fought = Fought()
+        compared = Comparisons()
         rounds = rounds_of(config.schedule, len(found.texts), config.rounds)
         pairs = next(rounds, [])
         while pairs:
-            answered = yield from self._compare(found.sample, found.texts, pairs, form, fought)
+            answered = yield from self._compare(found.sample, found.texts, pairs, form, compared)
             # At a deadline a case has a few rounds left to come to an end, and in an outage more rounds find nothing.
-            pairs = _resumed(rounds, {pair: fought.outcomes.get(pair) for pair in pairs}) if answered else []
+            pairs = _resumed(rounds, {pair: compared.outcomes.get(pair) for pair in pairs}) if answered else []
         places = [found.places[text] for text in found.texts]
         names = [samples[first].id or f"#{first + 1}" for first, *_ in places]
-        values = self._values([len(copies) for copies in places], found.gated, fought)
+        values = self._values([len(copies) for copies in places], found.gated, compared)
         return found.ends(
-            {text: self._verdict(number, values, fought, names) for number, text in enumerate(found.texts)}
+            {text: self._verdict(number, values, compared, names) for number, text in enumerate(found.texts)}
         )
 
     def _against_anchor(self, given: Sample, sample: Sample, mine: str, form: Form) -> Deliberation:
@@ -89,13 +89,13 @@ class PairwiseJudge:
             return (Verdict(score=0.5, value=0.5, how="pairwise", reason=f"equal to the {name}"),)
         # With one order, it must not always be the response that stands first.
         texts = shuffled(self._asker.group(sample, form).prompt, (mine, other))
-        me, fought = texts.index(mine), Fought()
-        yield from self._compare(sample, texts, [(0, 1)], form, fought)
-        values = [_seen_by(number, pair, outcome) for pair, outcome in fought.outcomes.items() for number in pair]
-        return (self._verdict(me, values or [None, None], fought, [name, name]),)
+        me, compared = texts.index(mine), Comparisons()
+        yield from self._compare(sample, texts, [(0, 1)], form, compared)
+        values = [_seen_by(number, pair, outcome) for pair, outcome in compared.outcomes.items() for number in pair]
+        return (self._verdict(me, values or [None, None], compared, [name, name]),)
 
     def _compare(
-        self, sample: Sample, texts: Sequence[str], pairs: Sequence[Pair], form: Form, fought: Fought
+        self, sample: Sample, texts: Sequence[str], pairs: Sequence[Pair], form: Form, compared: Comparisons
     ) -> Generator[Sequence[Ask], Sequence[Verdict | Unscored], bool]:
         """Ask about these pairs. False: none of the questions has an answer."""
         shown = {pair: self._orders(pair) for pair in pairs}
@@ -106,25 +106,25 @@ class PairwiseJudge:
             )
             for order in asked
         ]
-        fought.answers |= zip(asked, given, strict=True)
+        compared.answers |= zip(asked, given, strict=True)
         for pair, orders in shown.items():
-            outcome = _agreed([_as(pair, order, fought.answers[order]) for order in orders])
+            outcome = _agreed([_as(pair, order, compared.answers[order]) for order in orders])
             if outcome is not None:
-                fought.outcomes[pair] = outcome
+                compared.outcomes[pair] = outcome
         return any(isinstance(answer, Verdict) for answer in given)
 
     def _orders(self, pair: Pair) -> list[Pair]:
         """A pair as it is shown: in both orders, or in the one that the schedule gave it."""
         return [pair, pair[::-1]] if self._config.both_orders else [pair]
 
-    def _values(self, copies: Sequence[int], gated: int, fought: Fought) -> list[float | None]:
+    def _values(self, copies: Sequence[int], gated: int, compared: Comparisons) -> list[float | None]:
         """The share of its siblings that each response beats: equal ones half, those that a gate has settled whole.
         None for one without a comparison, which counts for none of the others either."""
         count = len(copies)
-        met = [fought.of(number) for number in range(count)]
+        met = [compared.of(number) for number in range(count)]
         values: list[float | None] = []
         fitted = (
-            strengths(count, [Comparison(*pair, outcome) for pair, outcome in fought.outcomes.items()])
+            strengths(count, [Comparison(*pair, outcome) for pair, outcome in compared.outcomes.items()])
             if self._config.strength == "bradley_terry"
             else None
         )
@@ -146,14 +146,14 @@ class PairwiseJudge:
         return values
 
     def _verdict(
-        self, number: int, values: Sequence[float | None], fought: Fought, names: Sequence[str]
+        self, number: int, values: Sequence[float | None], compared: Comparisons, names: Sequence[str]
     ) -> Verdict | Unscored:
-        mine, parts, value = list(fought.of(number).values()), fought.parts(number, names), values[number]
+        mine, parts, value = list(compared.of(number).values()), compared.parts(number, names), values[number]
         # What the schedule did not ask about it has not failed: one that sat out or went out early lacks nothing.
-        asked = len({frozenset(order) for order in fought.answers if number in order})
+        asked = len({frozenset(order) for order in compared.answers if number in order})
         if value is None or len(mine) < min(self._config.min_comparisons, asked):
             # One that sat out has no comparison of its own that failed; those of its siblings ended the schedule.
-            said = [*(part.verdict for part in parts), *fought.answers.values()]
+            said = [*(part.verdict for part in parts), *compared.answers.values()]
             missing = next((verdict for verdict in said if isinstance(verdict, Unscored)), None)
             why = f": {missing.detail}" if missing is not None else ""
             least = self._config.min_comparisons
@@ -165,7 +165,7 @@ class PairwiseJudge:
         return Verdict(score=value, value=value, reason=words, how="pairwise", parts=parts)
 
 
-class Fought:
+class Comparisons:
     """The comparisons of a group so far. Responses are numbers, by their places in the group's texts."""
 
     def __init__(self) -> None:

@@ -21,9 +21,11 @@ MARKS = " \t\r\n.,!*_`\"'“”"
 """What may stand around a word that is the whole answer."""
 
 _PADDING = " \t\r\n▁Ġ"
-_AROUND = str.maketrans("", "", _PADDING + "Ċ*_`")
+AROUND_WORD = str.maketrans("", "", MARKS)
+AROUND_LEVEL = str.maketrans("", "", _PADDING + "Ċ*_`")
+"""What may stand around the number of a level, beside the ending that is asked for."""
 _LONGEST_ENDING = 200
-"""Characters after a level's token, those that do not count included."""
+"""Characters after an answer's token, those that do not count included."""
 _END_TOKEN = re.compile(r"<[|｜][^<>]{1,64}[|｜]>|</s>|<end_of_turn>|<eos>")
 
 
@@ -89,28 +91,18 @@ def _shares(place: TokenChoice, labels: Iterable[str], words: str) -> dict[str, 
     return {label: share / total for label, share in mass.items()}
 
 
-def answer_token(choices: tuple[TokenChoice, ...], word: str, marks: str = MARKS) -> TokenChoice | None:
-    """The token that is the answer: the last one, with nothing after it but `marks` and end-of-turn tokens.
+def answer_token(
+    choices: tuple[TokenChoice, ...], answer: str, around: dict[int, int | None] = AROUND_WORD, ending: str = ""
+) -> TokenChoice | None:
+    """The token that is the whole answer, with nothing after it but `ending`, `around` and end-of-turn tokens.
 
-    None if the word is spread over several tokens, or has no log-probability there that is a number.
-    """
-    for place in reversed(choices):
-        if _label(place.token) == word:
-            return place if any(_label(token) == word and not math.isnan(p) for token, p in place.top) else None
-        if _END_TOKEN.sub("", place.token).strip(marks):
-            return None
-    return None
-
-
-def level_token(choices: tuple[TokenChoice, ...], level: str, ending: str) -> TokenChoice | None:
-    """The token that is the whole of this level, with nothing after it but `ending`, marks and end-of-turn tokens.
-
-    None if there is none, as where the digits of a number are tokens of their own, or it has no log-probability there.
+    None if there is none, as where the answer is spread over several tokens, or it has no log-probability there that is
+    a number.
     """
     after = ""
     for place in reversed(choices):
-        if _label(place.token) == level and after.translate(_AROUND) == ending:
-            return place if any(_label(token) == level and not math.isnan(p) for token, p in place.top) else None
+        if _label(place.token) == answer and after.translate(around) == ending:
+            return place if any(_label(token) == answer and not math.isnan(p) for token, p in place.top) else None
         after = _END_TOKEN.sub("", place.token) + after
         if len(after) > _LONGEST_ENDING:
             return None

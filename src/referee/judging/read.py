@@ -18,7 +18,7 @@ import json
 import math
 import re
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -178,24 +178,14 @@ def tagged(said: str, nonce: str) -> tuple[str, str] | Unscored:
     return words.strip(_MARKUP), inside.strip(_MARKUP)
 
 
-class Given(NamedTuple):
-    """A verdict as it stands in a reply of either form."""
-
-    words: str
-    value: Any
-    how: How
-    otherwise: Reason
-    """Why there is none if the value was not offered."""
-
-
-def given(said: str, request: Ask, name: str) -> Given | Unscored:
-    """The judge's words and its verdict: in the tag, or under `name` in JSON."""
-    in_text = request.sampling.schema is None
-    found = tagged(said, request.nonce) if in_text else fields(said, name)
-    if isinstance(found, Unscored):
-        return found
-    words, value = found
-    return Given(words, value, "tag", Reason.NO_VERDICT) if in_text else Given(words, value, "schema", Reason.SCHEMA)
+def given(said: str, request: Ask, name: str) -> tuple[str, Any, How, Reason] | Unscored:
+    """The judge's words and its verdict, in the tag or under `name` in JSON; which of these it was, and why there is no
+    verdict if that value was not offered."""
+    if request.sampling.schema is None:
+        found = tagged(said, request.nonce)
+        return found if isinstance(found, Unscored) else (*found, "tag", Reason.NO_VERDICT)
+    found = fields(said, name)
+    return found if isinstance(found, Unscored) else (*found, "schema", Reason.SCHEMA)
 
 
 def read_label(labels: Mapping[str, float], said: str, request: Ask, _: Reply) -> Verdict | Unscored:
@@ -203,11 +193,11 @@ def read_label(labels: Mapping[str, float], said: str, request: Ask, _: Reply) -
     found = given(said, request, "verdict")
     if isinstance(found, Unscored):
         return found
-    word = found.value.lower() if found.how == "tag" else found.value
-    value = labels.get(word) if isinstance(word, str) else None
+    words, word, how, otherwise = found
+    value = labels.get(word.lower() if how == "tag" else word) if isinstance(word, str) else None
     if value is None:
-        return Unscored(reason=found.otherwise, detail=f"the verdict is none of: {', '.join(labels)}")
-    return Verdict(score=value, value=value, reason=kept(found.words), how=found.how)
+        return Unscored(reason=otherwise, detail=f"the verdict is none of: {', '.join(labels)}")
+    return Verdict(score=value, value=value, reason=kept(words), how=how)
 
 
 def pairs_in(said: str, nonce: str, name: str, form: str) -> list[tuple[str, str, str]] | Unscored:

@@ -22,7 +22,7 @@ from referee.judging.folding import PASSED, Credit, fold
 from referee.judging.guard import scrub
 from referee.judging.judge import SampleJudge
 from referee.judging.kind import Deliberation, Form, Kind, forms_of, sampling_for, unread
-from referee.judging.probability import MARKS, TOP_LOGPROBS, Scale, answer_token, level_token, mean_of, weighed
+from referee.judging.probability import AROUND_LEVEL, MARKS, TOP_LOGPROBS, Scale, answer_token, mean_of, weighed
 from referee.judging.prompt_builder import Wording
 from referee.judging.score import score
 from referee.judging.template import shipped, shipped_replies
@@ -34,7 +34,7 @@ REPLY_TOKENS = 96
 """Room for the reason and the verdict on one criterion."""
 STATEMENTS = "statements"
 """The placeholder for the criteria of one question."""
-_JSON_MARKS = MARKS + "{}[]:"
+_AROUND_WORD = str.maketrans("", "", MARKS + "{}[]:")
 _ENDING = "}}"
 """What stands after the verdict on a criterion asked alone, in JSON."""
 MOST_CHOICES = 10
@@ -174,9 +174,9 @@ class RubricJudge:
         [criterion], [part] = criteria, found.parts
         level = str(criterion.choices.index(part.label)) if criterion.choices else ""
         place = (
-            level_token(reply.choices, level, _ENDING)
+            answer_token(reply.choices, level, AROUND_LEVEL, _ENDING)
             if level
-            else answer_token(reply.choices, part.label, _JSON_MARKS)
+            else answer_token(reply.choices, part.label, _AROUND_WORD)
         )
         self._scale.saw(place is not None)
         if self._scale.words:

@@ -11,7 +11,7 @@ from referee.config import JudgeConfig
 from referee.errors import ConfigError
 from referee.judging.decision import ABOUT
 from referee.judging.kind import Kind, Reader, forms_of, object_schema
-from referee.judging.probability import TOP_LOGPROBS, Scale, level_token, mean_of
+from referee.judging.probability import AROUND_LEVEL, TOP_LOGPROBS, Scale, answer_token, mean_of
 from referee.judging.read import given, integer, scaled, whole
 from referee.judging.template import criteria_of, shipped, shipped_replies
 from referee.records import Ask, Query, Reason, Reply, TokenChoice, Unscored, Verdict
@@ -88,10 +88,11 @@ def _read(low: int, high: int, said: str, request: Ask, _: Reply) -> Verdict | U
     found = given(said, request, "score")
     if isinstance(found, Unscored):
         return found
-    number = integer(found.value) if found.how == "tag" else whole(found.value)
+    words, value, how, otherwise = found
+    number = integer(value) if how == "tag" else whole(value)
     if number is None:
-        return Unscored(reason=found.otherwise, detail="the score is not an integer")
-    return scaled(number, low, high, found.words, found.how)
+        return Unscored(reason=otherwise, detail="the score is not an integer")
+    return scaled(number, low, high, words, how)
 
 
 def _read_mean(low: int, high: int, scale: Scale, said: str, request: Ask, reply: Reply) -> Verdict | Unscored:
@@ -99,7 +100,7 @@ def _read_mean(low: int, high: int, scale: Scale, said: str, request: Ask, reply
     if isinstance(found, Unscored):
         return found
     ending = f"</verdict-{request.nonce}>" if request.sampling.schema is None else "}"
-    place = level_token(reply.choices, f"{found.score:g}", ending)
+    place = answer_token(reply.choices, f"{found.score:g}", AROUND_LEVEL, ending)
     scale.saw(place is not None)
     if scale.words:
         return found

@@ -97,15 +97,13 @@ class AnthropicApi(Api):
         self._read = msgspec.json.Decoder(_Request).decode
 
     def serves(self, path: str) -> bool:
-        """See Api."""
         return path.endswith("/messages")
 
     def key(self, headers: Mapping[str, str]) -> str:
-        """See Api. In either of the headers that Anthropic takes it in."""
+        """In either of the headers that Anthropic takes it in."""
         return headers.get("x-api-key") or headers.get("authorization", "").removeprefix("Bearer ")
 
     def request(self, path: str, body: bytes) -> ChatRequest:
-        """See Api."""
         given = self._read(body)
         if given.max_tokens < 1:
             raise ValueError("max_tokens: must be greater than or equal to 1")
@@ -130,7 +128,7 @@ class AnthropicApi(Api):
         )
 
     def field(self, name: str, body: dict[str, Any]) -> str:
-        """See Api. A schema is in `output_config`, or is a tool's."""
+        """A schema is in `output_config`, or is a tool's."""
         if name == "response_format":
             wanted = ("output_config.format", "tools")
             held = body.get("output_config")
@@ -138,7 +136,7 @@ class AnthropicApi(Api):
         return name if name in body else ""
 
     def completion(self, chat: ChatData) -> ChatData:
-        """See Api. A thought goes before what is said, as of a model that thinks."""
+        """A thought goes before what is said, as of a model that thinks."""
         usage = chat["usage"]
         details = usage["prompt_tokens_details"]
         cached, written = details["cached_tokens"], details.get("cache_write_tokens", 0)
@@ -166,7 +164,6 @@ class AnthropicApi(Api):
         }
 
     def error(self, status: int, kind: str, code: str | None, message: str, param: str | None) -> tuple[int, ChatData]:
-        """See Api."""
         message = message.rpartition("of your request: ")[2]
         if code == "insufficient_quota":
             status, message = 400, "Your credit balance is too low to access the Anthropic API."
@@ -184,7 +181,7 @@ class AnthropicApi(Api):
         return status, {"type": "error", "error": {"type": named, "message": message}, "request_id": "req_sim"}
 
     def headers(self, found: dict[str, str]) -> dict[str, str]:
-        """See Api. Resets are dates, in whole seconds."""
+        """Resets are dates, in whole seconds."""
         told: dict[str, str] = {}
         for name, value in found.items():
             _, _, what, of = name.split("-")

@@ -181,7 +181,7 @@ class SimBatches:
     # Work.
 
     async def _sleep(self, seconds: float) -> None:
-        await clock.sleep(seconds / self._provider.spec.time_scale)
+        await self._provider.sleep(seconds / self._provider.spec.time_scale)
 
     async def _work(self, batch: _Batch) -> None:
         spec = self._spec

@@ -101,15 +101,13 @@ class GeminiApi(Api):
         self._read = msgspec.json.Decoder(_Request).decode
 
     def serves(self, path: str) -> bool:
-        """See Api."""
         return path.endswith(METHOD)
 
     def key(self, headers: Mapping[str, str]) -> str:
-        """See Api."""
         return headers.get("x-goog-api-key", "")
 
     def request(self, path: str, body: bytes) -> ChatRequest:
-        """See Api. The model is in the path."""
+        """The model is in the path."""
         given = self._read(body)
         config = given.generation_config
         if config.temperature is not None and not 0 <= config.temperature <= 2:
@@ -139,12 +137,11 @@ class GeminiApi(Api):
         )
 
     def field(self, name: str, body: dict[str, Any]) -> str:
-        """See Api."""
         config = body.get("generationConfig", {})
         return next((path for path in FIELDS.get(name, (name,)) if path in config), "")
 
     def completion(self, chat: ChatData) -> ChatData:
-        """See Api. A thought goes before what is said, as of a model that thinks; it is billed beside the reply."""
+        """A thought goes before what is said, as of a model that thinks; it is billed beside the reply."""
         usage = chat["usage"]
         found: ChatData = {
             "usageMetadata": {
@@ -164,7 +161,7 @@ class GeminiApi(Api):
         return found
 
     def error(self, status: int, kind: str, code: str | None, message: str, param: str | None) -> tuple[int, ChatData]:
-        """See Api. A prompt that a filter turns away is answered with 200."""
+        """A prompt that a filter turns away is answered with 200."""
         if code == "content_policy_violation":
             usage = {"promptTokenCount": 0, "totalTokenCount": 0}
             return 200, {"promptFeedback": {"blockReason": "PROHIBITED_CONTENT"}, "usageMetadata": usage}
@@ -193,7 +190,7 @@ class GeminiApi(Api):
         return status, {"error": said if details else {name: said[name] for name in ("code", "message", "status")}}
 
     def headers(self, found: dict[str, str]) -> dict[str, str]:
-        """See Api. There are none."""
+        """There are none."""
         return {}
 
 

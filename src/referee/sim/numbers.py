@@ -49,11 +49,9 @@ class _Scores(NumberApi):
     forged = (b'"data":', b'"data":[],')
 
     def serves(self, path: str) -> bool:
-        """See Api."""
         return path.endswith(self.path)
 
     def request(self, path: str, body: bytes) -> NumberRequest:
-        """See Api."""
         data = msgspec.json.decode(body, type=dict[str, Any])
         return NumberRequest(messages=self.texts(data), model=str(data.get("model", "")), body=data)
 
@@ -67,11 +65,10 @@ class _Scores(NumberApi):
         return [ChatMessage("user", text)]
 
     def error(self, status: int, kind: str, code: str | None, message: str, param: str | None) -> tuple[int, ChatData]:
-        """See Api. vLLM repeats the status as the code."""
+        """vLLM repeats the status as the code."""
         return status, {"error": {"message": message, "type": kind, "param": param, "code": status}}
 
     def reply(self, request: NumberRequest, fault: Fault | None, asked: int) -> tuple[bytes, int]:
-        """See NumberApi."""
         body = request.body
         sglang = "text" in body or "items" in body
         number = raw_score(request.messages[-1].text)
@@ -110,7 +107,6 @@ class PoolingApi(_Scores):
     path = "/pooling"
 
     def result(self, numbers: list[Any], body: ChatData) -> ChatData:
-        """See _Scores."""
         if body.get("task") != "token_classify":
             return {"object": "pooling", "data": numbers}
         last = [number for number in numbers if number is not None]
@@ -126,18 +122,15 @@ class ScoreApi(_Scores):
     path = "/score"
 
     def texts(self, data: dict[str, Any]) -> list[ChatMessage]:
-        """See _Scores."""
         found = (data["query"], *data["items"]) if "items" in data else (data.get("text_1"), data.get("text_2"))
         if len(found) != 2 or not all(isinstance(text, str) for text in found):
             raise ValueError("text_1 and text_2: field required")
         return [ChatMessage("user", text) for text in found]
 
     def result(self, numbers: list[Any], body: ChatData) -> ChatData:
-        """See _Scores."""
         return {"object": "score", "score": numbers[0]} if numbers else {"object": "score"}
 
     def of_sglang(self, numbers: list[Any], asked: int) -> ChatData:
-        """See _Scores."""
         return {"scores": [numbers], "object": "scoring"}
 
 
@@ -147,11 +140,9 @@ class DecisionApi(NumberApi):
     forged = (b'"noul":', b'"noul":1.0,')
 
     def serves(self, path: str) -> bool:
-        """See Api."""
         return path.endswith("/systemone")
 
     def request(self, path: str, body: bytes) -> NumberRequest:
-        """See Api."""
         data = msgspec.json.decode(body, type=dict[str, Any])
         questions = data.get("questions")
         if not isinstance(questions, dict) or not questions or "state" not in data:
@@ -164,13 +155,12 @@ class DecisionApi(NumberApi):
         return NumberRequest(messages=messages, model=str(data.get("model", "")), body=data)
 
     def error(self, status: int, kind: str, code: str | None, message: str, param: str | None) -> tuple[int, ChatData]:
-        """See Api. Requests of a wrong shape are 422."""
+        """Requests of a wrong shape are 422."""
         return 422 if kind == "invalid_request_error" and status == 400 else status, {
             "detail": {"error_type": code or kind, "message": message}
         }
 
     def reply(self, request: NumberRequest, fault: Fault | None, asked: int) -> tuple[bytes, int]:
-        """See NumberApi."""
         candidate = request.messages[-1].text
         questions: dict[str, Any] = request.body["questions"]
         answers = {name: _answer(name, question, candidate) for name, question in questions.items()}

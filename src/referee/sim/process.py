@@ -19,6 +19,7 @@ import msgspec
 
 from referee.errors import RefereeError
 from referee.sim.http import serve_http
+from referee.sim.precise_clock import PreciseClock
 from referee.sim.provider import Provider
 from referee.sim.spec import ProviderSpec
 from referee.sim.stats import Stats
@@ -48,6 +49,9 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 async def _serve(provider: Provider, host: str, port: int, until_eof: bool) -> None:
     loop = asyncio.get_running_loop()
     end = loop.create_future()
+    precise = PreciseClock() if provider.spec.time_scale > 1 and sys.platform == "linux" else None
+    if precise is not None:
+        provider.sleep = precise.sleep
     server = await serve_http(provider, host, port)
     pipe = None
     if until_eof:
@@ -60,6 +64,8 @@ async def _serve(provider: Provider, host: str, port: int, until_eof: bool) -> N
         if pipe is not None:
             pipe.close()
         await server.close()
+        if precise is not None:
+            precise.close()
 
 
 class _Eof(asyncio.Protocol):

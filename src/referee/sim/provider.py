@@ -81,6 +81,8 @@ class Provider:
         self.api = find_api(spec.api)
         self._origin: float | None = None
         self._tally = Tally()
+        self.sleep = clock.sleep
+        """Replaced where millisecond timers are too coarse."""
         self.batches = 0
         """Batches created."""
         self._constant = constant() if spec.judge == "constant" and judge is None else None
@@ -130,7 +132,7 @@ class Provider:
 
     async def _elapse(self, seconds: float) -> None:
         if seconds > 0:
-            await clock.sleep(seconds / self.spec.time_scale)
+            await self.sleep(seconds / self.spec.time_scale)
 
     async def _serve_in_slot(self, at: float, plan: Plan) -> Plan:
         """Serve a planned reply subject to capacity: queue, refuse or degrade."""

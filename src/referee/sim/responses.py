@@ -73,11 +73,9 @@ class ResponsesApi(Api):
         self._read = msgspec.json.Decoder(_Request).decode
 
     def serves(self, path: str) -> bool:
-        """See Api."""
         return path.endswith("/responses")
 
     def request(self, path: str, body: bytes) -> ChatRequest:
-        """See Api."""
         given = self._read(body)
         if given.max_output_tokens is not None and given.max_output_tokens < LEAST_TOKENS:
             raise ValueError(f"max_output_tokens must be at least {LEAST_TOKENS}")
@@ -101,7 +99,6 @@ class ResponsesApi(Api):
         )
 
     def field(self, name: str, body: dict[str, Any]) -> str:
-        """See Api."""
         path = FIELDS.get(name, (name,))
         found: Any = body
         for part in path:
@@ -109,7 +106,7 @@ class ResponsesApi(Api):
         return "" if found is None else ".".join(path)
 
     def completion(self, chat: ChatData) -> ChatData:
-        """See Api. Reasoning goes before every message, as of a model that thinks."""
+        """Reasoning goes before every message, as of a model that thinks."""
         usage = chat["usage"]
         details = usage["prompt_tokens_details"]
         choice = (chat["choices"] or [{}])[0]

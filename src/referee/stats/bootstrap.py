@@ -38,7 +38,6 @@ def bootstrap(
     chance: Chance,
     groups: Groups = None,
     resamples: int = 1000,
-    level: float = LEVEL,
 ) -> Estimate:
     """`statistic(*columns)`, between two quantiles of its values on groups drawn with replacement.
 
@@ -50,7 +49,7 @@ def bootstrap(
     size, value = len(members), statistic(*columns)
 
     def without(reason: str) -> Estimate:
-        return Estimate(value, n=count, groups=size, level=level, reason=reason)
+        return Estimate(value, n=count, groups=size, reason=reason)
 
     if value is None:
         return without("undefined for these rows")
@@ -58,12 +57,12 @@ def bootstrap(
         return without(f"fewer than {FEWEST} independent groups of rows")
     drawn = (_again(statistic, columns, chance.choices(members, k=size)) for _ in range(resamples))
     found = sorted(again for again in drawn if again is not None)
-    if len(found) < level * resamples:
+    if len(found) < LEVEL * resamples:
         return without("undefined in many resamples: too few rows of a kind")
     if found[0] == found[-1]:
         return without("the same in every resample: too few rows that differ")
-    tail = NORMAL.cdf(-math.sqrt(size / (size - 1)) * student(level, size - 1))
-    return Estimate(value, quantile(found, tail), quantile(found, 1 - tail), count, size, level)
+    tail = NORMAL.cdf(-math.sqrt(size / (size - 1)) * student(LEVEL, size - 1))
+    return Estimate(value, quantile(found, tail), quantile(found, 1 - tail), count, size)
 
 
 def _again(

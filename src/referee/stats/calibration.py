@@ -27,7 +27,7 @@ class Bin:
     """Wilson's interval of `true`, as of independent rows."""
 
 
-def reliability(said: Sequence[float], true: Sequence[float], bins: int = BINS, level: float = LEVEL) -> list[Bin]:
+def reliability(said: Sequence[float], true: Sequence[float], bins: int = BINS) -> list[Bin]:
     """The reliability curve, from low to high, in bins of about as many rows each; empty ones are left out.
 
     Equal probabilities share a bin, so the order of rows does not matter.
@@ -38,7 +38,7 @@ def reliability(said: Sequence[float], true: Sequence[float], bins: int = BINS, 
     curve = []
     for _, rows in sorted(held.items()):
         share = mean(y for _, y in rows)
-        curve.append(Bin(len(rows), mean(p for p, _ in rows), share, *wilson(share, len(rows), normal(level))))
+        curve.append(Bin(len(rows), mean(p for p, _ in rows), share, *wilson(share, len(rows), normal(LEVEL))))
     return curve
 
 
@@ -60,7 +60,6 @@ def ece_interval(
     groups: Groups = None,
     bins: int = BINS,
     resamples: int = 1000,
-    level: float = LEVEL,
 ) -> Estimate:
     """The ECE, give or take the largest error of all bins together that resampling shows at this level, not below 0.
 
@@ -81,10 +80,10 @@ def ece_interval(
     def error(within: Sequence[int], rows: Sequence[float]) -> float | None:
         return math.fsum(abs(a - b) for a, b in zip(means(within, rows), seen, strict=True)) if rows else None
 
-    noise = bootstrap(error, (places, apart), chance, groups, resamples, level)
+    noise = bootstrap(error, (places, apart), chance, groups, resamples)
     if value is None or noise.high is None:
-        return Estimate(value, n=noise.n, groups=noise.groups, level=level, reason=noise.reason)
-    return Estimate(value, max(0.0, value - noise.high), value + noise.high, noise.n, noise.groups, level)
+        return Estimate(value, n=noise.n, groups=noise.groups, reason=noise.reason)
+    return Estimate(value, max(0.0, value - noise.high), value + noise.high, noise.n, noise.groups)
 
 
 def ece_floor(said: Sequence[float], chance: Chance, bins: int = BINS, draws: int = 100) -> float | None:

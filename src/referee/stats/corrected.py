@@ -41,7 +41,6 @@ def prediction_powered(
     weight: float | None = None,
     groups: Groups = None,
     unlabelled_groups: Groups = None,
-    level: float = LEVEL,
 ) -> Estimate:
     """Prediction-powered mean: w * mean(judge on unlabelled) + mean(human - w * judge on labelled).
 
@@ -51,7 +50,7 @@ def prediction_powered(
     one group in which all is wrong. Shares stay within 0 and 1.
     """
     if not human or (weight and not unlabelled):
-        return Estimate(None, level=level, reason=f"no {'unlabelled' if human else 'labelled'} rows")
+        return Estimate(None, reason=f"no {'unlabelled' if human else 'labelled'} rows")
     scale = tuned_weight(human, judged, unlabelled) if weight is None else weight
     rest = [y - scale * f for y, f in zip(human, judged, strict=True)]
     lead = [scale * f for f in unlabelled] if scale else []
@@ -59,10 +58,10 @@ def prediction_powered(
     independent = len(clusters(len(rest), groups))
     rows = len(human) + len(unlabelled)
     if independent < FEWEST or (lead and len(clusters(len(lead), unlabelled_groups)) < 2):
-        return Estimate(value, n=rows, groups=independent, level=level, reason="too few independent groups of rows")
+        return Estimate(value, n=rows, groups=independent, reason="too few independent groups of rows")
     shares = all(0.0 <= one <= 1.0 for values in (human, judged, unlabelled) for one in values)
     if len(set(human)) == 1 and not shares:
-        return Estimate(value, n=rows, groups=independent, level=level, reason="one label only")
+        return Estimate(value, n=rows, groups=independent, reason="one label only")
     own = _terms(rest, groups)
     terms = own + _terms(lead, unlabelled_groups)
     names = [*(groups or [None] * len(rest)), *((unlabelled_groups or [None] * len(lead)) if lead else [])]
@@ -70,11 +69,11 @@ def prediction_powered(
     if len(set(human)) == 1 or set(human) <= {0.0, 1.0}:
         seen = math.fsum(math.fsum(own[row] for row in each) ** 2 for each in clusters(len(own), groups))
         variance += max(0.0, independent**-2 - seen)
-    half = student(level, independent - (2 if weight is None else 1)) * math.sqrt(variance)
+    half = student(LEVEL, independent - (2 if weight is None else 1)) * math.sqrt(variance)
     low, high = value - half, value + half
     if shares:
         value, low, high = _inside(value), _inside(low), _inside(high)
-    return Estimate(value, low, high, rows, independent, level)
+    return Estimate(value, low, high, rows, independent)
 
 
 def _terms(values: Sequence[float], groups: Groups) -> list[float]:
@@ -91,7 +90,6 @@ def rogan_gladen(
     unlabelled: Sequence[bool],
     groups: Groups = None,
     unlabelled_groups: Groups = None,
-    level: float = LEVEL,
 ) -> Estimate:
     """The true share of yes, (p + specificity - 1) / (sensitivity + specificity - 1), p being the judge's share of yes
     among unlabelled rows, with Lang and Reiczigel's interval at the effective numbers of rows.
@@ -105,12 +103,12 @@ def rogan_gladen(
         (list(unlabelled), unlabelled_groups, "unlabelled row"),
     ):
         if not hits:
-            return Estimate(None, n=counted, level=level, reason=f"no {what}")
+            return Estimate(None, n=counted, reason=f"no {what}")
         members = clusters(len(hits), names)
         if len(members) < min(2, len(hits)):
-            return Estimate(None, n=counted, groups=1, level=level, reason=f"every {what} is of one group")
+            return Estimate(None, n=counted, groups=1, reason=f"every {what} is of one group")
         found.append(sum(hits) / len(hits))
-        sizes.append(effective_count(hits, members, level))
+        sizes.append(effective_count(hits, members))
     sensitivity, specificity, share = found
     independent = len(clusters(len(human), groups))
     told = sensitivity + specificity - 1
@@ -118,9 +116,9 @@ def rogan_gladen(
         reason = (
             f"sensitivity {sensitivity:.2f} + specificity {specificity:.2f} is not above 1: the judge tells nothing"
         )
-        return Estimate(None, n=counted, groups=independent, level=level, reason=reason)
+        return Estimate(None, n=counted, groups=independent, reason=reason)
     value = _inside((share + specificity - 1) / told)
-    z = normal(level)
+    z = normal(LEVEL)
     # One more hit and one more miss for each rate, z^2/2 of each for the share: rates of 0 and 1 have noise too.
     n_sensitivity, n_specificity, n_share = sizes[0] + 2, sizes[1] + 2, sizes[2] + z * z
     a = (sizes[0] * sensitivity + 1) / n_sensitivity
@@ -129,12 +127,12 @@ def rogan_gladen(
     noise_a, noise_b = a * (1 - a) / n_sensitivity, b * (1 - b) / n_specificity
     if a + b - 1 <= z * math.sqrt(noise_a + noise_b):
         reason = f"sensitivity {sensitivity:.2f} + specificity {specificity:.2f} is above 1 by no more than noise"
-        return Estimate(value, n=counted, groups=independent, level=level, reason=reason)
+        return Estimate(value, n=counted, groups=independent, reason=reason)
     centre = (p + b - 1) / (a + b - 1)
     shift = 2 * z * z * (centre * noise_a - (1 - centre) * noise_b)
     error = math.sqrt(p * (1 - p) / n_share + centre**2 * noise_a + (1 - centre) ** 2 * noise_b) / (a + b - 1)
     low, high = _inside(centre + shift - z * error), _inside(centre + shift + z * error)
-    return Estimate(value, low, high, counted, independent, level)
+    return Estimate(value, low, high, counted, independent)
 
 
 def _side(human: Sequence[bool], judged: Sequence[bool], groups: Groups, kind: bool) -> tuple[list[bool], Groups, str]:

@@ -14,7 +14,6 @@ def length_slope(
     scores: Sequence[float],
     lengths: Sequence[float],
     groups: Groups = None,
-    level: float = LEVEL,
     labels: Sequence[float] | None = None,
 ) -> Estimate:
     """Change of a score per standard deviation of log length: sum(x y) / sum(x x) * sd(x), x and y centred.
@@ -24,20 +23,19 @@ def length_slope(
     not explain by a line counts, whatever the scale of each.
     """
     logs = [math.log(max(1.0, length)) for length in lengths]
-    return _slope(scores, logs, groups, level, labels, "lengths do not differ", whole_range=False)
+    return _slope(scores, logs, groups, labels, "lengths do not differ", whole_range=False)
 
 
-def place_slope(scores: Sequence[float], places: Sequence[float], responses: Groups, level: float = LEVEL) -> Estimate:
+def place_slope(scores: Sequence[float], places: Sequence[float], responses: Groups) -> Estimate:
     """Change of a score from the first place of a list (0) to the last (1), of the same response in several orders; 0
     without bias."""
-    return _slope(scores, places, responses, level, None, "places do not differ", whole_range=True)
+    return _slope(scores, places, responses, None, "places do not differ", whole_range=True)
 
 
 def _slope(
     scores: Sequence[float],
     given: Sequence[float],
     groups: Groups,
-    level: float,
     labels: Sequence[float] | None,
     too_few: str,
     whole_range: bool,
@@ -56,14 +54,14 @@ def _slope(
     spread = math.fsum(value * value for value in x)
     if len(told) < 3 or spread <= max(1e-18 * len(scores), 1e-9 * whole):
         reason = too_few + (" within enough groups" if groups is not None else "")
-        return Estimate(None, n=len(scores), groups=len(told), level=level, reason=reason)
+        return Estimate(None, n=len(scores), groups=len(told), reason=reason)
     rise = math.fsum(a * b for a, b in zip(x, y, strict=True)) / spread
     unit = 1.0 if whole_range else math.sqrt(whole / freedom)
     # Divided by what a row leaves of itself: residuals of long and short rows are pulled to the line.
     pull = [a * (b - rise * a) / (1 - min(0.99, a * a / spread)) for a, b in zip(x, y, strict=True)]
     error = math.sqrt(variance_of_sum(pull, told)) / spread
-    half = student(level, len(told) - 1) * error
-    return Estimate(rise * unit, (rise - half) * unit, (rise + half) * unit, len(scores), len(told), level)
+    half = student(LEVEL, len(told) - 1) * error
+    return Estimate(rise * unit, (rise - half) * unit, (rise + half) * unit, len(scores), len(told))
 
 
 def _centred(values: Sequence[float], blocks: Sequence[Sequence[int]]) -> list[float]:
@@ -82,7 +80,7 @@ def _unexplained(values: Sequence[float], known: Sequence[float]) -> list[float]
     return [a - rise * b for a, b in zip(values, known, strict=True)]
 
 
-def position_bias(first_won: Sequence[bool | None], pairs: Groups = None, level: float = LEVEL) -> Estimate:
+def position_bias(first_won: Sequence[bool | None], pairs: Groups = None) -> Estimate:
     """Share of comparisons won by the response shown first, ties (None) left out; 0.5 without bias.
 
     Pairs must be shown in both orders or in a random one. `pairs` names the pair of each comparison: its two orders are
@@ -90,4 +88,4 @@ def position_bias(first_won: Sequence[bool | None], pairs: Groups = None, level:
     """
     decided = [place for place, won in enumerate(first_won) if won is not None]
     names = None if pairs is None else [pairs[place] for place in decided]
-    return proportion([float(bool(first_won[place])) for place in decided], names, level, balanced=True)
+    return proportion([float(bool(first_won[place])) for place in decided], names, balanced=True)

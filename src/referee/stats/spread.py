@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Hashable, Sequence
 
 from referee.stats.clusters import Groups, mean
-from referee.stats.interval import LEVEL, Estimate, proportion
+from referee.stats.interval import Estimate, proportion
 
 
 def within_sd(items: Sequence[Sequence[float]]) -> float | None:
@@ -17,11 +17,11 @@ def within_sd(items: Sequence[Sequence[float]]) -> float | None:
     return math.sqrt(within / freedom) if freedom else None
 
 
-def flips(items: Sequence[Sequence[Hashable]], groups: Groups = None, level: float = LEVEL) -> Estimate:
+def flips(items: Sequence[Sequence[Hashable]], groups: Groups = None) -> Estimate:
     """P(two answers about an item differ): the mean of 1 - sum of n(n-1) / k(k-1), whatever the number of answers k."""
     asked = [place for place, item in enumerate(items) if len(item) > 1]
     names = None if groups is None else [groups[place] for place in asked]
-    return proportion([_differ(items[place]) for place in asked], names, level)
+    return proportion([_differ(items[place]) for place in asked], names)
 
 
 def _differ(item: Sequence[Hashable]) -> float:

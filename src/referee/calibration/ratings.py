@@ -22,7 +22,7 @@ COMPARISONS = frozenset({"pairwise", "listwise"})
 NOT_APPLICABLE = "not applicable"
 
 
-class Said(Struct, frozen=True, gc=False):
+class Rating(Struct, frozen=True, gc=False):
     """One opinion of one row. No value: why there is none is in `unscored`."""
 
     value: float | None = None
@@ -30,15 +30,15 @@ class Said(Struct, frozen=True, gc=False):
     why: str = ""
 
 
-class Subject(Struct, frozen=True, kw_only=True):
-    """Whose agreement is measured."""
+class Rater(Struct, frozen=True, kw_only=True):
+    """A judge, juror or criterion, whose agreement is measured."""
 
     name: str
     what: What
     judge: str
     """The judge it belongs to, or is."""
     truth: Truth
-    said: tuple[Said, ...]
+    said: tuple[Rating, ...]
     keys: tuple[tuple[int, str], ...]
     """Of which row and criterion each value of `truth` and `said` is. Criterion empty: the row as a whole."""
 
@@ -62,9 +62,9 @@ def grouped(row: Row) -> Sample:
     return sample if sample.group and row.preferred is None else replace(sample, group=row.contest)
 
 
-def subjects(
+def raters(
     config: Config, rows: Sequence[Row], rewards: Sequence[Reward], yes: YesRule | None, rename: Callable[[str], str]
-) -> Iterator[Subject]:
+) -> Iterator[Rater]:
     """The judges, each followed by its jurors and criteria. `rename`: names of judges as they are shown.
 
     Where people have judged single criteria only, a judge's own agreement is that of all its criteria together.
@@ -77,17 +77,17 @@ def subjects(
         if whole:
             said = tuple(_said(one.verdict) for one in settled)
             truth = truth_of(rows, judge, yes)
-            yield Subject(name=name, what="judge", judge=name, truth=truth, said=said, keys=keys)
+            yield Rater(name=name, what="judge", judge=name, truth=truth, said=said, keys=keys)
             yield from _jurors(name, judge, rows, settled, yes)
         elif criteria:
             yield _together(name, criteria)
         yield from criteria
 
 
-def _together(name: str, criteria: Sequence[Subject]) -> Subject:
+def _together(name: str, criteria: Sequence[Rater]) -> Rater:
     several = any(one.truth.kind == "ordinal" for one in criteria)
     values = tuple(value for one in criteria for value in one.truth.values)
-    return Subject(
+    return Rater(
         name=name,
         what="judge",
         judge=name,
@@ -102,10 +102,10 @@ def settled_of(place: int, rewards: Sequence[Reward]) -> list[Settled]:
     return [reward.terms[place].settled for reward in rewards]
 
 
-def _said(verdict: Verdict | Unscored) -> Said:
+def _said(verdict: Verdict | Unscored) -> Rating:
     if isinstance(verdict, Verdict):
-        return Said(verdict.value, "", verdict.reason)
-    return Said(None, verdict.reason.value, verdict.detail)
+        return Rating(verdict.value, "", verdict.reason)
+    return Rating(None, verdict.reason.value, verdict.detail)
 
 
 def _parts(verdict: Verdict | Unscored) -> tuple[Part, ...]:
@@ -122,7 +122,7 @@ def _inner(verdict: Verdict | Unscored) -> Iterator[Part]:
 
 def _jurors(
     name: str, judge: JudgeConfig, rows: Sequence[Row], settled: Sequence[Settled], yes: YesRule | None
-) -> Iterator[Subject]:
+) -> Iterator[Rater]:
     """Members of a jury or a cascade: parts that have the name of a judge inside this one. Of repeated ones, what each
     said first."""
     for member in all_judges(judge.uses):
@@ -134,7 +134,7 @@ def _jurors(
         if found:
             # Of all rows: a member that was asked about few of them must not read their labels on another scale.
             truth = truth_of(rows, member, yes)
-            yield Subject(
+            yield Rater(
                 name=member.name,
                 what="juror",
                 judge=name,
@@ -144,7 +144,7 @@ def _jurors(
             )
 
 
-def _criteria(name: str, judge: JudgeConfig, rows: Sequence[Row], settled: Sequence[Settled]) -> Iterator[Subject]:
+def _criteria(name: str, judge: JudgeConfig, rows: Sequence[Row], settled: Sequence[Settled]) -> Iterator[Rater]:
     """Criteria that rows have labels of, in order of appearance."""
     if judge.kind != "rubric":
         return
@@ -157,7 +157,7 @@ def _criteria(name: str, judge: JudgeConfig, rows: Sequence[Row], settled: Seque
     for given, places in wanted.items():
         labels = [criterion_value(rows[place].labels[given], criterion) for place, criterion in places.items()]
         several = any(criterion.choices for criterion in places.values())
-        yield Subject(
+        yield Rater(
             name=given,
             what="criterion",
             judge=name,
@@ -167,13 +167,13 @@ def _criteria(name: str, judge: JudgeConfig, rows: Sequence[Row], settled: Seque
         )
 
 
-def _of_criterion(settled: Settled, criterion: Criterion) -> Said:
+def _of_criterion(settled: Settled, criterion: Criterion) -> Rating:
     part = next((part for part in _parts(settled.verdict) if part.text == criterion.text), None)
     if part is None:  # a gate settled the row, or the whole has no verdict
         whole = _said(settled.verdict)
-        return Said(None, whole.unscored or "not asked", whole.why)
+        return Rating(None, whole.unscored or "not asked", whole.why)
     if part.label == NOT_APPLICABLE and criterion.may_not_apply:
-        return Said(None, NOT_APPLICABLE, _said(part.verdict).why)
+        return Rating(None, NOT_APPLICABLE, _said(part.verdict).why)
     return _said(part.verdict)
 
 
