@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -22,7 +23,7 @@ from referee.shaping import shape_group
 from referee.trainers import trl
 from referee.trainers.shared import Judged
 from referee.trainers.trl import attach, reward_func, reward_funcs
-from referee.trainers.trl_terms import term_values
+from referee.trainers.trl_terms import OpenBatches, term_values
 
 __all__ = ["sim_url", "write_config"]
 
@@ -235,3 +236,12 @@ def test_means_are_of_the_own_group() -> None:
         rewards += shape_group(members, config)
     assert term_values(rewards, 0, config) == [0.2, 0.2, 0.8, 0.8]
     assert term_values(rewards, 1, config) == [None, None, 0.4, 0.4]
+
+
+def test_a_batch_that_an_error_left_behind_is_not_taken_for_the_next_one() -> None:
+    """As after an interrupt in a notebook: the same rows are submitted again, and all functions get the new batch."""
+    samples = (Sample(prompt="p", response="r"),)
+    made = [SimpleNamespace(samples=samples), SimpleNamespace(samples=samples)]
+    batches, submit = OpenBatches(2), iter(made)
+    taken = [batches.take(function, samples, lambda _: next(submit)) for function in (0, 0, 1)]  # type: ignore[arg-type, return-value]
+    assert taken == [(made[0], True), (made[1], True), (made[1], False)]

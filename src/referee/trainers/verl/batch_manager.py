@@ -15,7 +15,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from referee.config import Config, MissingConfig
+from referee.config import MissingConfig
 from referee.errors import InputError
 from referee.records import Reward
 from referee.rollouts import plain
@@ -111,17 +111,20 @@ class LengthPenaltyRewardManager:
         lengths = lengths_of(data, getattr(self.tokenizer, "pad_token_id", None))
         submitted = _submitted(ticket, fingerprints(data, lengths))
         rewards = self._backend.collect(ticket)
-        values = _values(rewards)
+        groups = _groups(rewards)
+        values = [_value(reward, rewards, rows) for reward, rows in zip(rewards, groups, strict=True)]
         tensor = place(values, lengths, data.batch["responses"])
         if not return_dict:
             return tensor
         config = self._backend.judged.config if self._backend.judged else None
-        rows = [
-            columns_of(reward, value, terms, rubric=config is not None and has_rubric(config))
-            for reward, value, terms in zip(rewards, values, _terms(rewards, config), strict=True)
-        ]
-        info: dict[str, list[Any]] = {key: [row[key] for row in rows] for key in (rows[0] if rows else KEYS)}
-        info["median_length"] = _medians(rewards)
+        missing, rubric = (config.missing, has_rubric(config)) if config else (MissingConfig(), False)
+        given, columns = [terms_given(reward) for reward in rewards], []
+        for reward, value, own, rows in zip(rewards, values, given, groups, strict=True):
+            terms = terms_filled(own, [given[row] for row in rows], missing)
+            columns.append(columns_of(reward, value, terms, rubric=rubric))
+            # Also where no penalty is computed from it.
+            columns[-1]["median_length"] = median([rewards[row].length for row in rows])
+        info: dict[str, list[Any]] = {key: [row[key] for row in columns] for key in (columns[0] if columns else KEYS)}
         return {"reward_tensor": tensor, "reward_extra_info": {**info, **submitted.columns}}
 
     def __repr__(self) -> str:
@@ -149,37 +152,19 @@ class LengthPenaltyRewardManager:
             )
 
 
-def _values(rewards: Sequence[Reward]) -> list[float]:
-    """A number for every row. A group without a single reward gets one number for all, so that it teaches nothing."""
-    bare: dict[str | int, list[float]] = {}
-    for reward in rewards:
-        bare.setdefault(reward.group or reward.index, []).append(reward.rule - reward.penalty)
-    return [
-        statistics.fmean(bare[reward.group or reward.index]) if reward.value is None else reward.value
-        for reward in rewards
-    ]
-
-
-def _terms(rewards: Sequence[Reward], config: Config | None) -> list[dict[str, float]]:
-    """A number of each of several judges for every row."""
-    given = [terms_given(reward) for reward in rewards]
-    groups: dict[str | int, list[dict[str, float | None]]] = {}
-    for reward, one in zip(rewards, given, strict=True):
-        groups.setdefault(reward.group or reward.index, []).append(one)
-    missing = config.missing if config else MissingConfig()
-    return [
-        terms_filled(one, groups[reward.group or reward.index], missing)
-        for reward, one in zip(rewards, given, strict=True)
-    ]
-
-
-def _medians(rewards: Sequence[Reward]) -> list[float]:
-    """The median length of each row's group, also where no penalty is computed from it."""
+def _groups(rewards: Sequence[Reward]) -> list[list[int]]:
+    """For each row those of its group, itself among them."""
     groups: dict[str | int, list[int]] = {}
-    for reward in rewards:
-        groups.setdefault(reward.group or reward.index, []).append(reward.length)
-    found = {name: median(lengths) for name, lengths in groups.items()}
-    return [found[reward.group or reward.index] for reward in rewards]
+    for row, reward in enumerate(rewards):
+        groups.setdefault(reward.group or reward.index, []).append(row)
+    return [groups[reward.group or reward.index] for reward in rewards]
+
+
+def _value(reward: Reward, rewards: Sequence[Reward], rows: Sequence[int]) -> float:
+    """A number for the row. A group without a single reward gets one number for all, so that it teaches nothing."""
+    if reward.value is not None:
+        return reward.value
+    return statistics.fmean([rewards[row].rule - rewards[row].penalty for row in rows])
 
 
 def _submitted(ticket: Ticket, rows: Sequence[tuple[str, int]]) -> _Submitted:
