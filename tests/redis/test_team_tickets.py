@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from tests.redis.server import RedisServer
-from tests.server.harness import TOKEN, sample, serving
+from tests.server.harness import PATIENCE, TOKEN, sample, serving
 
 TOKENS = {name: f"token-of-{name}-0123456789" for name in ("math", "code")}
 
@@ -18,7 +18,7 @@ def test_no_replica_hands_out_or_deletes_another_teams_ticket(server: RedisServe
     """To another team it is unknown; to its own and to the operator it is there."""
     sections = {
         "team": [{"name": name, "token_env": name.upper()} for name in TOKENS],
-        "redis": {"url": server.url, "cache": False, "limits": False},
+        "redis": {"url": server.url, "timeout": PATIENCE, "cache": False, "limits": False},
     }
 
     async def main() -> None:

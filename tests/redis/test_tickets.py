@@ -28,7 +28,7 @@ def quick_beats(monkeypatch: pytest.MonkeyPatch) -> None:
 @contextlib.asynccontextmanager
 async def replicas(server: RedisServer, held: bool = False, **sections: Any) -> AsyncIterator[Two]:
     """Two services over one Redis. Verdicts are not shared, so that what is judged twice can be seen."""
-    redis = {"url": server.url, "cache": False, "limits": False}
+    redis = {"url": server.url, "timeout": PATIENCE, "cache": False, "limits": False}
     async with (
         serving(held=held, redis=redis, **sections) as one,
         serving(held=held, redis=redis, **sections) as two,
