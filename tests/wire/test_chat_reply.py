@@ -138,7 +138,7 @@ def test_a_log_probability_that_is_no_number_is_dropped(bad: str) -> None:
     assert found.choices == (TokenChoice("8", (("7", -1.5),)),)
 
 
-@pytest.mark.parametrize("given", [None, {}, {"content": None}, {"content": []}, [], "x"])
+@pytest.mark.parametrize("given", [None, {}, {"content": None}, {"content": []}, [], "x", 5])
 def test_missing_log_probabilities_are_no_trouble(given: Any) -> None:
     """A server that was asked for them and gives none still gave a reply."""
     assert read(completion(choice={"logprobs": given})).choices == ()

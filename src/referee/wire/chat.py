@@ -107,14 +107,14 @@ class Chat(Dialect):
         data = chat_reply.decoded(body) if 200 <= status < 300 else None
         if data is None:
             data = open_answer(status, headers, body, wall)
-        if isinstance(data, Failure):
-            return data
-        error = _error_inside(data)
-        if error is not None:
-            return inner_failure(headers, error, wall)
-        if not isinstance(data, dict) or "choices" not in data:
-            what = "JSON but no chat completion; is endpoint.url a chat-completions URL?"
-            return odd_answer(status, headers, what)
+            if isinstance(data, Failure):
+                return data
+            error = _error_inside(data)
+            if error is not None:
+                return inner_failure(headers, error, wall)
+            if not isinstance(data, dict) or "choices" not in data:
+                what = "JSON but no chat completion; is endpoint.url a chat-completions URL?"
+                return odd_answer(status, headers, what)
         what = "a completion without a message in choices"
         found = chat_reply.read(data, request_id(headers))
         return found or odd_answer(status, headers, what, Reason.EMPTY, Action.ASK_AGAIN)

@@ -8,7 +8,6 @@ import msgspec
 
 from referee.records import Reply
 from referee.wire import loose
-from referee.wire.error_body import holds_error
 
 _decode = msgspec.json.Decoder().decode
 
@@ -21,17 +20,13 @@ def decoded(body: bytes) -> dict[str, Any] | None:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
     choices = data.get("choices") if isinstance(data, dict) else None
-    if not isinstance(choices, list) or len(choices) != 1 or holds_error(data):
+    first = choices[0] if isinstance(choices, list) and len(choices) == 1 else None
+    if not isinstance(first, dict) or data.get("error") or first.get("error"):
         return None
     # Quotes inside a string are escaped, so a name found more often than this may be given twice.
-    logprobs = choices[0].get("logprobs") if isinstance(choices[0], dict) else None
-    contents = 1 + (isinstance(logprobs, dict) and "content" in logprobs)
+    logprobs = first.get("logprobs")
+    contents = 2 if isinstance(logprobs, dict) and "content" in logprobs else 1
     return data if body.count(b'"content"') <= contents and body.count(b'"choices"') == 1 else None
-
-
-def _with_thoughts(asked: int, said: int, thought: int, total: int) -> int:
-    """Tokens of a reply. Some servers (xAI, gateways to Gemini) count the reasoning beside it: their total says so."""
-    return said + thought if asked and total == asked + said + thought else said
 
 
 def read(data: dict[str, Any], request_id: str) -> Reply | None:
@@ -41,24 +36,30 @@ def read(data: dict[str, Any], request_id: str) -> Reply | None:
     message = first.get("message") if isinstance(first, dict) else None
     if not isinstance(first, dict) or not isinstance(message, dict):
         return None
-    usage = loose.table(data.get("usage"))
-    details = loose.table(usage.get("prompt_tokens_details"))
-    asked, said = loose.count(usage.get("prompt_tokens")), loose.count(usage.get("completion_tokens"))
-    thought = loose.count(loose.table(usage.get("completion_tokens_details")).get("reasoning_tokens"))
+    text, count, usage = loose.text, loose.count, loose.table(data.get("usage"))
+    details, thinking = usage.get("prompt_tokens_details"), usage.get("completion_tokens_details")
+    cached, written = usage.get("prompt_cache_hit_tokens"), usage.get("cache_creation_input_tokens")
+    if isinstance(details, dict):
+        cached, written = details.get("cached_tokens") or cached, details.get("cache_write_tokens") or written
+    asked, said = count(usage.get("prompt_tokens")), count(usage.get("completion_tokens"))
+    thought = count(thinking.get("reasoning_tokens")) if isinstance(thinking, dict) else 0
+    if thought and asked and count(usage.get("total_tokens")) == asked + said + thought:
+        said += thought  # some servers (xAI, gateways to Gemini) count the reasoning beside the reply
+    logprobs, refusal = first.get("logprobs"), message.get("refusal")
     return Reply(
         text=_content(message.get("content")),
         finish=loose.ending(first.get("finish_reason")),
-        refusal=loose.text(message.get("refusal")),
-        model=loose.text(data.get("model")),
-        request_id=request_id or loose.text(data.get("id")),
+        refusal=text(refusal) if refusal else "",
+        model=text(data.get("model")),
+        request_id=request_id or text(data.get("id")),
         tokens_in=asked,
-        tokens_out=_with_thoughts(asked, said, thought, loose.count(usage.get("total_tokens"))),
-        tokens_cached=loose.count(details.get("cached_tokens") or usage.get("prompt_cache_hit_tokens")),
-        tokens_cache_write=loose.count(details.get("cache_write_tokens") or usage.get("cache_creation_input_tokens")),
-        tier=loose.text(data.get("service_tier")),
-        provider=loose.text(data.get("provider")),
-        fingerprint=loose.text(data.get("system_fingerprint")),
-        choices=loose.tokens(loose.table(first.get("logprobs")).get("content")),
+        tokens_out=said,
+        tokens_cached=count(cached) if cached else 0,
+        tokens_cache_write=count(written) if written else 0,
+        tier=text(data.get("service_tier")),
+        provider=text(data.get("provider")),
+        fingerprint=text(data.get("system_fingerprint")),
+        choices=loose.tokens(logprobs.get("content")) if isinstance(logprobs, dict) else (),
     )
 
 

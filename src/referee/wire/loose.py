@@ -30,14 +30,16 @@ def text(value: Any) -> str:
 
 def ending(value: Any) -> str:
     """How a reply ended. A number or an object is an unknown ending, not an absent one."""
-    return text(value if isinstance(value, str) else "" if value is None else str(value)[:100])
+    if isinstance(value, str):
+        return text(value)
+    return "" if value is None else text(str(value)[:100])
 
 
 def count(value: Any) -> int:
     """A number of tokens."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return 0
-    return int(value) if 0 <= value <= MOST_TOKENS else 0
+    if type(value) is int or isinstance(value, float):
+        return int(value) if 0 <= value <= MOST_TOKENS else 0
+    return 0
 
 
 def tokens(content: Any) -> tuple[TokenChoice, ...]:
