@@ -9,11 +9,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from referee.config import JudgeConfig
-from referee.judging import KINDS, make_judge, read_integer
+from referee.judging import KINDS, make_judge
 from referee.judging.read import LONGEST_REASON, kept, tagged, whole
 from referee.records import Ask, Reason, Reply, Sample, TokenChoice, Unscored, Verdict
 
 SECRET = b"0123456789abcdef"
+
+
+def read_integer(text: str, low: int, high: int) -> Verdict | Unscored:
+    """What kind = "integer" makes of a reply in text."""
+    judge = make_judge(JudgeConfig(kind="integer", low=low, high=high), SECRET)
+    return judge.read(judge.plan(Sample(prompt="p", response="r"), "text"), Reply(text=text, finish="stop"))
 
 
 @pytest.mark.parametrize(

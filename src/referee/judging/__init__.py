@@ -17,7 +17,6 @@ from referee.judging.kind import (
     sampling_for,
 )
 from referee.judging.members import together
-from referee.judging.read import read_integer
 from referee.judging.registry import (
     KINDS,
     first_round,
@@ -43,7 +42,6 @@ __all__ = [
     "make_with",
     "needs_groups",
     "object_schema",
-    "read_integer",
     "refuse_groups",
     "rounds_unanswered",
     "sampling_for",

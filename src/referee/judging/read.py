@@ -246,17 +246,6 @@ def kept(words: str) -> str:
     return words if words.isascii() and words.isprintable() else scrub(words)
 
 
-def read_integer(text: str, low: int, high: int) -> Verdict | Unscored:
-    """The whole reply as one integer, white space and the judge's own reasoning aside."""
-    said = visible(Reply(text=text))
-    if isinstance(said, Unscored):
-        return said
-    number = integer(said)
-    if number is None:
-        return Unscored(reason=Reason.NO_VERDICT, detail="the reply is not one integer")
-    return scaled(number, low, high, "", "integer")
-
-
 class _Twice(Exception):
     pass
 

@@ -181,22 +181,35 @@ class Provider:
         if fault is not None and fault in IMMEDIATE:
             return self._fault(fault, at, fault)
 
+        content, usage = self._reply(at, serial, request, fault, spare)
+        if self._limited:
+            due = self._rates.admit(at, usage.tokens_in + usage.tokens_out)
+            if due is not None:
+                return self._throttle(due, spec.retry_after, at, "rate")
+        wait = self._duration(spread, tail)
+        return Plan(self._respond(content, fault, spare, at), wait, True, fault or "", usage)
+
+    def _reply(
+        self, at: float, serial: int, request: ChatRequest, fault: Fault | None, spare: float
+    ) -> tuple[bytes, Usage]:
+        """The body of a reply, corrupted by `fault`, and what it is billed for."""
+        spec, asked = self.spec, prompt_tokens(request, self.spec.chars_per_token)
         if isinstance(request, NumberRequest):
-            return self._number(at, request, fault, spread, tail, spare)
+            assert isinstance(self.api, NumberApi)
+            content, used = self.api.reply(request, fault, asked)
+            return content, Usage(asked, used)
         question = ask(request)
         wrong = question
         if question.shown and (fault == "label_missing" or fault == "label_twice" or fault == "label_unknown"):
             wrong = replace(question, shown=mislabelled(question.shown, question.listed, fault))
-        answer = self._judge.answer(wrong)
-        asked, created = prompt_tokens(request, spec.chars_per_token), CREATED + int(at)
         cached, written, blocks = self._blocks.look_up(request, asked, at) if self._blocks else (0, 0, ())
         content, used = completion(
             request,
-            answer,
+            self._judge.answer(wrong),
             question,
             asked=asked,
             serial=serial,
-            created=created,
+            created=CREATED + int(at),
             fault=fault,
             per_token=spec.chars_per_token,
             hidden=int(spare * (spec.reasoning_tokens + 1)),
@@ -204,27 +217,7 @@ class Provider:
             written=written,
             api=self.api,
         )
-        if self._limited:
-            due = self._rates.admit(at, asked + used)
-            if due is not None:
-                return self._throttle(due, spec.retry_after, at, "rate")
-        wait = self._duration(spread, tail)
-        usage = Usage(asked, used, cached, written, flex, blocks)
-        return Plan(self._respond(content, fault, spare, at), wait, True, fault or "", usage)
-
-    def _number(
-        self, at: float, request: NumberRequest, fault: Fault | None, spread: float, tail: float, spare: float
-    ) -> Plan:
-        """The reply of a model that generates no text."""
-        assert isinstance(self.api, NumberApi)
-        asked = prompt_tokens(request, self.spec.chars_per_token)
-        content, used = self.api.reply(request, fault, asked)
-        if self._limited:
-            due = self._rates.admit(at, asked + used)
-            if due is not None:
-                return self._throttle(due, self.spec.retry_after, at, "rate")
-        wait = self._duration(spread, tail)
-        return Plan(self._respond(content, fault, spare, at), wait, True, fault or "", Usage(asked, used))
+        return content, Usage(asked, used, cached, written, request.service_tier == "flex", blocks)
 
     def _duration(self, spread: float, tail: float) -> float:
         """Service time of a reply, from two random draws."""
