@@ -319,6 +319,12 @@ def test_comparing_needs_something_to_compare_with(tmp_path: Path, referee: Run)
     refused(referee("score", "in.jsonl", "-o", "out.jsonl"), "no rollout has a `reference`", "Nothing was spent")
 
 
+def test_a_rubric_judge_needs_criteria(tmp_path: Path, referee: Run) -> None:
+    """No rubric in any row and no criteria of the judge's own: said at the start, not in a file without a score."""
+    setup(tmp_path, NOWHERE, text='[judge]\nkind = "rubric"')
+    refused(referee("score", "in.jsonl", "-o", "out.jsonl"), "no rollout has a `rubric`", "Nothing was spent")
+
+
 def test_a_link_leads_to_the_output(tmp_path: Path, referee: Run, provider: Start) -> None:
     """`-o link.jsonl` writes the file on the large disk that the link names; the link stays one."""
     setup(tmp_path, provider().url)

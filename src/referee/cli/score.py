@@ -28,7 +28,7 @@ from referee.cli.source import Map, as_file
 from referee.cli.stream import Item, stream
 from referee.cli.summary import Summary
 from referee.cli.words import counted
-from referee.config import Config, all_judges, compares
+from referee.config import Config, all_judges, compares, lacks_criteria
 from referee.errors import InputError
 from referee.progress import Meter
 from referee.records import Sample
@@ -91,9 +91,9 @@ def command(
             raise InputError(bad.complaint(rollouts, _CORRECT if total else bad.instead(rows)))
         with settings(config, references == total, audit=True) as chosen:
             check_asking(chosen, output, folder, batch, overwrite)
-            refused = bad
+            refused, rubrics = bad, False
             if media or columns_shown(chosen) or rubric_polarity(chosen):
-                sizes, total, refused = _usable(source, chosen)
+                sizes, total, refused, rubrics = _usable(source, chosen)
             if refused.count and not (skip_bad and total):
                 raise InputError(refused.complaint(rollouts, _CORRECT))
             warn_unread(rollouts, rows, columns_shown(chosen), rubric_polarity(chosen))
@@ -104,6 +104,11 @@ def command(
                 raise InputError(
                     f'{rollouts}: judge.kind = "{comparing.kind}" compares with a known answer, and no rollout has a '
                     "`reference` (or `ground_truth`). Nothing was spent."
+                )
+            if not rubrics and any(map(lacks_criteria, all_judges(chosen.judge))):
+                raise InputError(
+                    f'{rollouts}: judge.kind = "rubric" goes by criteria, and there are none: no rollout has a '
+                    "`rubric`, and the judge no [[judge.criterion]] or judge.rubric_file. Nothing was spent."
                 )
             if dry_run:
                 show_file(source, chosen, rollouts)
@@ -284,18 +289,20 @@ def _survey(source: Path) -> tuple[Counter[str], int, Problems, Problems, bool, 
     return sizes, total, bad, mixed, media, references
 
 
-def _usable(source: Path, config: Config) -> tuple[Counter[str], int, Problems]:
-    """Group sizes and number of the samples that these judges can be shown, and what is wrong with the other lines."""
+def _usable(source: Path, config: Config) -> tuple[Counter[str], int, Problems, bool]:
+    """Group sizes and number of the samples that these judges can be shown, what is wrong with the other lines, and
+    whether a sample has a rubric."""
     sizes: Counter[str] = Counter()
-    total, refused = 0, Problems()
+    total, refused, rubrics = 0, Problems(), False
     for _, item in _read(source, config):
         if isinstance(item, BadLine):
             refused.add(item)
             continue
         total += 1
+        rubrics = rubrics or bool(item.rubric)
         if item.group:
             sizes[item.group] += 1
-    return sizes, total, refused
+    return sizes, total, refused, rubrics
 
 
 def _set_aside(source: Path, rejects: Path, config: Config) -> None:

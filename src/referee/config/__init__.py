@@ -4,7 +4,16 @@ from referee.config.apis import DECISION
 from referee.config.audit_schema import AuditConfig
 from referee.config.check import key_may_travel
 from referee.config.judge_schema import Gates, JudgeConfig, Until
-from referee.config.judges import all_judges, asking_judges, change_all, change_judges, compares, endpoints_of, pool_of
+from referee.config.judges import (
+    all_judges,
+    asking_judges,
+    change_all,
+    change_judges,
+    compares,
+    endpoints_of,
+    lacks_criteria,
+    pool_of,
+)
 from referee.config.keys import is_variable, looks_like_key
 from referee.config.load import anchored, load
 from referee.config.members import MADE_OF_OTHERS, quorum_of
@@ -66,6 +75,7 @@ __all__ = [
     "find_price",
     "is_variable",
     "key_may_travel",
+    "lacks_criteria",
     "load",
     "looks_like_key",
     "pool_of",

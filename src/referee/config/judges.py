@@ -88,6 +88,11 @@ def compares(judge: JudgeConfig) -> bool:
     return judge.kind == "reference" or anchored
 
 
+def lacks_criteria(judge: JudgeConfig) -> bool:
+    """Whether it has no verdict on a sample without `rubric`."""
+    return judge.kind == "rubric" and not judge.criterion and not judge.rubric_file
+
+
 def check_judges(config: Config, refuse: Refuse) -> None:
     """Raise what `refuse` makes of the first problem."""
     if not config.judge:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
-from referee.config import Config, all_judges, compares
+from referee.config import Config, all_judges, compares, lacks_criteria
 from referee.errors import ConfigError
 from referee.rollouts.messages import unread_fields
 from referee.rollouts.rubric import SOURCES
@@ -64,10 +64,7 @@ class RowCheck:
         compared = any(map(compares, all_judges(config.known_judges)))
         self._lacks_reference = compared or any(REFERENCE.search(template) for template in templates)
         self._lacks_column = bool(self.shown)
-        self._lacks_rubric = any(
-            judge.kind == "rubric" and not judge.criterion and not judge.rubric_file
-            for judge in all_judges(config.known_judges)
-        )
+        self._lacks_rubric = any(map(lacks_criteria, all_judges(config.known_judges)))
         self._named = False
 
     def check(
