@@ -186,7 +186,7 @@ def take_live(run: Path, folder: Path) -> None:
     with LiveServer(live_files(Watch(run))) as server, chromium() as browser:
         page = browser.new_context(viewport={"width": 1280, "height": 900}).new_page()
         page.goto(server.url)
-        page.wait_for_selector("#tiles .tile >> text=/step 3/", timeout=120_000)
+        page.wait_for_selector(r"#tiles .tile >> text=/3 of \d+ steps/", timeout=120_000)
         page.wait_for_selector("#panel-scores .main-svg >> nth=0")
         page.screenshot(path=folder / "watch-page.png")
 

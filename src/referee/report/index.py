@@ -198,9 +198,8 @@ def rows_before(page: Path) -> dict[str, RunRow]:
 
 def write_index(path: Path, folder: Path, rows: Sequence[RunRow], title: str) -> int:
     """Write the page, readable by its owner only, and say how many bytes it has."""
-    return write_pieces(
-        path, _page(Index(made_by=MADE_BY, folder=plain(str(folder.resolve()), 300), rows=list(rows)), title)
-    )
+    named = plain(str(folder if folder.name else folder.resolve()), 300)
+    return write_pieces(path, _page(Index(made_by=MADE_BY, folder=named, rows=list(rows)), title))
 
 
 def _page(index: Index, title: str) -> Iterator[str]:
