@@ -337,6 +337,17 @@ def test_a_record_of_another_file_is_not_taken(tmp_path: Path, name: str) -> Non
     assert judged_file(run) is None
 
 
+def test_a_record_that_lacks_a_reward_is_not_taken(tmp_path: Path) -> None:
+    """It is of an earlier run, or lost lines to a full disk: the page is of the rewards, all of them."""
+    path = rewards(tmp_path / "out.jsonl", [3, 4, 5])
+    run = ledger(tmp_path / "out.run", [3, 4])
+    assert judged_file(path) is None
+    assert judged_file(run) == (run, path)
+    other = msgspec.json.decode(path.read_bytes().splitlines()[0])
+    path.write_bytes(msgspec.json.encode({**other, "key": "of another model"}))
+    assert judged_file(path) is None
+
+
 def own(**columns: str) -> dict[str, msgspec.Raw]:
     """Own columns as a row holds them."""
     return {name: msgspec.Raw(msgspec.json.encode(value)) for name, value in columns.items()}

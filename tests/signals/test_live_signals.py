@@ -329,6 +329,22 @@ def test_a_batch_that_comes_late_is_no_jump() -> None:
     assert [alarm for step in order for alarm in watch.observe(steps[step])] == []
 
 
+@pytest.mark.parametrize("back_to", [0, 10])
+def test_a_run_that_goes_back_is_watched_on(back_to: int) -> None:
+    """Resumed from a checkpoint, or begun anew beside the same judge: no jump by itself, and a later one is seen."""
+
+    def higher(rng: random.Random, step: int, answer: Answer) -> None:
+        answer["value"] += 0.3
+
+    for last, expected in ((40, set()), (20, {"verdicts"})):
+        rng, watch, alarms = random.Random(4), Watch(), list[Alarm]()
+        for step in range(60):
+            alarms += watch.observe(step_of(rng, step, nothing, groups=16))
+        for step in range(40):
+            alarms += watch.observe(step_of(rng, back_to + step, higher if step >= last else nothing, groups=16))
+        assert began(alarms) == expected
+
+
 def test_evaluations_in_between_are_no_jump() -> None:
     """On harder prompts, with as many answers to each as in training; a judge that changes for good is one."""
 

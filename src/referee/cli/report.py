@@ -13,7 +13,7 @@ from referee.cli.words import counted
 from referee.errors import InputError
 from referee.ledger import RunLine
 from referee.report.data import Gathering
-from referee.report.files import Rewards, lines_of
+from referee.report.files import Rewards, lines_of, record_beside
 from referee.report.index import RunRow, linked, mark_of, row_of, rows_before, runs_in, write_index
 from referee.report.judged_file import judged_file, with_own_columns
 from referee.report.page import check_page, plotly_source, write_page
@@ -111,6 +111,8 @@ def _report(run: Path, output: Path | None, title: str, texts_mb: float) -> tupl
         words += f"; texts of {kept} (--texts-mb allows more)"
     if beside is not None and beside.record != run:
         words += f", from its record {beside.record}"
+    elif beside is None and run.is_file() and record_beside(run).is_dir():
+        words += f"; {record_beside(run)} does not hold all of these rewards, and is left out"
     if lost := reading.skipped + reading.torn + reading.unknown:
         words += f"; {counted(lost, 'line')} of {run} could not be read"
     return row, words

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from referee.errors import InputError
-from referee.ledger import Line, VerdictLine
+from referee.ledger import Line, VerdictLine, read
 from referee.report.columns import LONGEST
 from referee.report.files import given_rows, is_rewards, record_beside
 from referee.rollouts.reading import as_json
@@ -32,7 +32,17 @@ def judged_file(path: Path) -> JudgedFile | None:
         beside = [path.with_name(name) for name in names]
         return next((JudgedFile(path, each) for each in beside if each.is_file() and _is_rewards(each)), None)
     record = record_beside(path)
-    return JudgedFile(record, path) if any(record.glob("ledger-*.jsonl")) and _is_rewards(path) else None
+    found = any(record.glob("ledger-*.jsonl")) and _is_rewards(path) and _holds_all(record, path)
+    return JudgedFile(record, path) if found else None
+
+
+def _holds_all(record: Path, rewards: Path) -> bool:
+    """Whether every reward is in the record: it may be of an earlier run, kept elsewhere, or have lost lines."""
+    wanted = {(str(row.id), str(row.group), row.key) for row in filter(None, given_rows(rewards))}
+    for line in read(record):
+        if isinstance(line, VerdictLine):
+            wanted.discard((line.id, line.group, line.key))
+    return not wanted
 
 
 def with_own_columns(lines: Iterable[Line], rewards: Path) -> Iterator[Line]:

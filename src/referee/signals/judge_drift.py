@@ -26,6 +26,8 @@ JUMP, JUMP_SPREAD, JUMP_SURE = 0.2, 0.1, 6.0
 BEFORE = 4
 """Rounds that a jump is measured against."""
 LEAST_GROUPS = 8
+LATE_ROUNDS = 8
+"""Rounds in a row of earlier steps that are taken for late batches; with more, the run has gone back to them."""
 
 
 class JudgeChanged(Signal):
@@ -212,7 +214,8 @@ class Verdicts(Signal):
 
     def __init__(self) -> None:
         self._mean, self._spread = _Level(JUMP), _Level(JUMP_SPREAD)
-        self._step = -1
+        self._step, self._behind = -1, 0
+        """The latest step, and how many rounds since were of earlier ones."""
         self._flat: deque[bool] = deque(maxlen=WINDOW // 8)
         self._top: deque[bool] = deque(maxlen=WINDOW)
 
@@ -227,9 +230,13 @@ class Verdicts(Signal):
         self._top.extend(item.value >= 0.99 for item in round_.items)
         groups = [[item.value for item in group] for group in round_.groups]
         self._flat.extend(len(set(values)) == 1 for values in groups)
-        if round_.step is not None and round_.step < self._step:
-            return  # a batch that one slow answer held up: a jump back to it, and from it, is none of the judge's
-        self._step = round_.step if round_.step is not None else self._step
+        if round_.step is not None:
+            if round_.step < self._step:
+                self._behind += 1
+                if self._behind <= LATE_ROUNDS:
+                    return  # one slow answer held the batch up: a jump back to it, and from it, is none of the judge's
+                self._mean, self._spread = _Level(JUMP), _Level(JUMP_SPREAD)  # resumed from a checkpoint, or anew
+            self._step, self._behind = round_.step, 0
         self._mean.add([fmean(values) for values in groups], round_.step)
         self._spread.add([pstdev(values) for values in groups], round_.step)
 
