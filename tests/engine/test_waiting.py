@@ -344,7 +344,14 @@ def test_small_batches_that_keep_coming_do_not_walk_past_one_that_waits() -> Non
                 small, _ = desk.batch(samples(1, name=f"{number}-{turn}"), seconds=5.0)
                 small.caller = "small"
                 await desk.scorer.run(small)
-                most = max(most, sum(map(len, desk.scorer._worker._rooms["", ()]._jobs._waiting.values())))
+                most = max(
+                    most,
+                    sum(
+                        len(waiting)
+                        for room in desk.scorer._worker._rooms.values()
+                        for waiting in room._jobs._waiting.values()
+                    ),
+                )
                 turn += 1
 
         clients = [asyncio.create_task(client(number)) for number in range(100)]

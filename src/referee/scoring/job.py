@@ -22,6 +22,7 @@ class Job:
 
     __slots__ = (
         "client",
+        "competes_for",
         "due",
         "held",
         "judged",
@@ -54,6 +55,8 @@ class Job:
         """Numbers of the judges that are asked, in order."""
         self.rooms = rooms
         """How many more questions the endpoints of each judge that must have room could take now."""
+        self.competes_for: tuple[str, frozenset[str]] = work.team, frozenset()
+        """Its team and the pools of those endpoints: jobs for which they are equal wait in one queue."""
         self.unplanned = len(work.samples)
         """How many samples were not given to all judges yet."""
         self.missing = set(range(len(work.samples)))

@@ -35,6 +35,15 @@ def room_of(judge: JudgeConfig, pool: Callable[[str], int]) -> Callable[[], int]
     return functools.partial(pool, pool_of(judge))
 
 
+def pools_of(judge: JudgeConfig) -> list[str]:
+    """The pools of endpoints that room_of looks at."""
+    if judge.kind == "cascade":
+        return pools_of(judge.uses[0])
+    if judge.kind == "jury":
+        return [pool for member in judge.uses for pool in pools_of(member)]
+    return [pool_of(judge)]
+
+
 class Room:
     """How many more questions may be begun, and what waits for that."""
 

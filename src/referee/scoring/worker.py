@@ -12,7 +12,7 @@ import functools
 import logging
 import math
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from itertools import islice
+from itertools import chain, islice
 from typing import NamedTuple
 
 from referee import clock
@@ -29,7 +29,7 @@ from referee.scoring.job import Job
 from referee.scoring.lines import LineMaker
 from referee.scoring.messages import Fault, Gauge, Result, Update, Work
 from referee.scoring.results import ResultMaker
-from referee.scoring.room import Room, room_of
+from referee.scoring.room import Room, pools_of, room_of
 
 log = logging.getLogger("referee")
 
@@ -85,8 +85,8 @@ class JudgeWorker:
         self.whole_groups = any(judge.unit == "group" for judge in judges)
         """Whether a judge is given whole groups: then each must be in one Work."""
         self._loop = asyncio.get_running_loop()
-        self._rooms: dict[tuple[str, tuple[int, ...]], Room] = {}
-        """By team and judges: a job must not wait behind one whose judges' endpoints are down."""
+        self._rooms: dict[tuple[str, frozenset[str]], Room] = {}
+        """By team and pools: a job must not wait behind one for other endpoints, which may be down."""
         self._planning = 0
         opened = open_engine(self._changed, lambda: self._planning > 0)
         self.engine, self.paced, self._closing, self.accounts = opened
@@ -101,8 +101,10 @@ class JudgeWorker:
         self._taken += 1
         judges = work.judges or range(len(self._judges))
         pool = functools.partial(self.engine.room, team=work.team)
-        rooms = [room_of(self._judging[number], pool) for number in self._needed(judges)]
+        needed = [self._judging[number] for number in self._needed(judges)]
+        rooms = [room_of(judge, pool) for judge in needed]
         job = Job(client, work, self._taken, self._loop.time() + work.seconds, judges, rooms)
+        job.competes_for = work.team, frozenset(chain.from_iterable(map(pools_of, needed)))
         self._jobs[job] = None
         job.task = self._loop.create_task(self._run(job))
         job.task.add_done_callback(functools.partial(self._finished, job))
@@ -263,10 +265,9 @@ class JudgeWorker:
         return [number for number in judges if number not in self._optional] or judges
 
     def _room(self, job: Job) -> Room:
-        name = job.work.team, job.work.judges
-        room = self._rooms.get(name)
+        room = self._rooms.get(job.competes_for)
         if room is None:
-            room = self._rooms[name] = Room(self._ask)
+            room = self._rooms[job.competes_for] = Room(self._ask)
         return room
 
     def _changed(self) -> None:
