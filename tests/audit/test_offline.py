@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from referee.audit.offline import TimeOrder, audit
 from referee.cli.main import app
-from referee.ledger import AuditLine, JudgeLine, Line, RunLine
+from referee.ledger import AuditLine, JudgeLine, Line, RunLine, VerdictLine
 from referee.signals import Observation, Watch
 
 
@@ -190,7 +190,11 @@ def test_nothing_to_audit_is_an_error_that_says_so(tmp_path: Path) -> None:
 
 def test_the_record_beside_rewards_is_read_for_them(hacked: list[list[Observation]], tmp_path: Path) -> None:
     """Rewards hold no texts, so by themselves they would show nothing of a phrase."""
-    rows = [{"line": n + 1, "reward": 0.5, "value": 0.5, "score": 5, "origin": "call"} for n in range(64)]
+    said = [line for line in lines_of_steps(hacked) if isinstance(line, VerdictLine)][:64]
+    rows = [
+        {"line": n, "id": one.id, "group": one.group, "key": one.key, "reward": 0.5, "value": 0.5, "origin": "call"}
+        for n, one in enumerate(said, 1)
+    ]
     path = tmp_path / "out.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     assert invoke(path)[0] == 0
@@ -198,6 +202,20 @@ def test_the_record_beside_rewards_is_read_for_them(hacked: list[list[Observatio
     status, output = invoke(path)
     assert status == 4
     assert "out.run: 1,280 judged samples" in " ".join(output.split())
+    table = tmp_path / "out.csv"  # its record would be out.csv.run
+    table.write_text("line,id,reward,value,origin\n1,a,0.5,0.5,call\n")
+    assert invoke(table)[0] == 0
+    path.write_text(json.dumps(rows[0] | {"key": "of another judge"}) + "\n")
+    status, output = invoke(path)
+    assert status == 0
+    assert "does not hold all of these rewards" in " ".join(output.split())
+
+
+def test_the_folder_one_is_in_may_be_a_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`referee audit .`"""
+    write(tmp_path / "ledger-20260101T000000Z-1.jsonl", [RunLine(digest="a")])
+    monkeypatch.chdir(tmp_path)
+    assert "There is nothing to audit" in invoke(".")[1]
 
 
 def test_rewards_of_referee_score_are_read_too(hacked: list[list[Observation]], tmp_path: Path) -> None:

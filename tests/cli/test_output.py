@@ -323,6 +323,9 @@ def test_a_rubric_judge_needs_criteria(tmp_path: Path, referee: Run) -> None:
     """No rubric in any row and no criteria of the judge's own: said at the start, not in a file without a score."""
     setup(tmp_path, NOWHERE, text='[judge]\nkind = "rubric"')
     refused(referee("score", "in.jsonl", "-o", "out.jsonl"), "no rollout has a `rubric`", "Nothing was spent")
+    two = '[[judge]]\nname = "a"\n[[judge]]\nname = "b"\nkind = "rubric"\noptional = true'
+    setup(tmp_path, NOWHERE, text=two)
+    assert referee("score", "in.jsonl", "-o", "out.jsonl", "--dry-run").returncode == 0
 
 
 def test_a_link_leads_to_the_output(tmp_path: Path, referee: Run, provider: Start) -> None:

@@ -1,4 +1,4 @@
-"""Batches for different judges of one configuration: each waits for what its own judges' endpoints can take, in turn."""
+"""Batches for different judges of one configuration: each waits, in turn, for its own judges' endpoints."""
 
 from __future__ import annotations
 

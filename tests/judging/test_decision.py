@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from referee.config import JudgeConfig
 from referee.judging import make_judge
-from referee.records import Ask, Criterion, Reason, Reply, Sample, Unscored, Verdict
+from referee.records import Ask, Criterion, Failure, Reason, Reply, Sample, Unscored, Verdict
+from referee.wire.decision import DECISION
 
 SECRET = b"0123456789abcdef"
 SAMPLE = Sample(prompt="What is 2 + 2?", response="<think>Easy.</think>It is 4.")
@@ -194,3 +195,10 @@ def test_gates_and_rules_need_no_question() -> None:
     with pytest.raises(StopIteration) as stop:
         next(judge.deliberate((Sample(prompt="p", response=" "),), "schema"))
     assert stop.value.value[0].how == "gate"
+
+
+def test_an_answer_without_answers_keeps_its_request_id() -> None:
+    """The provider's support asks for it."""
+    found = DECISION.read(200, {"x-typesafe-request-id": "req-77"}, b"{}", 0.0)
+    assert isinstance(found, Failure)
+    assert found.request_id == "req-77"

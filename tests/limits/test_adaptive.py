@@ -239,6 +239,16 @@ def test_the_first_round_after_idling_is_not_compared() -> None:
     assert limit.limit >= level
 
 
+def test_one_overload_stops_growth_for_a_while() -> None:
+    """A single 503 in the ramp costs some successes without growth, not a cut."""
+    load = Load(AdaptiveLimit(512))
+    load.end("overloaded", latency=0.05)
+    load.end("ok", AdaptiveLimit.OVERLOAD_PAUSE)
+    assert load.limit.limit == START
+    load.end("ok", 1)
+    assert load.limit.limit == START + 1
+
+
 def test_overloads_while_mostly_idle_teach_nothing() -> None:
     """With few in flight, a lower limit would not help an overloaded server."""
     limit = AdaptiveLimit(512, start=100)

@@ -6,7 +6,12 @@ import asyncio
 
 from tests.server.harness import Served, sample, samples, serving, until
 
+from referee.config import RedisConfig
+from referee.server.ticket_scripts import BEAT, STORE
+from referee.server.ticket_store import End, TicketStore, Work
+from referee.server.tickets import HeldTicket
 from referee.sim import ProviderSpec
+from referee.ticket import Ticket
 
 
 async def submit(served: Served, count: int = 1, **more: object) -> str:
@@ -197,5 +202,32 @@ def test_a_batch_that_cannot_be_let_in_has_no_ticket() -> None:
             await served.service.drain(0)
             assert (await served.post("/v1/tickets", {"samples": samples(1)})).status_code == 503
             assert len(served.service.tickets) == 0
+
+    asyncio.run(main())
+
+
+def test_how_a_ticket_ended_is_told_once_redis_is_back() -> None:
+    """Its work is known there, its end is not: the next sign of life stores it."""
+
+    async def main() -> None:
+        held = HeldTicket("x", Work(samples=()), Ticket(1, lambda: None, lambda: None), stored=True)
+        store = TicketStore(RedisConfig(url="redis://127.0.0.1:1/0"), {"x": held}, lambda name: None, 60.0, 60.0)
+        away, told = True, list[str]()
+
+        async def run(script: str, keys: list[str], arguments: list[object]) -> object:
+            if away:
+                return None
+            told.append(script)
+            return [b"kept"] if script == BEAT else 1
+
+        store._run = run  # type: ignore[assignment, method-assign]
+        held.end = End(results=b"[]")
+        await store.store(held)
+        assert not held.stored
+        away = False
+        await store._tell(["x"])
+        await store._tell(["x"])
+        assert (held.stored, told) == (True, [BEAT, STORE, BEAT])
+        await store.close()
 
     asyncio.run(main())

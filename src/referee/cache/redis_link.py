@@ -204,7 +204,8 @@ def explain(error: BaseException, config: RedisConfig) -> tuple[str, str]:
     if isinstance(error, exceptions.NoPermissionError):
         return "auth", f"this user may not do what is needed. Its ACL must have: ~{config.prefix}:* {COMMANDS}."
     if isinstance(error, TimeoutError | exceptions.TimeoutError):
-        return "away", f"no answer within {config.timeout:g} s (redis.timeout)."
+        setting = "" if config.timeout == PATIENT_TIMEOUT_S else " (redis.timeout)"
+        return "away", f"no answer within {config.timeout:g} s{setting}."
     if isinstance(error, exceptions.ConnectionError | OSError):
         return "away", f"cannot be reached ({kind})."
     if isinstance(error, exceptions.OutOfMemoryError) or said.startswith("OOM"):

@@ -15,7 +15,8 @@ from referee.audit.offline import AuditResult, State, TimeOrder, audit
 from referee.cli.audit_ask import asked_now
 from referee.errors import InputError
 from referee.ledger import AuditLine
-from referee.report.files import holds_a_ledger, lines_of
+from referee.report.files import holds_a_ledger, lines_of, record_beside
+from referee.report.judged_file import judged_file
 from referee.report.plain import plain
 from referee.signals import Alarm
 
@@ -76,8 +77,12 @@ def command(
 
 def _record_of(run: Path) -> Path:
     """Of rewards, the record that `referee score` has kept beside them: rewards themselves hold no texts."""
-    record = run.with_suffix(".run")
-    return record if run.is_file() and record.is_dir() and not holds_a_ledger(run) else run
+    if not run.is_file() or holds_a_ledger(run):
+        return run
+    both = judged_file(run)
+    if both is None and record_beside(run).is_dir():
+        typer.echo(f"{record_beside(run)} does not hold all of these rewards, and is left out.", err=True)
+    return run if both is None else both.record
 
 
 def audited(run: Path, answers: Sequence[AuditLine] = ()) -> tuple[AuditResult, int]:

@@ -114,5 +114,5 @@ def _report(run: Path, output: Path | None, title: str, texts_mb: float) -> tupl
     elif beside is None and run.is_file() and record_beside(run).is_dir():
         words += f"; {record_beside(run)} does not hold all of these rewards, and is left out"
     if lost := reading.skipped + reading.torn + reading.unknown:
-        words += f"; {counted(lost, 'line')} of {run} could not be read"
+        words += f"; {counted(lost, 'line')} of {run if beside is None else beside.record} could not be read"
     return row, words

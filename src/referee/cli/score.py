@@ -105,7 +105,7 @@ def command(
                     f'{rollouts}: judge.kind = "{comparing.kind}" compares with a known answer, and no rollout has a '
                     "`reference` (or `ground_truth`). Nothing was spent."
                 )
-            if not rubrics and any(map(lacks_criteria, all_judges(chosen.judge))):
+            if not rubrics and any(lacks_criteria(judge) for judge in chosen.judge if not judge.optional):
                 raise InputError(
                     f'{rollouts}: judge.kind = "rubric" goes by criteria, and there are none: no rollout has a '
                     "`rubric`, and the judge no [[judge.criterion]] or judge.rubric_file. Nothing was spent."

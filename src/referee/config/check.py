@@ -29,6 +29,19 @@ RESERVED_FIELDS = {
 }
 """Request fields and the settings that fill them in: the budget and the reading of replies depend on these."""
 
+UNITS = {
+    "limits.budget_usd": " US dollars",
+    "limits.attempt_timeout": " seconds",
+    "limits.give_up_after": " seconds",
+    "limits.deadline": " seconds",
+    "limits.hedge": " (0 = off)",
+    "batch.poll": " seconds",
+    "redis.timeout": " seconds",
+    "redis.keep_days": " days (0 = for ever)",
+    "missing.abort_above": " (1 = off)",
+}
+"""What a message about such a number adds to its range."""
+
 
 def check(config: Config, refuse: Refuse) -> None:
     """Raise what `refuse` makes of the first problem."""
@@ -53,7 +66,7 @@ def check(config: Config, refuse: Refuse) -> None:
     ):
         if number is not None and not least <= number <= most:
             words = f"at least {least:g}" if most == math.inf else f"a number from {least:g} to {most:g}"
-            raise refuse(name, f"must be {words}, not {number}.")
+            raise refuse(name, f"must be {words}{UNITS.get(name, '')}, not {number}.")
     for name, number, most in (
         ("limits.budget_usd", limits.budget_usd, MAX_WEIGHT),
         ("limits.attempt_timeout", limits.attempt_timeout, MAX_SECONDS),
@@ -64,7 +77,7 @@ def check(config: Config, refuse: Refuse) -> None:
         ("missing.abort_above", missing.abort_above, 1),
     ):
         if number is not None and not 0 < number <= most:
-            raise refuse(name, f"must be above 0 and at most {most:g}, not {number}.")
+            raise refuse(name, f"must be above 0 and at most {most:g}{UNITS.get(name, '')}, not {number}.")
     if not 0 <= length.peak_ratio < length.outer_ratio < math.inf:
         raise refuse(
             "shaping.length.outer_ratio",

@@ -7,6 +7,7 @@ other commands than `referee serve`.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Sequence
 from typing import Protocol
@@ -27,6 +28,8 @@ RETRY_S = 0.2
 """After an exchange that granted nothing of what was needed."""
 HEARTBEAT_S = 1.0
 """Seconds between two at most: money that is not needed is given back, and members know of each other."""
+CLOSE_S = 1.5
+"""For the last exchange: an interpreter that exits waits no more than 2 s for all of it."""
 RAISE_S = 3 * HEARTBEAT_S
 """A larger part of a rate is used only after this: the other members must have come down to theirs."""
 
@@ -83,9 +86,13 @@ class Accounts:
         self._closed = True
         if self._task is not None:
             self._wake.set()
-            await self._task  # not cancelled: an exchange under way would come after the last one
-            await self._once()
+            with contextlib.suppress(TimeoutError):
+                await clock.within(self._last(self._task), CLOSE_S)
             await self._store.close()
+
+    async def _last(self, task: asyncio.Task[None]) -> None:
+        await task  # first: an exchange under way would come after the last one
+        await self._once()
 
     async def _run(self) -> None:
         while not self._closed:

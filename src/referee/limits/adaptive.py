@@ -47,6 +47,8 @@ class AdaptiveLimit:
     nothing sent since the previous cut was served."""
     HOLD_ROUNDS, HOLD_SUCCESSES = 6, 120
     """Rounds at the edge before a probe above it, and at least as many successes: a probe costs three refusals."""
+    OVERLOAD_PAUSE = 8
+    """Successes without growth after an overloaded outcome."""
     RAMP_GAIN = 0.5
     """Least gain of a doubling for the ramp to go on."""
     BLIND_GROWTH = 1 / 8
@@ -64,6 +66,7 @@ class AdaptiveLimit:
         self._stale_in_flight = 0
         self._strikes = 0.0
         self._base_rate = 0.0
+        self._no_growth = 0
         self._successes = 0.0
         self._busy_s = 0.0
         self._last_success = 0.0
@@ -121,8 +124,10 @@ class AdaptiveLimit:
         if in_flight + 1 < self.SATURATED * self.limit:
             self._restart(now, in_flight)
             return
+        paused = self._no_growth > 0
+        self._no_growth -= paused
         if self.mode == "edge":
-            if current:
+            if current and not paused:
                 self._track_edge(now, in_flight)
             return
         if self.mode == "hill" and (in_flight > self.limit or self._stale_in_flight > self.MAX_STALE * self.limit):
@@ -136,7 +141,7 @@ class AdaptiveLimit:
                 self._enter_hill(self._meter.count, now, in_flight)
                 self._size_before_queue = size
                 return
-            if done >= QueueDetector.PERHAPS_QUEUED:
+            if not paused and done >= QueueDetector.PERHAPS_QUEUED:
                 self._grow(now)
             if throughput is None and self._got_worse(now):
                 throughput = self._meter.throughput(now)
@@ -258,6 +263,7 @@ class AdaptiveLimit:
     def _on_overloaded(self, stamp: Stamp, now: float, in_flight: int, latency: float) -> None:
         if stamp < self._epoch or in_flight + 1 < self.SATURATED * self.limit:
             return
+        self._no_growth = min(self._no_growth + self.OVERLOAD_PAUSE, self.limit)
         if latency >= self._mean_latency and self._busy_s:
             # It failed after a long wait: a timeout in a queue. Queue half of what is served within that time.
             room = max(self._successes / self._busy_s * latency / 2, self._size / 4)

@@ -202,7 +202,8 @@ class TicketStore:
         for (name, held), said in zip(there, found or (), strict=False):
             if said == b"lost":
                 self._lost(name)
-            elif said == b"missing":  # Redis was away, or has forgotten it
+            elif said == b"missing" or (held.end is not None and not held.stored):
+                # Redis was away, or has forgotten it.
                 await self.store(held)
             elif said == b"collected":
                 held.collected = True

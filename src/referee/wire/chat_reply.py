@@ -10,6 +10,8 @@ from referee.records import Reply
 from referee.wire import loose
 
 _decode = msgspec.json.Decoder().decode
+_ONCE = [(name, f'"{name}"'.encode()) for name in ("choices", "message", "content", "refusal", "finish_reason")]
+"""What says the verdict, and stands in a completion once."""
 
 
 def decoded(body: bytes) -> dict[str, Any] | None:
@@ -25,8 +27,8 @@ def decoded(body: bytes) -> dict[str, Any] | None:
         return None
     # Quotes inside a string are escaped, so a name found more often than this may be given twice.
     logprobs = first.get("logprobs")
-    contents = 2 if isinstance(logprobs, dict) and "content" in logprobs else 1
-    return data if body.count(b'"content"') <= contents and body.count(b'"choices"') == 1 else None
+    inside = logprobs if isinstance(logprobs, dict) else {}
+    return data if all([body.count(quoted) <= 1 + (name in inside) for name, quoted in _ONCE]) else None
 
 
 def read(data: dict[str, Any], request_id: str) -> Reply | None:

@@ -81,7 +81,7 @@ class Decision(Dialect):
         answers = data.get("answers") if isinstance(data, dict) else None
         if not isinstance(answers, dict):
             what = "JSON without answers; is endpoint.url that of a decision model?"
-            return odd_answer(status, headers, what, Reason.SCHEMA, Action.ASK_AGAIN)
+            return odd_answer(status, headers, what, Reason.SCHEMA, Action.ASK_AGAIN, request)
         usage = loose.table(data.get("usage"))
         return Reply(
             text=json.dumps(answers),

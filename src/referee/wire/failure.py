@@ -101,10 +101,12 @@ def odd_answer(
     what: str,
     reason: Reason = Reason.CONNECTION,
     action: Action = Action.RETRY,
+    request: str = "",
 ) -> Failure:
-    """JSON that is no answer to what was asked, and no error either."""
-    detail = f"{status}, {what}"
-    return Failure(reason=reason, action=action, detail=detail, status=status, request_id=request_id(headers))
+    """JSON that is no answer to what was asked, and no error either. `request`: its id, where a header of the
+    provider's own says it."""
+    request = request or request_id(headers)
+    return Failure(reason=reason, action=action, detail=f"{status}, {what}", status=status, request_id=request)
 
 
 def failure(status: int, headers: Mapping[str, str], body: bytes, wall: float) -> Failure:

@@ -229,6 +229,8 @@ def in_own_keys() -> Iterator[None]:
         for name, key in _OWN_KEYS.items():
             text = text.replace(name, key)
         error.args = (text, *error.args[1:])
+        if isinstance(error, ConfigError):
+            error.setting = _OWN_KEYS.get(error.setting, error.setting)
         raise
 
 

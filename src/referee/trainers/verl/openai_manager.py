@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from referee import clock
 from referee.cache import KeyMaker
 from referee.config import load
+from referee.errors import TicketTimeout
 from referee.judging import first_round, make_judge, refuse_groups
 from referee.records import Reward, Sample
 from referee.ticket import Ticket
@@ -76,16 +76,24 @@ class AsyncOpenAIManager:
     ) -> list[float | None]:
         """The same on an event loop. `progress_callback(done, all)` is called as scores land."""
 
-        async def follow() -> None:
-            done = 0
-            async for _ in ticket:
+        until = clock.monotonic() + timeout
+        landing, done = aiter(ticket), 0
+        with in_own_keys():
+            while True:
+                try:
+                    await clock.within(anext(landing), max(0.0, until - clock.monotonic()))
+                except StopAsyncIteration:
+                    break
+                except TimeoutError:
+                    if ticket.done():
+                        break
+                    raise TicketTimeout(
+                        f"{ticket.landed()} of {len(ticket)} scores are there after {timeout:g} s; the rest is still "
+                        "being judged. Ask again, raise the timeout, or cancel the ticket."
+                    ) from None
                 done += 1
                 if progress_callback is not None:
                     progress_callback(done, len(ticket))
-
-        with in_own_keys():
-            with contextlib.suppress(TimeoutError):
-                await clock.within(follow(), timeout)
             return self.collect(ticket, 0.0)
 
     async def submit_and_get_batch_results(
