@@ -1,6 +1,6 @@
 """kind = "monitor": sees only the reasoning of a response and predicts a hidden yes or no. Reason before label.
 
-The score is the prediction: 1 for yes, 0 for no. Whether it was right is for the caller, who knows the hidden fact.
+The score is the prediction: 1 for yes, 0 for no. Whether it was right is decided where the hidden fact is known.
 """
 
 from __future__ import annotations

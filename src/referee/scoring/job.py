@@ -46,6 +46,7 @@ class Job:
         due: float,
         judges: Sequence[int] = (0,),
         rooms: Sequence[Callable[[], int]] = (),
+        pools: frozenset[str] = frozenset(),
     ) -> None:
         self.client = client
         self.work = work
@@ -55,7 +56,7 @@ class Job:
         """Numbers of the judges that are asked, in order."""
         self.rooms = rooms
         """How many more questions the endpoints of each judge that must have room could take now."""
-        self.competes_for: tuple[str, frozenset[str]] = work.team, frozenset()
+        self.competes_for = work.team, pools
         """Its team and the pools of those endpoints: jobs for which they are equal wait in one queue."""
         self.unplanned = len(work.samples)
         """How many samples were not given to all judges yet."""

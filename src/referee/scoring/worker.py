@@ -103,8 +103,8 @@ class JudgeWorker:
         pool = functools.partial(self.engine.room, team=work.team)
         needed = [self._judging[number] for number in self._needed(judges)]
         rooms = [room_of(judge, pool) for judge in needed]
-        job = Job(client, work, self._taken, self._loop.time() + work.seconds, judges, rooms)
-        job.competes_for = work.team, frozenset(chain.from_iterable(map(pools_of, needed)))
+        pools = frozenset(chain.from_iterable(map(pools_of, needed)))
+        job = Job(client, work, self._taken, self._loop.time() + work.seconds, judges, rooms, pools)
         self._jobs[job] = None
         job.task = self._loop.create_task(self._run(job))
         job.task.add_done_callback(functools.partial(self._finished, job))

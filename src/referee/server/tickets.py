@@ -210,7 +210,7 @@ class Tickets:
             await self._settle(held)
 
     async def _settle(self, held: HeldTicket) -> None:
-        """Tell other replicas how a ticket ended, then those who wait here."""
+        """Tell other replicas how a ticket ended, then wake the requests that wait here."""
         if self._held.get(held.id) is held:
             self.kept += held.samples
             self._service.room.take(held.caller.share, held.samples)
